@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mcpx.catalog.model import ResourceInfo, ToolInfo
     from mcpx.catalog.snapshot import ServerInfo
     from mcpx.config import Config, load
-    from mcpx.core.calls import Executor
-    from mcpx.core.execution import ExecutionResult
+    from mcpx.core.execution import ExecutionResult, Executor
     from mcpx.core.hub import Hub, open_hub
     from mcpx.core.registry import Registry, generate_resources_description, generate_tools_description
     from mcpx.errors import CallError, ConfigError, MCPXError
@@ -57,7 +56,7 @@ _HOMES = {
     "Config": "mcpx.config",
     "ConfigError": "mcpx.errors",
     "ExecutionResult": "mcpx.core.execution",
-    "Executor": "mcpx.core.calls",
+    "Executor": "mcpx.core.execution",
     "Hub": "mcpx.core.hub",
     "MCPXError": "mcpx.errors",
     "Registry": "mcpx.core.registry",

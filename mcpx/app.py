@@ -227,9 +227,12 @@ def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
     asleep = sum(info.state is State.ASLEEP for info in servers)
+    signed_out = sum(info.state is State.NEEDS_SIGN_IN for info in servers)
     text = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
     if asleep:
         text += f", {asleep} asleep"
+    if signed_out:
+        text += f", {signed_out} to sign in to"
     if hub.file.problem is not None:
         text += "; the configuration file cannot be used"
     if hub.http is not None and hub.http().error is not None:

@@ -173,7 +173,7 @@ def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
     if restart is Restart.TEMPORARY or (restart is Restart.TRANSIENT and fact.cause.normal):
         return _done(replace(state, cause=fact.cause), fact, moment)
     if fact.cause.held:
-        return _hold(state, fact)
+        return _hold(state, fact, moment)
     failures = 1 if _was_healthy(state, moment) else state.failures + 1
     state = replace(state, failures=failures, cause=fact.cause, up_since=None)
     parking = state.policy.parking
@@ -182,9 +182,10 @@ def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
     return _wait(state, Phase.WAITING, moment, delay(failures, moment.jitter, state.policy.backoff))
 
 
-def _hold(state: ChildState, fact: Exited) -> Step:
+def _hold(state: ChildState, fact: Exited, moment: Moment) -> Step:
     """Wait for a demand; nothing else would help."""
-    state = replace(state, phase=Phase.IDLE, cause=fact.cause, up_since=None, resting=True)
+    failures = 0 if _was_healthy(state, moment) else state.failures
+    state = replace(state, phase=Phase.IDLE, failures=failures, cause=fact.cause, up_since=None, resting=True)
     return state, [Announce(ChildHeld(state.child, state.generation, fact.cause))]
 
 

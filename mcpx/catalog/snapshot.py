@@ -14,6 +14,11 @@ import msgspec
 from mcpx.catalog.model import JSON, Catalogue, LeftOut, ResourceInfo, ToolInfo, present
 
 
+def iso_seconds(timestamp: float) -> str:
+    """A time in seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")
+
+
 class State(StrEnum):
     """The state of an upstream server as users see it."""
 
@@ -31,6 +36,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of one upstream server: its state, and its last known catalogue.
 
     `cause` says why it is not ready; `retry_in_s` is seconds until the next attempt, where one is due.
+    `sign_in` is the command by which a person signs in, where the server waits for that.
     `catalogue` is `None` until the first listing; it is stale whenever `state` is not `ready`.
     """
 
@@ -39,6 +45,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     transport: str
     cause: str | None = None
     retry_in_s: float | None = None
+    sign_in: str | None = None
     catalogue: Catalogue | None = None
 
     @property
@@ -75,15 +82,16 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """`{from_last_time: true, listed_at}` where an earlier MCPX has kept the catalogue, else nothing."""
         if self.catalogue is None or self.catalogue.listed_at is None:
             return {}
-        at = datetime.fromtimestamp(self.catalogue.listed_at, UTC).isoformat(timespec="seconds")
-        return {"from_last_time": True, "listed_at": at}
+        return {"from_last_time": True, "listed_at": iso_seconds(self.catalogue.listed_at)}
 
     def describe_state(self, *, cause: bool = True) -> str:
-        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ...
+        """`ready`, `waiting, retry in 4 s: <cause>`, `needs sign-in: run: mcpx login linear`, ...
 
         The cause may quote the server: pass `cause=False` where its words must not appear.
         """
         text = str(self.state)
+        if self.sign_in is not None:
+            return f"{text}: run: {self.sign_in}"
         if self.state is State.WAITING and self.retry_in_s is not None:
             text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
         return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
@@ -97,21 +105,22 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return text if self.retry_in_s is None else f"{text}. Next attempt in {self.retry_in_s:.0f} s"
 
     def why(self) -> JSON:
-        """The state for an error's details: `{state, cause?, retry_in_s?}`."""
-        return present(state=str(self.state), cause=self.cause, **self.next_attempt())
+        """The state for an error's details: `{state, cause?, sign_in?, retry_in_s?}`."""
+        return present(state=str(self.state), cause=self.cause, sign_in=self.sign_in, **self.next_attempt())
 
     def next_attempt(self) -> JSON:
         """`{retry_in_s}` where an attempt to connect is due, else nothing."""
         return {} if self.retry_in_s is None else {"retry_in_s": round(max(0.0, self.retry_in_s), 1)}
 
     def to_dict(self) -> JSON:
-        """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`; the lists as counts."""
+        """Plain JSON: `{name, state, cause?, sign_in?, tools, resources, ...}`; the lists as counts."""
         known = self.catalogue
         return present(
             name=self.name,
             state=str(self.state),
             transport=self.transport,
             cause=self.cause,
+            sign_in=self.sign_in,
             retry_in_s=self.retry_in_s,
             title=known.server_title if known else None,
             version=known.server_version if known else None,

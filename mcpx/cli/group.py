@@ -23,7 +23,18 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
 SECTIONS: Final = {
     "Get in": ("demo", "import", "install", "uninstall"),
-    "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret", "mcp"),
+    "Your servers": (
+        "list",
+        "add",
+        "add-json",
+        "remove",
+        "enable",
+        "disable",
+        "login",
+        "logout",
+        "secret",
+        "mcp",
+    ),
     "Every day": ("status", "inspect", "exec", "resources", "prompts", "approve", "audit", "stats", "daemon"),
     "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
     "For programs": ("attach", "serve", "token"),

@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "inspect": "offers:inspect",
     "install": "install:install",
     "list": "servers:list_servers",
+    "login": "login:login",
+    "logout": "login:logout",
     "logs": "running:logs",
     "mcp": "servers:mcp",
     "prompts": "offers:prompts",

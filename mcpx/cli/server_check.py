@@ -6,10 +6,12 @@ import shutil
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from mcpx.catalog.snapshot import State
 from mcpx.cli.printing import console, echo
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
@@ -39,6 +41,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     def to_dict(self) -> JSON:
         """Plain JSON, with the names of the tools."""
         return {**msgspec.to_builtins(self), "tools": [tool["name"] for tool in self.tools]}
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """Whether it answers, and wants a person to sign in first."""
+        return self.state.startswith(State.NEEDS_SIGN_IN)
 
 
 def check_server(config: str, name: str) -> Check:
@@ -114,11 +121,14 @@ def _since(began: float) -> float:
 
 def show_check(name: str, check: Check, config: Path) -> None:
     """Print what a server of a configuration offers, or why it did not start and what to do."""
+    option = config_hint(config)
+    if check.needs_sign_in:
+        echo(f"{name} wants you to sign in: mcpx login {quote(name)}{option}", fg="yellow")
+        return
     if not check.started:
         _, _, cause = check.state.partition(": ")
         still = f"it is {check.state} after {check.seconds:.0f} s"
         echo(f"{name} does not work: {one_line(cause or still)}", fg="red")
-        option = config_hint(config)
         echo(f"  what it said: mcpx logs {name}{option}; what is odd with its entry: mcpx check{option}")
         return
     number = len(check.tools)

@@ -67,6 +67,8 @@ def _states(config: str) -> dict[str, JSON] | None:
 
 def _state(server: JSON) -> JSON:
     why = server.get("last_error") if server["state"] in {"disabled", "waiting", "parked"} else None
+    if server["state"] == "needs sign-in":
+        why = f"sign in with: {server.get('sign_in', {}).get('command', 'mcpx login')}"
     return {"state": server["state"]} | ({"why": why} if why and why != DISABLED else {})
 
 

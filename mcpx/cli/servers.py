@@ -287,4 +287,4 @@ def _works(edit: ConfigurationEdit, started: list[str]) -> bool:
         edit.report.setdefault("checks", {})[name] = check.to_dict()
         if not edit.manner.as_json:
             show_check(name, check, edit.path)
-    return all(check.started for check in checks.values())
+    return all(check.started or check.needs_sign_in for check in checks.values())

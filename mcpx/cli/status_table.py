@@ -24,6 +24,7 @@ from mcpx.core.status import (
     EnvironmentStatus,
     HttpStatus,
     ServerStatus,
+    SignInStatus,
     Status,
 )
 from mcpx.errors import MCPXError
@@ -35,9 +36,11 @@ STYLES: Final = {
     "asleep": "dim",
     "waiting": "yellow",
     "parked": "red",
+    "needs sign-in": "yellow",
     "stopped": "dim",
     "disabled": "dim",
 }
+NEEDS_SIGN_IN: Final = "needs sign-in"
 MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
 MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its own to the right
 SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
@@ -100,6 +103,8 @@ def _daemon(status: Status) -> Text:
     rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {clients}"
     asleep = sum(server.state == "asleep" for server in status.servers)
     rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
+    if signed_out := sum(server.state == NEEDS_SIGN_IN for server in status.servers):
+        rest += f", {signed_out} to sign in to"
     return text.append(rest, style="not bold")
 
 
@@ -174,10 +179,25 @@ def _remarks(server: ServerStatus) -> list[tuple[str, str]]:
         found.append((f"busy, no sign of life for {duration(silent_s)}", "yellow"))
     if server.changes:
         found.append((_changed(server.name, server.changes), "yellow"))
-    if server.last_error:
+    if isinstance(server.sign_in, SignInStatus):
+        found += _sign_in_remarks(server.sign_in, needed=server.state == NEEDS_SIGN_IN)
+    if server.last_error and server.state != NEEDS_SIGN_IN:
         is_past = server.state in {"ready", "asleep"}
         cause = ("earlier: " if is_past else "") + one_line(server.last_error)
         found.append((cause, "dim" if is_past else STYLES.get(server.state, "")))
+    return found
+
+
+def _sign_in_remarks(sign_in: SignInStatus, *, needed: bool) -> list[tuple[str, str]]:
+    """`sign in with: mcpx login linear`, what else it wants, and what was wrong with the last refresh."""
+    found: list[tuple[str, str]] = []
+    wanted = " ".join(sign_in.wanted_scopes or [])
+    if sign_in.command and needed:
+        found.append((one_line(f"sign in with: {sign_in.command}"), "yellow"))
+    elif sign_in.command and wanted:
+        found.append((one_line(f"wants more scopes ({wanted}): {sign_in.command}"), "yellow"))
+    if sign_in.problem:
+        found.append((one_line(sign_in.problem), "yellow"))
     return found
 
 

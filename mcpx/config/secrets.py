@@ -28,6 +28,7 @@ from mcpx.config.auth import OAuth
 from mcpx.config.model import ServerConfig, Stdio
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
+HIDDEN_GENERATIONS: Final = 3  # of the tokens of one account
 _ORDINARY_VARIABLES: Final = frozenset(
     {
         "HOME",
@@ -58,7 +59,7 @@ Secret = tuple[str, str]
 
 
 class Redactor:
-    """Takes the secrets out of a text. Made once a server; a call takes time linear in the text."""
+    """Takes the secrets out of a text, those of `hide_values` too. A call takes time linear in the text."""
 
     __slots__ = ("_forms",)
 
@@ -72,14 +73,14 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text with `***NAME***` in the place of each secret."""
-        for form, name in self._forms:
+        for form, name in (*_hidden_forms, *self._forms) if _hidden_forms else self._forms:
             if form in text:
                 text = text.replace(form, name)
         return text
 
     def data(self, value: Any) -> Any:
         """The same for plain JSON; what holds no secret comes back as it is."""
-        if not self._forms:
+        if not self._forms and not _hidden_forms:
             return value
         written = msgspec.json.encode(value).decode()
         shown = self(written)
@@ -92,6 +93,8 @@ class Redactor:
 
     def replace_by_numbers(self, written: bytes) -> bytes:
         """JSON with a number in the place of each secret, between characters that no JSON holds."""
+        for form, name in _hidden_forms:
+            written = written.replace(form.encode(), name.encode())
         for number, (form, _) in enumerate(self._forms):
             written = written.replace(form.encode(errors="surrogateescape"), b"\x1a%d\x1a" % number)
         return written
@@ -108,6 +111,26 @@ class Redactor:
 
     def __repr__(self) -> str:
         return f"Redactor({sorted({name for _, name in self._forms})})"
+
+
+_hidden: Final[dict[str, list[dict[str, str | None]]]] = {}
+_hidden_forms: list[Secret] = []
+
+
+def hide_values(owner: str, values: dict[str, str | None]) -> None:
+    """Have every redactor take out these secrets too, which came while MCPX runs: tokens.
+
+    `values` are by name. The ones that the same owner gave before stay for a while: an error may still quote
+    them.
+    """
+    kept = [values, *(each for each in _hidden.get(owner, ()) if each != values)]
+    _hidden[owner] = kept[:HIDDEN_GENERATIONS]
+    names: dict[str, str] = {}
+    for each in (each for generations in _hidden.values() for each in generations):
+        for name, value in each.items():
+            for form in _forms(value or ""):
+                names.setdefault(form, f"***{name}***")
+    _hidden_forms[:] = sorted(names.items(), key=lambda form: (-len(form[0]), form))
 
 
 def redactor_of(*servers: ServerConfig) -> Redactor:

@@ -4,7 +4,7 @@ A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mc
 command line and programs each make a request (`mcpx.core.messages`), and hand it to `ToolCalls`. From there
 on all take the same way: the router actor checks the request and puts it into its server's queue, the
 requester's function renders the result, input that the server requires is obtained from the client, and every
-failure is a `CallError`. `Executor` is public API.
+failure is a `CallError`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mcpx.core.execution import ExecutionResult
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
+from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
@@ -36,6 +37,8 @@ from mcpx.trust.questions import ApprovalRequired
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
+from mcpx.upstream.sign_in_answer import without_link
+from mcpx.upstream.unavailable import SignInNeeded
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire import envelope
 from supervisors import Reply, SupervisorError
@@ -80,12 +83,15 @@ class ToolCalls:
         results: ResultRenderer,
         approvals: Approvals,
         audit: Audit,
+        *,
+        links: SignInLinks,
     ) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results
         self._approvals = approvals
         self._audit = audit
+        self._links = links
 
     # --- for the paths of the gateway
 
@@ -134,6 +140,8 @@ class ToolCalls:
         if caller is None or upstream is None:
             raise need
         answers = request.context.answers
+        if isinstance(need, SignInNeeded):
+            return await self._when_signed_in(request, need, render)
         need = self._approvals.continued(answers, need)
         if caller.modern:
             input_requests(need, caller)
@@ -147,11 +155,35 @@ class ToolCalls:
             repeated = replace(request, context=replace(request.context, answers=answers))
             try:
                 return render(await self._result_of(repeated))
+            except SignInNeeded as again:
+                return await self._when_signed_in(repeated, again, render)
             except InputRequired as again:
                 need = self._approvals.continued(answers, again)
         rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
         text = f"{rounds} without a result; it may have taken effect"
         raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
+
+    async def _when_signed_in(
+        self, request: Request, need: SignInNeeded, render: Callable[[msgspec.Raw], R]
+    ) -> R | JSON:
+        """What follows where a person has to sign in first; or the link by which they can, as a result.
+
+        Raises:
+            CallError: They have not signed in, or the call that was sent then failed.
+        """
+        context, upstream = request.context, self._upstreams[request.server_name]
+        asked = await self._links.obtain(
+            need, upstream, context.caller, client=context.client, answers=context.answers
+        )
+        if asked is not None:
+            return asked
+        request = replace(request, context=replace(context, answers=without_link(context.answers)))
+        try:
+            return render(await self._result_of(request))
+        except SignInNeeded:
+            raise  # once is enough
+        except InputRequired as again:
+            return await self.provide_input(request, again, render)
 
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
@@ -173,6 +205,7 @@ class ToolCalls:
         """The server and the tool that are meant, as `resolve_tool` says; "" is a name that was not given.
 
         Waits for the first listing of that server, or of all that have not failed where it is not known.
+        Those of a server that waits for a sign-in are returned as they are: the call itself says so.
 
         Raises:
             CallError: `invalid_arguments`: a name is missing, and the other one does not do;
@@ -182,6 +215,8 @@ class ToolCalls:
         if upstream is not None:
             await self._await_listing(upstream, tool_name)
             if upstream.catalogue is None:
+                if tool_name and upstream.queue.is_held:
+                    return server_name, tool_name
                 raise not_listed(upstream.info(), tool_name)
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
@@ -274,20 +309,3 @@ class ToolCalls:
 
         context = RequestContext(client=client, origin=origin)
         return cast("ToolResult", await self.run(Read(server_name, uri, context), render))
-
-
-class Executor:
-    """Runs tools for programs: a face of `ToolCalls`."""
-
-    def __init__(self, calls: ToolCalls) -> None:
-        self._calls = calls
-
-    async def execute(self, server_name: str, tool_name: str, arguments: Any = None) -> ExecutionResult:
-        """Run one tool and wait for its result.
-
-        `arguments` is an object, a JSON string that holds one, or None for no arguments.
-
-        Raises:
-            CallError: With code and outcome. A failure that the tool itself reports is a result.
-        """
-        return await self._calls.exec(server_name, tool_name, arguments)

@@ -1,14 +1,17 @@
-"""The result of one call, for programs: public API."""
+"""Calls for programs, and the result of one: public API."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
 from mcpx.rendering.results import ToolResult
+
+if TYPE_CHECKING:
+    from mcpx.core.calls import ToolCalls
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +46,23 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
     def compressed_data(self) -> str:
         """The text for the model: TOON where that is smaller."""
         return _text(self.shaped.content)
+
+
+class Executor:
+    """Runs tools for programs: a face of `ToolCalls`."""
+
+    def __init__(self, calls: ToolCalls) -> None:
+        self._calls = calls
+
+    async def execute(self, server_name: str, tool_name: str, arguments: Any = None) -> ExecutionResult:
+        """Run one tool and wait for its result.
+
+        `arguments` is an object, a JSON string that holds one, or None for no arguments.
+
+        Raises:
+            CallError: With code and outcome. A failure that the tool itself reports is a result.
+        """
+        return await self._calls.exec(server_name, tool_name, arguments)
 
 
 def _text(content: list[JSON]) -> str:

@@ -45,6 +45,7 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
+    Phase,
     Signal,
     Supervisor,
 )
@@ -82,7 +83,7 @@ class Fleet:
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
-        self.accounts = Accounts(state, on_change=self._account_changed)
+        self.accounts = Accounts(state, kind=config.token_store, on_change=self._account_changed)
         """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -195,6 +196,7 @@ class Fleet:
         starting. Must not be cancelled, nor run twice at a time.
         """
         self._config = config
+        self.accounts.configure(config)
         old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
         new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
@@ -278,12 +280,14 @@ class Fleet:
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
             upstream.queue.start_ended()
             self.readiness.report(event.child)
-        if isinstance(event, ChildFailed | ChildParked | ChildHeld):
+        if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
-        elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
-            upstream.rests += 1
+        if isinstance(event, ChildRested | ChildHeld) and isinstance(upstream, Upstream):
+            upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
+        elif isinstance(event, ChildHeld) and upstream.account and not upstream.account.needs_person:
+            self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (
@@ -299,13 +303,20 @@ class Fleet:
             self.observers.notify(name, EVERYTHING)
 
     def _account_changed(self, name: str) -> None:
-        """Try a server again whose account is signed in now."""
+        """Try a server again whose account is signed in now; end the sessions of one that needs a sign-in.
+
+        Those sessions are held as soon as they are tried again: else one that nobody uses would be ready.
+        """
         account = self.upstreams[name].account if name in self.upstreams else None
-        if account is None or not account.is_usable:
+        if account is None:
             return
         for each in self.upstreams[name].sessions():
-            if (life := each.queue.lifecycle_or_none()) is not None and life.held:
+            if (life := each.queue.lifecycle_or_none()) is None:
+                continue
+            if account.is_usable and life.held:
                 self.supervisor.resume(each.child)
+            elif not account.is_usable and life.phase is Phase.UP:
+                self.supervisor.recycle(each.child)
 
     def _wake(self) -> None:
         self._news.pulse()

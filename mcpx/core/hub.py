@@ -22,8 +22,9 @@ import structlog
 from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.calls import Executor, ToolCalls
+from mcpx.core.calls import ToolCalls
 from mcpx.core.config_file import ConfigFile
+from mcpx.core.execution import Executor
 from mcpx.core.fleet import Fleet
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
@@ -35,6 +36,8 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
+from mcpx.core.sign_in_links import SignInLinks
+from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.environment import put_in_force
@@ -82,7 +85,12 @@ class Hub:
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals, self.audit)
+        self.sign_ins = SignIns(self)
+        """The sign-ins of people that are under way."""
+        self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
+        self.calls = ToolCalls(
+            self.upstreams, self.router, self.results, self.approvals, self.audit, links=self.links
+        )
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -106,7 +114,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit, links=self.links)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -127,6 +135,8 @@ class Hub:
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="accounts", run=self.fleet.accounts.run))
+        self.root.add(ChildSpec(name="sign-ins", run=self.sign_ins.run))
+        self.root.add(ChildSpec(name="sign-in links", run=self.links.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))

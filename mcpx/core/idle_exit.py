@@ -57,8 +57,8 @@ class IdleExit:
             await anyio.sleep(min(pause, MAX_PAUSE_S))
 
     def _is_working(self) -> bool:
-        """Whether a server has a call or a task, of whoever."""
-        return any(
+        """Whether a server has a call or a task, of whoever, or a person is about to sign in."""
+        return self._hub.sign_ins.are_waited_for or any(
             upstream.counters.in_flight
             or upstream.has_open_tasks()
             or any(each.queue.has_callers for each in upstream.sessions())

@@ -49,6 +49,17 @@ def _restart_one(session: Upstream | DirectSession, supervisor: Supervisor) -> N
         session.queue.wake()
 
 
+def renew(session: Upstream | DirectSession, supervisor: Supervisor) -> None:
+    """End a session in order and start it again, or try it now; one that is idle or over stays so."""
+    life = session.queue.lifecycle_or_none()
+    if life is None or life.phase in {Phase.IDLE, Phase.DONE}:
+        return
+    if life.phase in {Phase.WAITING, Phase.PARKED}:
+        supervisor.resume(session.child)
+    else:
+        supervisor.recycle(session.child)
+
+
 def _has_retried(upstream: Upstream, since: int) -> bool:
     """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
     if upstream.queue.closed:

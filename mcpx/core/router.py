@@ -161,6 +161,8 @@ class Router:
         """
         rule = upstream.policy.asks(tool)
         if rule is not None or call.context.answers is not None:
+            if upstream.queue.is_held:
+                raise upstream.queue.unavailable(call)  # before a person is asked in vain
             call = admitted(self._approvals, upstream, tool, call, rule=rule, reply=reply)
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)
         session.submit(call, reply)

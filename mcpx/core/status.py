@@ -107,20 +107,37 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     p99: float | None
 
 
+class SignInStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The account at a server that MCPX signs in to: `command` is how a person does, where one can.
+
+    `expires_at` is when the access token does (ISO 8601), `scopes` are those that were granted, as far as
+    that is known. `wanted_scopes` are asked for and not granted. `problem` says why there is no token, or why
+    it could not be refreshed.
+    """
+
+    command: str | msgspec.UnsetType = msgspec.UNSET
+    expires_at: str | msgspec.UnsetType = msgspec.UNSET
+    scopes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    wanted_scopes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
-    `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, or disabled
-    (`last_error` then says why). `restarts` counts its incarnations after the first, but for those that began
-    because it was needed again, `failures` those that failed in a row. `last_error` is the cause
-    of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
-    requests that ended without a response or with a protocol error, sent or not. `silent_s` is present while
-    calls are in flight: for how long there was neither an answer nor progress. `sessions` is present for a
-    server with a session for each client, and counts those that are open; state and pid are then those of the
-    shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
-    out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
-    is present, the counts are of what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
-    `changes` are those since it was approved, at most 100; absent without any.
+    `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, needs sign-in
+    (a person has to: `sign_in` says how), or disabled (`last_error` then says why). `restarts` counts its
+    incarnations after the first, but for those that began because it was needed again, `failures` those that
+    failed in a row. `last_error` is the cause of the last failure, even if the server has recovered.
+    `calls` counts what was sent to it; `errors` counts requests that ended without a response or with a
+    protocol error, sent or not. `silent_s` is present while calls are in flight: for how long there was
+    neither an answer nor progress. `sessions` is present for a server with a session for each client, and
+    counts those that are open; state and pid are then those of the shared session, and the other
+    numbers are totals. `left_out` counts what the server offers and MCPX leaves out or cuts, if there is any;
+    `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time` is present, the counts are of
+    what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
+    `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
+    server that has never wanted one.
     """
 
     name: str
@@ -149,6 +166,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     from_last_time: bool | msgspec.UnsetType = msgspec.UNSET
     listed_at: str | msgspec.UnsetType = msgspec.UNSET
     changes: list[ChangeStatus] | msgspec.UnsetType = msgspec.UNSET
+    sign_in: SignInStatus | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

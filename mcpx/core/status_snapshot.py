@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 
+from mcpx.catalog.snapshot import iso_seconds
 from mcpx.core.status import (
     AuditStatus,
     ChangeStatus,
@@ -17,6 +18,7 @@ from mcpx.core.status import (
     EnvironmentStatus,
     Latency,
     ServerStatus,
+    SignInStatus,
     Status,
     Tokens,
 )
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
     from mcpx.core.stats import Count, Totals
     from mcpx.environment import Environment
+    from mcpx.oauth.account import Account
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
@@ -124,6 +127,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         changes=_changes(upstream) or msgspec.UNSET,
+        sign_in=_sign_in(upstream.account),
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
         **info.from_last_time(),
     )
@@ -140,6 +144,21 @@ def _changes(upstream: Upstream) -> list[ChangeStatus]:
         )
         for each in upstream.policy.changes()[:MAX_CHANGES]
     ]
+
+
+def _sign_in(account: Account | None) -> SignInStatus | msgspec.UnsetType:
+    """How the sign-in of a server is; nothing where it has none and never wanted one."""
+    if account is None or (account.record is None and account.state == "unknown"):
+        return msgspec.UNSET
+    expires_at, scopes = (account.expires_at, account.scopes) if account.is_usable else (None, ())
+    asked = account.challenge.scope if account.challenge is not None else None
+    return SignInStatus(
+        command=account.login_command if account.is_of_person else msgspec.UNSET,
+        expires_at=msgspec.UNSET if expires_at is None else iso_seconds(expires_at),
+        scopes=list(scopes) or msgspec.UNSET,
+        wanted_scopes=[each for each in (asked or "").split() if each not in scopes] or msgspec.UNSET,
+        problem=account.problem or msgspec.UNSET,
+    )
 
 
 def _restarts(session: Upstream | DirectSession) -> int:

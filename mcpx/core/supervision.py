@@ -13,6 +13,7 @@ from mcpx.upstream.errors import cause_of
 from supervisors import (
     Backoff,
     ChildFailed,
+    ChildHeld,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -80,12 +81,16 @@ def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
         contain(error, "log", server=upstream.name)
 
 
-def _log(event: Event, upstream: Upstream | DirectSession) -> None:
-    server = upstream.name
+def _session_name(upstream: Upstream | DirectSession) -> str:
     if not isinstance(upstream, Upstream):
-        server += " (transparent)"
-    elif upstream.main is not None:
-        server += " (of one client)" if upstream.client is not None else " (in its other era)"
+        return f"{upstream.name} (transparent)"
+    if upstream.main is None:
+        return upstream.name
+    return f"{upstream.name} {'(of one client)' if upstream.client is not None else '(in its other era)'}"
+
+
+def _log(event: Event, upstream: Upstream | DirectSession) -> None:
+    server = _session_name(upstream)
     match event:
         case ChildStarting(_, generation):
             log.debug("upstream.starting", server=server, incarnation=generation)
@@ -107,6 +112,8 @@ def _log(event: Event, upstream: Upstream | DirectSession) -> None:
         case ChildParked(_, _, cause, failures, probe_in):
             fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
             log.warning("upstream.parked", server=server, **fields)
+        case ChildHeld(_, _, cause):
+            log.warning("upstream.held", server=server, cause=cause.text)
         case ChildRested():
             log.info("upstream.asleep", server=server)
         case ChildStopped():

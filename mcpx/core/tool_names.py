@@ -17,6 +17,7 @@ from mcpx.errors import CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, quoted, shown_name
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.unavailable import unavailable
 
 Names = tuple[str, str]
 """A server and a tool."""
@@ -72,10 +73,8 @@ def rule_against(upstreams: Iterable[Upstream], server_name: str, tool_name: str
 
 def not_listed(info: ServerInfo, tool_name: str) -> CallError:
     """`server_unavailable`: the server has not listed its tools yet, or not since last time, and why."""
-    text = info.refuse("has not listed its tools yet" if info.catalogue is None else "is not available")
-    return CallError(
-        Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name or None, details=info.why()
-    )
+    what = "has not listed its tools yet" if info.catalogue is None else "is not available"
+    return unavailable(info, what, tool_name or None)
 
 
 def _own_tool(info: ServerInfo, name: str) -> str | None:

@@ -142,6 +142,7 @@ def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> I
             why = one_line(str(server["last_error"] or "no reason is known"))
             text = f"{name} is {state} in the daemon: {why}"
             yield wrong(SUBJECT, text, f"once that is mended: {installation.command('restart', name)}")
+        yield from _its_sign_in(installation, server)
     memory = group_memory(server["pid"] for server in servers if server["pid"])
     for server in servers:
         size = memory.get(server["pid"] or 0, 0)
@@ -150,6 +151,19 @@ def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> I
             text = f"{server['name']} holds {size / MIB:.0f} MB, and was not called in {hours:.0f} h"
             advice = f'"idle_stop": 600 in its entry in {installation.file} stops it until it is needed'
             yield note(SUBJECT, text, advice)
+
+
+def _its_sign_in(installation: Installation, server: dict[str, Any]) -> Iterator[Finding]:
+    """What a server wants of the person who signs in to it."""
+    name, sign_in = server["name"], server.get("sign_in") or {}
+    command = installation.command("login", name)
+    if server["state"] == "needs sign-in":
+        why = f": {one_line(sign_in['problem'])}" if sign_in.get("problem") else ""
+        yield wrong(SUBJECT, f"{name} needs a sign-in{why}", command)
+    elif wanted := sign_in.get("wanted_scopes"):
+        yield note(SUBJECT, f"{name} wants more than was agreed to: {one_line(' '.join(wanted))}", command)
+    elif problem := sign_in.get("problem"):
+        yield note(SUBJECT, f"the sign-in to {name} was not renewed: {one_line(problem)}")
 
 
 # --- others

@@ -1,7 +1,7 @@
 """The system's keychain, by way of `keyring`: what `mcpx secret` changes and `${keychain:NAME}` reads.
 
-Everything stands under the service `mcpx`. A keychain cannot be listed, so the names are kept in the state
-folder, for `mcpx secret list`; a name in a configuration need not be there.
+Secrets of configurations stand under the service `mcpx`. A keychain cannot be listed, so the names are kept
+in the state folder, for `mcpx secret list`; a name in a configuration need not be there.
 
 As a program (`python -m mcpx.environment.keychain NAME...`) it prints `{"problem", "found"}` with the values
 of these names: run by `mcpx.environment.secrets`, and for no one else.
@@ -31,39 +31,40 @@ class KeychainError(MCPXError):
     """The keychain cannot be used; the text says why and what to do."""
 
 
-def get(name: str) -> str | None:
+def get(name: str, service: str = SERVICE) -> str | None:
     """The secret of that name; None if there is none.
 
     Raises:
         KeychainError: The keychain cannot be used.
     """
     with _translating():
-        found: str | None = _keyring().get_password(SERVICE, name)
+        found: str | None = _keyring().get_password(service, name)
     return found
 
 
-def put(name: str, value: str) -> None:
-    """Keep a secret under that name, in place of another.
+def put(name: str, value: str, service: str = SERVICE) -> None:
+    """Keep a secret under that name, in place of another. Names of another service are not noted.
 
     Raises:
         KeychainError: The keychain cannot be used.
     """
     with _translating():
-        _keyring().set_password(SERVICE, name, value)
-    _note({*names(), name})
+        _keyring().set_password(service, name, value)
+    if service == SERVICE:
+        _note({*names(), name})
 
 
-def remove(name: str) -> bool:
+def remove(name: str, service: str = SERVICE) -> bool:
     """Remove the secret of that name; whether there was one.
 
     Raises:
         KeychainError: The keychain cannot be used.
     """
-    is_there = get(name) is not None
+    is_there = get(name, service) is not None
     with _translating():
         if is_there:
-            _keyring().delete_password(SERVICE, name)
-    if name in names():
+            _keyring().delete_password(service, name)
+    if service == SERVICE and name in names():
         _note(set(names()) - {name})
     return is_there
 

@@ -127,14 +127,9 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
 
 def _look_up(names: list[str], environment: Environment) -> None:
     """Look names up in a process of its own: the libraries are large, and a locked keychain may wait long."""
-    environ = {
-        name: value
-        for name, value in environment.variables.items()
-        if not loads_code(name) or name.startswith("PYTHON_KEYRING")
-    }
     problem, found = "", {}
     try:
-        answer = json.loads(_output([*_KEYCHAIN, *names], environ))
+        answer = json.loads(_output([*_KEYCHAIN, *names], keychain_variables(environment)))
         problem, found = answer["problem"], answer["found"]
     except SecretProblem as failure:
         problem = f"the keychain {failure}"
@@ -147,3 +142,12 @@ def _look_up(names: list[str], environment: Environment) -> None:
         else:
             text = problem or f"the keychain holds no {name}; run: mcpx secret set {name}"
             _known[Reference("keychain", name)] = SecretProblem(f"{text}; {AFTERWARDS}")
+
+
+def keychain_variables(environment: Environment) -> dict[str, str]:
+    """The variables of a program that uses the keychain."""
+    return {
+        name: value
+        for name, value in environment.variables.items()
+        if not loads_code(name) or name.startswith("PYTHON_KEYRING")
+    }

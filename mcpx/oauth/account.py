@@ -1,50 +1,199 @@
 """The account of one server: its tokens, on its requests.
 
 All sessions with the server share it. `authorize` and `refused` are called by the transport for each request;
-nothing else of a call's way knows of OAuth. A refresh is one flight, however many requests wait for it, and
-nobody here ever waits for a person.
+nothing else of a call's way knows of OAuth. A renewal of the tokens is one flight, however many requests wait
+for it, and nobody here ever waits for a person.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from mcpx.config import Http, ServerConfig, Sse
+from mcpx.oauth.errors import SignInError
+from mcpx.oauth.flight import Background, Flight
 from mcpx.oauth.record import Identity
+from mcpx.oauth.sign_in_state import EXPIRED, AccountState, SignInState
+from mcpx.oauth.store import TokenStore
+from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
     import httpx2
 
-    from mcpx.config import ServerConfig
+    from mcpx.oauth.challenge import Challenge
+    from mcpx.oauth.refusals import NotAuthorized
+
+__all__ = ["Account", "AccountState"]
+SENT_AGAIN: Final = "mcpx.sent_again"
+"""In the extensions of a request that is sent once more, with a better token."""
+REFUSED: Final = "the server refuses its token, and there is none to renew it with"
+_FORBIDDEN: Final = 403
 
 
-class Account:
-    """The sign-in of one server, for as long as its entry says the same of it."""
+class Account(SignInState):
+    """The sign-in of one server on its requests, for as long as its entry says the same of it."""
 
-    def __init__(self, server: ServerConfig, identity: Identity) -> None:
-        self.server = server
-        self.identity = identity
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether a request may succeed: nobody has to sign in first, as far as is known."""
-        return True
+    def __init__(
+        self,
+        server: ServerConfig,
+        identity: Identity,
+        store: TokenStore,
+        *,
+        background: Background | None = None,
+        on_change: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        background = background or Background()
+        super().__init__(server, identity, store, background, on_change=on_change, clock=clock)
+        self._discovery = Flight(background)
+        self._origin = _origin(server)
 
     async def authorize(self, request: httpx2.Request) -> None:
-        """Put the access token on a request, if there is one; one that has expired is refreshed first.
+        """Put the access token on a request, if there is one; one that has expired is renewed first.
 
         Raises:
             SignInRequired: A person has to sign in first.
-            NoTokenNow: It has expired, and cannot be refreshed at the moment.
+            NoTokenNow: It has expired, and cannot be renewed at the moment.
+            ClientRefused: The authorization server does not give MCPX a token.
         """
+        if self._clock() >= self._good_until:
+            await self._obtain()
+        url = request.url
+        if (url.host, url.port, url.scheme) != self._origin:
+            request.headers.pop("Authorization", None)
+        elif self._header is not None:
+            request.headers["Authorization"] = self._header
+
+    async def _obtain(self) -> None:
+        """Have a token that counts, if there were any.
+
+        Raises:
+            NotAuthorized: As for `authorize`.
+        """
+        await self.load()
+        if self._clock() < self._good_until or self._tokens is None:
+            return
+        if self.is_usable and self._renewal.is_possible and await self._renewal.renew():
+            return
+        if self._is_over():
+            self._need_sign_in(EXPIRED)
+        if self._clock() >= self._good_until:
+            raise self._refusal()
 
     async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
         """Take in a 401 or 403, to a request that `authorize` has seen; whether to send it once more.
 
-        The response need not be read for that, and is closed by the caller.
+        The response need not be read for that, and is closed by the caller. A request that was sent once more
+        is refused for good.
 
         Raises:
             SignInRequired: A person has to sign in first.
             MoreScopesRequired: A person has to agree to more.
-            NoTokenNow: The token was refused, and cannot be refreshed at the moment.
+            NoTokenNow: The token was refused, and cannot be renewed at the moment.
+            ClientRefused: The authorization server does not give MCPX a token.
         """
-        return not request.url and not response.is_error
+        from mcpx.oauth.challenge import challenge_in  # noqa: PLC0415 - for those who were refused
+
+        challenge, sent = challenge_in(response), request.headers.get("Authorization")
+        again = await self._judge(challenge, sent, is_second=SENT_AGAIN in request.extensions)
+        if again:
+            request.extensions[SENT_AGAIN] = True
+        return again
+
+    async def _judge(self, challenge: Challenge, sent: str | None, *, is_second: bool) -> bool:
+        if challenge.status == _FORBIDDEN and not challenge.wants_more_scopes:
+            return False
+        await self.load()
+        if self._header is None:
+            return await self._judge_without_token(challenge)
+        if sent == self._header:
+            if challenge.status == _FORBIDDEN:
+                return await self._step_up(challenge, is_second=is_second)
+            if is_second:
+                self._renewal.refuse("the server refuses the token that it was given anew")
+            elif self._renewal.is_possible and await self._renewal.renew(challenge):
+                return True
+        if sent != self._header and self.is_usable:  # there is another one by now
+            if is_second:
+                raise self._refusal()
+            return True
+        if self.is_of_person and not self._renewal.is_possible:
+            self.challenge = challenge
+            self._need_sign_in(REFUSED)
+        raise self._refusal()
+
+    async def _judge_without_token(self, challenge: Challenge) -> bool:
+        if not self.is_of_person:
+            if await self._renewal.renew(challenge):
+                return True
+            raise self._refusal()
+        if self.is_usable:
+            await self._discovery.join(partial(self._discover, challenge))
+        if self._header is not None:  # somebody has signed in meanwhile
+            return True
+        if self.is_usable:
+            return False
+        raise self._refusal()
+
+    async def _discover(self, challenge: Challenge) -> None:
+        """Find out whether a 401 means that a person can sign in."""
+        from mcpx.oauth.discovery import find_sign_in  # noqa: PLC0415 - for those who were refused
+
+        reason = None
+        try:
+            if await find_sign_in(self.server, challenge) is None:
+                return
+        except SignInError as error:
+            if error.for_now and challenge.resource_metadata is None:
+                return
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: then it is a 401 like any other
+            contain(error, "oauth", server=self.server.name)
+            return
+        if self._tokens is None:
+            self.challenge = challenge
+            self._need_sign_in(reason)
+
+    async def _step_up(self, challenge: Challenge, *, is_second: bool) -> bool:
+        """Take in that the token does not allow a request; a machine asks for more by itself, once."""
+        from mcpx.oauth.refusals import MoreScopesRequired  # noqa: PLC0415 - as above
+
+        known = self.challenge
+        wanted = dict.fromkeys(((known and known.scope) or "").split() + (challenge.scope or "").split())
+        self.challenge = replace(challenge, scope=" ".join(wanted) or None)
+        is_news = known is None or known.scope != self.challenge.scope
+        if not self.is_of_person and is_news and not is_second and await self._renewal.renew(challenge):
+            return True
+        scopes = f"the scopes {challenge.scope}" if challenge.scope else "more scopes"
+        advice = f"run: {self.login_command}" if self.is_of_person else 'see "scopes" of its "auth"'
+        raise MoreScopesRequired(
+            f"the server wants {scopes} for that, which were not granted: {advice}",
+            scopes=(challenge.scope or "").split(),
+            command=self.login_command if self.is_of_person else "",
+        )
+
+    def _refusal(self) -> NotAuthorized:
+        """Why no request can succeed now."""
+        from mcpx.oauth import refusals  # noqa: PLC0415 - as above
+
+        why = self.problem
+        if not self.is_usable:
+            advice = f"needs sign-in: run: {self.login_command}"
+            return refusals.SignInRequired(f"{why}; {advice}" if why else advice)
+        if self._renewal.is_refused:
+            return refusals.ClientRefused(f"MCPX is given no token for it: {why}")
+        return refusals.NoTokenNow(f"its token cannot be renewed at the moment: {why or 'try again'}")
+
+
+def _origin(server: ServerConfig) -> tuple[str, int | None, str]:
+    """The only origin that is given tokens: the host, the port, and the scheme, as `httpx2.URL` has them."""
+    import httpx2  # noqa: PLC0415 - for servers over HTTP
+
+    assert isinstance(server.transport, Http | Sse)  # noqa: S101 - `identity_of` says so
+    url = httpx2.URL(server.transport.url)
+    return url.host, url.port, url.scheme

@@ -1,44 +1,117 @@
 """The accounts of all servers, and the one refresher: run by the hub.
 
 `of` gives the account of a server's entry, the same one for as long as the entry signs in alike. `run` keeps
-their tokens fresh, ahead of their expiry.
+their tokens fresh, ahead of their expiry, and notices what another process has stored. Without it (the
+command line, a library) tokens are renewed when they are needed.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
-from mcpx.config import ServerConfig
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from mcpx.config import Config, ServerConfig
+from mcpx.config.auth import TokenStoreKind
 from mcpx.oauth.account import Account
+from mcpx.oauth.flight import Background
 from mcpx.oauth.record import Identity, identity_of
+from mcpx.oauth.store import open_store
 from supervisors import Incarnation
+
+LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock
+TICK_S: Final = 1 / 64  # what waits are a multiple of
 
 
 class Accounts:
     """The accounts of a hub's servers. `state` is the folder of the token store, if not the usual one.
 
     `on_change` is called with a server's name when its account was signed in or out, or needs a sign-in, in
-    the turn of that; it must not raise.
+    the turn of that; it must not raise. `clock` gives seconds since 1970.
     """
 
     def __init__(
-        self, state: Path | None = None, *, on_change: Callable[[str], None] = lambda _name: None
+        self,
+        state: Path | None = None,
+        *,
+        kind: TokenStoreKind = "file",
+        on_change: Callable[[str], None] = lambda _name: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
+        self._kind = kind
+        self._store = open_store(kind, state)
         self._on_change = on_change
+        self._clock = clock
         self._accounts: dict[Identity, Account] = {}
+        self._attended: set[Account] = set()
+        self._background = Background()
 
     def of(self, server: ServerConfig) -> Account | None:
         """The account of a server; None for one that MCPX does not sign in to."""
-        if (identity := identity_of(server)) is None:
+        if server.disabled is not None or (identity := identity_of(server)) is None:
             return None
         found = self._accounts.get(identity)
         if found is None or found.server.transport != server.transport:
-            found = self._accounts[identity] = Account(server, identity)
+            found = self._accounts[identity] = Account(
+                server,
+                identity,
+                self._store,
+                background=self._background,
+                on_change=partial(self._on_change, server.name),
+                clock=self._clock,
+            )
+            self._background.news.set()
         return found
 
+    def configure(self, config: Config) -> None:
+        """Take in another configuration, before its servers are looked up."""
+        if config.token_store != self._kind:
+            self._kind = config.token_store
+            self._store = open_store(self._kind, self._state)
+            for account in self._accounts.values():
+                account.use(self._store)
+        wanted = {identity_of(server) for server in config.servers.values() if server.disabled is None}
+        for identity in self._accounts.keys() - wanted:
+            del self._accounts[identity]
+
     async def run(self, incarnation: Incarnation) -> None:
-        """Keep the tokens fresh, until asked to leave."""
-        incarnation.ready()
-        await incarnation.stopping.wait()
+        """Keep the tokens fresh, until asked to leave; a renewal that is under way is finished."""
+        async with anyio.create_task_group() as tasks:
+            self._background.tasks = tasks
+            try:
+                incarnation.ready()
+                await incarnation.while_wanted(partial(self._watch, tasks))
+            finally:
+                self._background.tasks = None
+
+    async def _watch(self, tasks: anyio.abc.TaskGroup) -> None:
+        news = self._background.news
+        while True:
+            news.clear()
+            idle = [each for each in self._accounts.values() if each not in self._attended]
+            for account in idle:
+                self._attended.add(account)
+                tasks.start_soon(self._attend, account)
+            await anyio.lowlevel.checkpoint()
+            with anyio.move_on_after(self._pause_s()):
+                await news.wait()
+
+    async def _attend(self, account: Account) -> None:
+        try:
+            await account.attend()
+        finally:
+            self._attended.discard(account)
+
+    def _pause_s(self) -> float:
+        """How long there is nothing to do, unless there are news."""
+        due_in_s = [LOOK_INTERVAL_S, *(each.due_in_s() for each in self._accounts.values())]
+        ticks = min(due_in_s) // TICK_S + 1
+        return ticks * TICK_S if self._accounts else math.inf

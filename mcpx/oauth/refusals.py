@@ -6,6 +6,8 @@ any other failure to send it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import httpx2
 
 
@@ -22,4 +24,16 @@ class NoTokenNow(NotAuthorized):
 
 
 class MoreScopesRequired(NotAuthorized):
-    """The token is good, but does not allow this request (`insufficient_scope`)."""
+    """The token is good, but does not allow this request (`insufficient_scope`).
+
+    `scopes` are those that the server wants for it, as far as it says; `command` is what agrees to them.
+    """
+
+    def __init__(self, message: str, *, scopes: Sequence[str] = (), command: str = "") -> None:
+        super().__init__(message)
+        self.scopes = tuple(scopes)
+        self.command = command
+
+
+class ClientRefused(NotAuthorized):
+    """The authorization server gives MCPX no token for its own credentials: a configuration has to change."""

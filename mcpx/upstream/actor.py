@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import Catalogue
@@ -38,6 +39,7 @@ from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import KnownEras
+from mcpx.upstream.sign_in_answer import without_link
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -160,7 +162,7 @@ class Upstream:
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
-        return server_info(self.config, self.queue, self.catalogue, self._leaving)
+        return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
 
     @property
     def era(self) -> Era | None:
@@ -223,8 +225,11 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.context.answers is not None and self._suspended.resume(request, reply):
-            return
+        context = request.context
+        if context.answers is not None:
+            if self._suspended.resume(request, reply):
+                return
+            request = replace(request, context=replace(context, answers=without_link(context.answers)))
         if self.rate.per_minute is not None and not request.context.own:
             self.rate.admit(tool_of(request))
         self.queue.submit(request, reply)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -23,6 +23,7 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.requests import Request, size_of, tool_of
+from mcpx.upstream.unavailable import unavailable
 from supervisors import (
     ActorRef,
     ChildState,
@@ -225,7 +226,7 @@ class CallQueue:
         return [(each.message, each.reply) for each in envelopes if each.reply is not None]
 
     def refuse_waiting(self) -> None:
-        """Fail all waiting requests: the server is parked."""
+        """Fail all waiting requests: the server is parked, or a person has to sign in."""
         for envelope in self.ref.mailbox.drain():
             self._refuse(envelope)
         self.wake_waiters()
@@ -265,8 +266,7 @@ class CallQueue:
 
     def unavailable(self, request: Request) -> CallError:
         """The error that says why the server cannot take this request, and when it will be tried again."""
-        info = self._info()
-        return self._failed(Code.SERVER_UNAVAILABLE, info.refuse("is not available"), request, info.why())
+        return self._counted(unavailable(self._info(), "is not available", tool_of(request)))
 
     def _expired(self, request: Request) -> CallError:
         if self.lifecycle_phase() is Phase.UP:
@@ -275,11 +275,12 @@ class CallQueue:
 
     def _overloaded(self, request: Request, why: str) -> CallError:
         text = f"{self._config.name} is overloaded ({why}); nothing was sent, try again later"
-        return self._failed(Code.OVERLOADED, text, request, {})
+        error = CallError(Code.OVERLOADED, text, server=self._config.name, tool=tool_of(request))
+        return self._counted(error)
 
-    def _failed(self, code: Code, text: str, request: Request, details: dict[str, Any]) -> CallError:
-        self._counters.errors[str(code)] += 1
-        return CallError(code, text, server=self._config.name, tool=tool_of(request), details=details)
+    def _counted(self, error: CallError) -> CallError:
+        self._counters.errors[str(error.code)] += 1
+        return error
 
 
 class _Waiting:

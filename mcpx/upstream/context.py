@@ -147,6 +147,11 @@ class CallerHandle(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     @property
+    def is_local(self) -> bool:
+        """Whether its person is at this machine, as far as is known, and it came with no token of a name."""
+        ...
+
+    @property
     def log_level(self) -> str | None:
         """The least severe level of log messages that it wants; None for none at all."""
         ...

@@ -29,9 +29,11 @@ from mcpx.upstream.transport.exchange import (
     ConnectionDropped,
     NotExecuted,
     Refused,
+    ScopesMissing,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.upstream.transport.unreachable import shown_url, unreachable
+from mcpx.upstream.unavailable import more_scopes_needed
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
@@ -78,7 +80,16 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
 
 def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
-    for explain in (_of_other_era, _lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
+    for explain in (
+        _of_other_era,
+        _lost,
+        _not_authorized,
+        _not_started,
+        _unreachable,
+        _no_answer,
+        _refused,
+        _not_mcp,
+    ):
         for leaf in found:
             if (cause := explain(leaf, config)) is not None:
                 return cause
@@ -108,6 +119,19 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if leaf.stderr:
         text += f"; its last words: {leaf.stderr}"
     return Cause(text, retryable=leaf.retryable, held=leaf.held, error=leaf)
+
+
+def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if isinstance(config.transport, Stdio):
+        return None
+    from mcpx.oauth.refusals import ClientRefused, NotAuthorized, NoTokenNow  # noqa: PLC0415 - as below
+
+    if not isinstance(leaf, NotAuthorized):
+        return None
+    for_now = isinstance(leaf, NoTokenNow)
+    return Cause(
+        str(leaf), retryable=for_now, held=not for_now and not isinstance(leaf, ClientRefused), error=leaf
+    )
 
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -208,6 +232,8 @@ def call_error(
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
+    if isinstance(error, ScopesMissing):
+        return more_scopes_needed(error, server=server, tool=tool)
     if isinstance(error, NotExecuted):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"

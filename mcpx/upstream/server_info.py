@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import ServerConfig
+from mcpx.oauth.account import Account
 from mcpx.upstream.call_queue import CallQueue
 from supervisors import Phase
 
@@ -25,9 +26,16 @@ STATES: Final = {
 
 
 def server_info(
-    config: ServerConfig, queue: CallQueue, catalogue: Catalogue | None, leaving: str | None
+    config: ServerConfig,
+    queue: CallQueue,
+    catalogue: Catalogue | None,
+    leaving: str | None,
+    account: Account | None,
 ) -> ServerInfo:
-    """The view now. `leaving` is why the server takes no more requests, if it was told to leave."""
+    """The view now. `leaving` is why the server takes no more requests, if it was told to leave.
+
+    `account` is the one that MCPX has at the server.
+    """
     info = ServerInfo(name=config.name, state=State.DISABLED, transport=config.transport.kind)
     if config.disabled is not None:
         return replace(info, cause=config.disabled)
@@ -39,6 +47,7 @@ def server_info(
     return replace(
         info,
         state=State.NEEDS_SIGN_IN if life.held else STATES[queue.lifecycle_phase()],
+        sign_in=account.login_command if life.held and account is not None else None,
         cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
         retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
         catalogue=catalogue,

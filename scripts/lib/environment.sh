@@ -183,6 +183,26 @@ prepare_python_servers() {
         without "the Python servers could not be installed, see above"
 }
 
+# The browser of the tests that sign in: one that is installed, or else Debian's, for whoever may install it.
+prepare_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome \
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
+        if command -v "$name" >/dev/null; then
+            return
+        fi
+    done
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        without "Chromium is not installed"
+        return
+    fi
+    say "installing Chromium (a minute or two)"
+    if ! quietly apt-get update --quiet --quiet || ! quietly env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --quiet --quiet --yes --no-install-recommends chromium; then
+        without "Chromium could not be installed, see above"
+    fi
+}
+
 # The clients and servers of others that only scripts/matrix drives.
 prepare_matrix() {
     local matrix=$live/matrix key

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.live.conformance.clients import check_mcpx
+from tests.live.conformance.clients import check_mcpx, check_sign_ins
 from tests.live.conformance.runs import Entry, Run, baseline, differences, failures, unexplained
 from tests.live.conformance.suite import REVISIONS, Check, Found, check_server, missing
 from tests.live.conformance.targets import DIRECT, REFERENCES, TARGETS, opened
@@ -50,6 +50,17 @@ async def test_the_suite_finds_the_same_through_the_transparent_door(revision, t
 )
 async def test_mcpx_is_a_good_client(revision, door, scenario, checks):
     found = await check_mcpx(revision, door, [scenario])
+    assert failures(found) == [], found.reasons
+    assert found.counts()[0] >= checks
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("revision", "scenario", "checks"),
+    [(REVISIONS[0], "auth/client-credentials-jwt", 4), (NEWEST[1], "auth/scope-step-up", 15)],
+)
+async def test_mcpx_signs_in_as_the_specification_says(revision, scenario, checks):
+    found = await check_sign_ins(revision, [scenario])
     assert failures(found) == [], found.reasons
     assert found.counts()[0] >= checks
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from supervisors import lifecycle
-from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildRested, ChildStopped
+from supervisors.events import (
+    Cause,
+    ChildFailed,
+    ChildHeld,
+    ChildParked,
+    ChildReady,
+    ChildRested,
+    ChildStopped,
+)
 from supervisors.facts import (
     Announce,
     Arm,
@@ -33,7 +41,11 @@ from supervisors.policy import Backoff, Parking, Policy, Restart
 
 JITTERS = st.floats(0.5, 1.0)
 CAUSES = st.builds(
-    Cause, st.just("it broke"), normal=st.booleans(), retryable=st.sampled_from([True, True, True, False])
+    Cause,
+    st.just("it broke"),
+    normal=st.booleans(),
+    retryable=st.sampled_from([True, True, True, False]),
+    held=st.sampled_from([False, False, False, True]),
 )
 KINDS = st.sampled_from([*[Restart.PERMANENT] * 3, Restart.TRANSIENT, Restart.TEMPORARY])
 
@@ -101,6 +113,10 @@ class Kernel(RuleBasedStateMachine):
                 assert self.alive is None
                 assert self.resting
                 assert generation == self.state.generation
+            case Announce(ChildHeld(_, generation, cause)):
+                assert self.alive is None
+                assert cause.held
+                assert generation == self.state.generation
             case Announce(ChildStopped()):
                 assert self.alive is None
                 assert not self.over
@@ -140,7 +156,9 @@ class Kernel(RuleBasedStateMachine):
         asked = self.halted
         if not asked:
             healthy = up_since is not None and self.now - up_since >= self.policy.backoff.healthy_after
-            self.streak = 1 if healthy else self.streak + 1
+            self.streak = 0 if healthy else self.streak
+            self.resting = cause.held and not self.is_over_after(cause)
+            self.streak += not self.resting
         before, _ = self.feed(Exited(generation, cause), jitter)
         if asked:
             assert self.state.phase is not Phase.PARKED
@@ -148,11 +166,19 @@ class Kernel(RuleBasedStateMachine):
             return
         self.check_what_followed(before, cause, jitter)
 
+    def is_over_after(self, cause):
+        """Whether the restart kind says that the child is done after that."""
+        restart = self.policy.restart
+        return restart is Restart.TEMPORARY or (restart is Restart.TRANSIENT and cause.normal)
+
     def check_what_followed(self, before, cause, jitter):
         """After an unasked end: the restart kind, parking and the delay, each by its written rule."""
         policy = self.policy
-        if policy.restart is Restart.TEMPORARY or (policy.restart is Restart.TRANSIENT and cause.normal):
+        if self.is_over_after(cause):
             assert self.state.phase is Phase.DONE
+        elif cause.held:
+            assert self.state.held
+            assert self.state.failures == self.streak
         elif policy.parking and (self.streak >= policy.parking.after or not cause.retryable):
             assert self.state.phase is Phase.PARKED
             assert self.timer[1] == pytest.approx(self.now + policy.parking.probe)
@@ -270,6 +296,10 @@ class Kernel(RuleBasedStateMachine):
     @invariant()
     def rest_is_known(self):
         assert self.state.resting == self.resting
+
+    @invariant()
+    def held_is_idle(self):
+        assert not self.state.held or (self.alive is None and self.timer is None and self.resting)
 
     @invariant()
     def up_is_earned(self):

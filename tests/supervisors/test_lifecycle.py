@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from machine import Kernel
 
 from supervisors import lifecycle
-from supervisors.events import Cause, ChildFailed, ChildRested
+from supervisors.events import Cause, ChildFailed, ChildHeld, ChildRested
 from supervisors.facts import (
     Announce,
     Demand,
@@ -24,6 +24,7 @@ from supervisors.facts import (
     Ready,
     Recycle,
     Rest,
+    Resume,
     Spawn,
     Start,
     Stop,
@@ -88,7 +89,17 @@ def start_again(state, fact, moment):
     return lifecycle.replace(state, resting=False, again_at=moment.now), []
 
 
+def count_a_held_failure(state, fact, moment):
+    state, commands = ORIGINAL_HOLD(state, fact, moment)
+    return lifecycle.replace(state, failures=state.failures + 1), commands
+
+
+def start_a_held_child(state, fact, moment):
+    return lifecycle._attempt(lifecycle.replace(state, cause=fact.cause), fact, moment)
+
+
 ORIGINAL_WAIT = lifecycle._wait
+ORIGINAL_HOLD = lifecycle._hold
 MUTANTS = {
     "no timer while waiting": changed_function("_wait", forget_the_timer),
     "old generations are believed": changed_function("step", believe_every_generation),
@@ -115,6 +126,9 @@ MUTANTS = {
     "a demand is lost while it goes to rest": changed_row(Phase.STOPPING, Demand, None),
     "a demand makes a stopping child start": changed_row(Phase.STOPPING, Demand, start_again),
     "the timer does nothing": changed_row(Phase.WAITING, Due, None),
+    "a held child starts by itself": changed_function("_hold", start_a_held_child),
+    "a held failure counts": changed_function("_hold", count_a_held_failure),
+    "a held child cannot be resumed": changed_row(Phase.IDLE, Resume, None),
 }
 
 
@@ -148,6 +162,39 @@ def test_an_inretryable_fault_parks_at_once_and_is_probed():
     )
     assert (state.phase, state.next_attempt_at) == (Phase.PARKED, 301)
     assert not lifecycle.demand_refused(state, 1)
+
+
+HELD = Cause("sign in first", held=True)
+
+
+@pytest.mark.parametrize("resumed", [Demand(), Resume()], ids=["demand", "resume"])
+def test_a_held_child_waits_without_a_timer_for_whoever_mends_its_cause(resumed):
+    policy = Policy(parking=Parking(after=1, probe=300))
+    held, commands = drive(
+        ChildState(child="c", policy=policy), (Start(), 0), (Ready(1), 1), (Exited(1, HELD), 2)
+    )
+    assert (held.phase, held.held, held.failures, held.cause) == (Phase.IDLE, True, 0, HELD)
+    assert commands[-1] == Announce(ChildHeld("c", 1, HELD))
+    assert drive(held, (Start(), 3))[0].phase is Phase.STARTING
+    started, commands = drive(held, (resumed, 3))
+    assert (started.phase, started.held) == (Phase.STARTING, False)
+    assert commands[-1] == Spawn(2)
+    assert drive(started, (Ready(2), 4))[0].cause is None
+    again, _ = drive(started, (Exited(2, HELD), 4))
+    assert again.held
+
+
+def test_a_held_child_keeps_its_failures_unless_it_was_healthy():
+    dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0), (Due(2), 1), (Ready(3), 1)]
+    assert drive(ChildState(child="c"), *dying, (Exited(3, HELD), 2))[0].failures == 2
+    assert drive(ChildState(child="c"), *dying, (Exited(3, HELD), 32))[0].failures == 0
+
+
+def test_a_held_child_that_was_asked_to_leave_leaves():
+    state, _ = drive(ChildState(child="c"), (Start(), 0), (Ready(1), 1), (Stop(), 2), (Exited(1, HELD), 3))
+    assert state.phase is Phase.DONE
+    held, _ = drive(ChildState(child="c"), (Start(), 0), (Exited(1, HELD), 1))
+    assert drive(held, (Stop(), 2))[0].phase is Phase.DONE
 
 
 def test_a_parked_child_is_tried_once_for_demands_and_then_rests():

@@ -20,7 +20,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.catalog.model import JSON
 from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.bearer import bearer_of
-from mcpx.gateway.clients.identity import client_of, connection_of, request_outbound, session_client
+from mcpx.gateway.clients.identity import (
+    client_of,
+    connection_of,
+    is_of_this_machine,
+    request_outbound,
+    session_client,
+)
 from mcpx.gateway.clients.outbox import NotificationOutbox, size_of
 from mcpx.upstream.context import NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
 from mcpx.upstream.relay.clients import LOG, ConnectedClients
@@ -80,6 +86,10 @@ class ConnectionHandle:
     def confined(self) -> bool:
         return bearer_of(self._connection) is not None
 
+    @property
+    def is_local(self) -> bool:
+        return False  # it is asked in its calls, which know where they come from
+
     def sees(self, server: str) -> bool:
         return not self._hub.hides(server)
 
@@ -96,6 +106,7 @@ class ConnectionHandle:
 class StreamCaller:
     """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each."""
 
+    is_local: Final = True
     __slots__ = ("_clients", "_level", "_open", "_wire", "capabilities", "client", "modern")
 
     def __init__(
@@ -148,6 +159,7 @@ class RequestCaller:
         self.capabilities = (
             capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
         )
+        self.is_local = bearer_of(connection) is None and is_of_this_machine(ctx.request)
         self._outbound = request_outbound(session)
         self._clients = hub.clients
         self._enqueue = enqueue

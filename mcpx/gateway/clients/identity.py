@@ -7,7 +7,7 @@ revisions have no sessions over HTTP, and their requests belong to no client, bu
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
@@ -15,6 +15,7 @@ from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.audit.origin import Origin, Transport, client_text, this_user
+from mcpx.config.urls import is_loopback
 from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.upstream.context import SESSIONLESS, ClientId
@@ -50,6 +51,14 @@ def connection_of(session: ServerSession) -> Connection:
 def request_outbound(session: ServerSession) -> Outbound:
     """What sends to the client along with the request that is being handled."""
     return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
+
+
+def is_of_this_machine(request: Any) -> bool:
+    """Whether an HTTP request comes from this machine; `request` is None on a stream, which always does."""
+    if request is None:
+        return True
+    ends = request.scope.get("client"), request.scope.get("server")
+    return all(end is not None and is_loopback(end[0]) for end in ends)
 
 
 def session_client(connection: Connection, hub: HubView) -> ClientId:

@@ -15,6 +15,11 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "approve", "server"?, "tool"?}                {"waiting": [{server, started_by, changes}]}
     {"mcpx": "approve", "agreed": [{server, kind, tool, digest}], "of_all"?}
                                                            approve what was shown so; {"approved": [...]}
+    {"mcpx": "login", "server", "scopes"?, "timeout"?}     first {"progress": null, "server", "url",
+                                                           "redirect_uri"}
+    {"mcpx": "login"}                                      {"needed": [NAME]}
+    {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
+    {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
                                                            from now on this is an MCP client at that door
@@ -31,7 +36,8 @@ result as the server gave it.
 The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
 line has a hub of its own perform them, with the same response (`mcpx.gateway.frontends.operations`).
 
-A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
+A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call, or the `problem` of a
+sign-in (`mcpx.oauth.errors`). Nothing that a caller
 sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
 """
 
@@ -54,7 +60,10 @@ from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
+from mcpx.gateway.frontends import sign_in_requests
 from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
+from mcpx.gateway.frontends.sign_in_requests import SIGN_INS
+from mcpx.oauth.errors import SignInError
 from mcpx.observe.contained import contain
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
@@ -63,7 +72,8 @@ from mcpx.wire.mending import shallow
 
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
-
+PERFORMERS: Final = dict.fromkeys(OPERATIONS, perform) | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+"""What carries out those requests that are more than a look."""
 
 WriteLine = Callable[[bytes], None]
 """Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
@@ -98,6 +108,8 @@ class Control:
             return await self._handle(request, write)
         except CallError as error:
             return error.to_dict()
+        except SignInError as error:
+            return {"error": str(error), "usage": False, "problem": str(error.problem)}
         except MCPXError as error:
             return {"error": str(error), "usage": isinstance(error, ConfigError)}
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the connection or the daemon
@@ -130,8 +142,8 @@ class Control:
                 check_door(request.door, self._hub.config)
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
-            case method if method in OPERATIONS:
-                return await perform(self._hub, request, lambda step: write(_line(step)))
+            case method if method in PERFORMERS:
+                return await PERFORMERS[method](self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
     def _files(self) -> dict[str, str]:

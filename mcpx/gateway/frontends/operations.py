@@ -61,6 +61,9 @@ class ControlRequest(msgspec.Struct, frozen=True):
     profile: str | None = None
     agreed: list[Agreed] | None = None
     of_all: bool = False
+    scopes: tuple[str, ...] = ()
+    timeout: float | None = None
+    address: str = ""
 
     @property
     def door(self) -> Door:

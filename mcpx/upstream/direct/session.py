@@ -72,7 +72,7 @@ class DirectSession:
         """The health check, while it serves."""
         self.last_error: str | None = None
         self.queue = _Queue(config, supervisor, counters, self.info, child=child, refusal=_refusal_of)
-        self._account = account
+        self.account = account
         self._limit = max_message_bytes
         self._ledger = ledger
         self._server_log = server_log
@@ -129,7 +129,7 @@ class DirectSession:
 
     def info(self) -> ServerInfo:
         """The state of the session, for messages."""
-        return server_info(self.config, self.queue, None, self._leaving)
+        return server_info(self.config, self.queue, None, self._leaving, self.account)
 
     # --- one incarnation
 
@@ -141,7 +141,7 @@ class DirectSession:
         transport = self.config.transport
         try:
             async with open_link(
-                transport, limit=self._limit, hooks=hooks, redact=self._redact, authorizer=self._account
+                transport, limit=self._limit, hooks=hooks, redact=self._redact, authorizer=self.account
             ) as link:
 
                 def agreed() -> None:

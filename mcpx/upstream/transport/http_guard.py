@@ -28,7 +28,7 @@ from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from mcpx.config.auth import Tls
-from mcpx.oauth.refusals import NotAuthorized, SignInRequired
+from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NotAuthorized, SignInRequired
 from mcpx.upstream.transport import http_answers, http_bodies, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
@@ -40,6 +40,7 @@ from mcpx.upstream.transport.exchange import (
     LinkObserver,
     NotExecuted,
     Refused,
+    ScopesMissing,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import (
@@ -137,9 +138,16 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         request.extensions = {**request.extensions, "trace": exchange.trace}
         try:
             response = await exchange.within_deadline(self._send(request))
-        except SignInRequired as error:
-            self._link.held = True
-            raise self._end_session(self._redact(str(error)), retryable=False) from error
+        except (SignInRequired, ClientRefused) as error:
+            self._link.held = isinstance(error, SignInRequired)
+            refusal = self._end_session(self._redact(str(error)), retryable=False)
+            self._link.lose(str(refusal))  # a session without a handshake, too
+            raise refusal from error
+        except MoreScopesRequired as error:
+            if not self._link.established:  # no session without them
+                self._link.held, self._link.retryable = True, False
+            reason = self._redact(str(error))
+            raise ScopesMissing(reason, scopes=error.scopes, command=error.command) from error
         except NotAuthorized as error:
             raise NotExecuted(self._redact(str(error))) from error
         except http_network.UNREACHABLE as error:

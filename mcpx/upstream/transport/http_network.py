@@ -20,6 +20,7 @@ import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
 from mcpx.config.auth import Tls
+from mcpx.upstream.transport.exchange import UNAUTHORIZED
 from mcpx.upstream.transport.http_bodies import read_prefix
 from mcpx.upstream.transport.tls import find_refusal, refusal_behind, ssl_context
 
@@ -70,7 +71,7 @@ class Authorizer(Protocol):
         ...
 
     async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
-        """Take in a 401 or 403; whether the request is to be authorized and sent once more.
+        """Take in a 401 or 403; whether the request is to be authorized and sent once more, true but once.
 
         Raises:
             NotAuthorized: It would be in vain.
@@ -149,20 +150,21 @@ class Network:
         authorizer = self._authorizer
         if authorizer is None:
             return await client.send(request, stream=True)
-        await authorizer.authorize(request)
-        response = await client.send(request, stream=True)
-        if response.status_code not in _UNAUTHORIZED:
-            return response
-        try:
-            again = await authorizer.refused(request, response)
-        except BaseException:
+        while True:
+            await authorizer.authorize(request)
+            response = await client.send(request, stream=True)
+            if response.status_code not in _UNAUTHORIZED:
+                return response
+            if (trace := request.extensions.get("trace")) is not None:
+                await trace(UNAUTHORIZED, {})
+            try:
+                again = await authorizer.refused(request, response)
+            except BaseException:
+                await read_prefix(response)
+                raise
+            if not again:
+                return response
             await read_prefix(response)
-            raise
-        if not again:
-            return response
-        await read_prefix(response)
-        await authorizer.authorize(request)
-        return await client.send(request, stream=True)
 
     def keep(self, response: httpx2.Response) -> httpx2.Response:
         """The response; where it is an event stream, that is left when connections are made anew."""

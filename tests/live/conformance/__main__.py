@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.live.conformance.clients import DOORS, SCENARIOS, check_mcpx
+from tests.live.conformance.clients import DOORS, SCENARIOS, SIGN_INS, check_mcpx, check_sign_ins
 from tests.live.conformance.runs import (
     PLAN,
     Entry,
@@ -77,6 +77,12 @@ async def _make(plan: list[Run], scenarios: list[str], clients: bool) -> Report:
                 click.echo(str(run), err=True)
                 found = await check_mcpx(revision, door, wanted)
                 report.add(run, found, failures(found), known.client)
+        wanted = [name for name in SIGN_INS[revision.name] if not scenarios or name in scenarios]
+        if wanted:
+            run = Run(CLIENT, revision, Target(name="signing in", through="exec"))
+            click.echo(str(run), err=True)
+            found = await check_sign_ins(revision, wanted)
+            report.add(run, found, failures(found), known.client)
     return report
 
 

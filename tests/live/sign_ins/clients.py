@@ -155,7 +155,7 @@ class FastMCP(Compared):
 class FastMCPInMemory(FastMCP):
     """FastMCP's client as it is without settings."""
 
-    name = "FastMCP"
+    name = "FastMCP, tokens in memory"
     in_files = False
 
 

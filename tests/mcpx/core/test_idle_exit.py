@@ -22,6 +22,7 @@ class Daemon:
         self.queue = SimpleNamespace(has_callers=False)
         self.counters = SimpleNamespace(in_flight=0)
         self.has_task = False
+        self.sign_ins = SimpleNamespace(are_waited_for=False)
         server = SimpleNamespace(
             counters=self.counters,
             has_open_tasks=lambda: self.has_task,
@@ -82,9 +83,9 @@ async def test_the_time_counts_from_the_last_use(frontend):
     assert daemon.ended == [pytest.approx(450, abs=15)]
 
 
-@pytest.mark.parametrize("what", ["waits", "runs", "task"])
-async def test_a_daemon_with_a_call_or_a_task_does_not_end(what):
+@pytest.mark.parametrize("what", ["waits", "runs", "task", "sign-in"])
+async def test_a_daemon_with_a_call_a_task_or_a_sign_in_does_not_end(what):
     daemon = Daemon(100.0)
     daemon.queue.has_callers, daemon.counters.in_flight = what == "waits", int(what == "runs")
-    daemon.has_task = what == "task"
+    daemon.has_task, daemon.sign_ins.are_waited_for = what == "task", what == "sign-in"
     assert await daemon.watch(seconds=1000) == []

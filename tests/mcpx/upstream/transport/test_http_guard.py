@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from contextlib import aclosing, asynccontextmanager
 
@@ -10,6 +11,7 @@ import anyio
 import httpx2
 import pytest
 
+from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 from mcpx.upstream.transport.exchange import NotExecuted, capture_failures
 from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard, guarded_client
 from mcpx.upstream.transport.http_network import Network
@@ -22,23 +24,28 @@ NOTE = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
 DONE = {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-class Token(httpx2.Auth):
-    """Asks another server for a token when the first is refused, as OAuth does."""
+class Tokens:
+    """Puts tokens on requests, one after the other: the next one whenever the last was refused."""
 
-    async def async_auth_flow(self, request):
-        response = yield request
-        if response.status_code == 401:
-            answer = yield httpx2.Request("POST", "http://127.0.0.2/token", data={"grant": "refresh"})
-            await answer.aread()
-            request.headers["authorization"] = f"Bearer {answer.text}"
-            yield request
+    def __init__(self, *tokens, last=None):
+        self.tokens, self.last, self.seen = list(tokens), last, []
+
+    async def authorize(self, request):
+        request.headers["authorization"] = f"Bearer {self.tokens[0]}"
+
+    async def refused(self, _request, response):
+        self.seen.append(response.status_code)
+        del self.tokens[0]
+        if not self.tokens and self.last is not None:
+            raise self.last
+        return bool(self.tokens)
 
 
 class Observer:
     """A link, as far as the guard knows one."""
 
     def __init__(self):
-        self.established, self.retryable, self.last_problem = True, True, None
+        self.established, self.retryable, self.held, self.last_problem = True, True, False, None
         self.lost = Ending()
         self.heard = []
 
@@ -54,42 +61,63 @@ class Observer:
 
 
 @asynccontextmanager
-async def guarded(network, auth=None):
+async def guarded(network, authorizer=None, *, established=True):
     """A client as the SDK has it, and what observes it; `network` answers what goes out."""
-    real = Network(lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(network), auth=auth))
+
+    async def unread(request):
+        answer = network(request)
+        response = await answer if inspect.isawaitable(answer) else answer
+        body = httpx2.ByteStream(response.content)
+        return httpx2.Response(response.status_code, headers=response.headers, stream=body)
+
+    real = Network(lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(unread)), authorizer)
     async with aclosing(real), anyio.create_task_group() as tasks:
         guard = HttpGuard(real, tasks, 1000, str)
         guard.observer = Observer()
+        guard.observer.established = established
         yield httpx2.AsyncClient(transport=guard), guard.observer
         tasks.cancel_scope.cancel()
 
 
-def of_a_token(request):
-    """A server, and the other one that has the tokens."""
-    if request.url.host == "127.0.0.2":
-        return httpx2.Response(200, text="fresh")
+def wants_fresh(request):
+    """A server that takes one token alone."""
     authorized = request.headers.get("authorization") == "Bearer fresh"
     return httpx2.Response(200, json=DONE) if authorized else httpx2.Response(401, json={"no": "token"})
 
 
-async def test_an_authentication_flow_is_over_before_its_outcome_is_judged():
-    async with guarded(of_a_token, Token()) as (client, observer):
+async def test_a_request_that_was_refused_is_sent_again_with_a_better_token():
+    tokens = Tokens("stale", "fresh")
+    async with guarded(wants_fresh, tokens) as (client, observer):
         response = await client.post(URL, json=CALL)
     assert (response.status_code, response.json()) == (200, DONE)
-    assert observer.heard == ["healthy"]
+    assert (observer.heard, tokens.seen) == (["healthy"], [401])
 
 
-async def test_what_is_refused_after_the_authentication_flow_ends_the_session():
-    def network(request):
-        return httpx2.Response(200, text="stale") if request.url.host == "127.0.0.2" else httpx2.Response(401)
-
-    async with guarded(network, Token()) as (client, observer):
+@pytest.mark.parametrize(
+    ("last", "lost", "held", "retryable"),
+    [
+        (None, True, False, False),
+        (SignInRequired("run: mcpx login x"), True, True, False),
+        (ClientRefused("no token for it"), True, False, False),
+        (NoTokenNow("try again"), False, False, True),
+        (MoreScopesRequired("run: mcpx login x"), False, False, True),
+    ],
+)
+async def test_what_is_refused_with_every_token_fails_without_having_run(last, lost, held, retryable):
+    async with guarded(wants_fresh, Tokens("stale", "stale too", last=last)) as (client, observer):
         with capture_failures() as failures:
             response = await client.post(URL, json=CALL)
     assert response.json()["error"]["message"] == str(failures[0])
-    assert type(failures[0]) is NotExecuted
-    assert observer.lost.is_set()
-    assert not observer.retryable
+    assert isinstance(failures[0], NotExecuted)
+    assert last is None or str(failures[0]) == str(last)
+    assert (observer.lost.is_set(), observer.held, observer.retryable) == (lost, held, retryable)
+
+
+async def test_a_session_that_needs_more_scopes_to_begin_is_held():
+    last = MoreScopesRequired("run: mcpx login x")
+    async with guarded(wants_fresh, Tokens("stale", last=last), established=False) as (client, observer):
+        await client.post(URL, json=CALL)
+    assert (observer.held, observer.retryable, observer.last_problem) == (True, False, str(last))
 
 
 @pytest.mark.parametrize("message", [CALL, NOTE, None])

@@ -1,0 +1,238 @@
+"""`mcpx login` and `mcpx logout`: signing in to servers that want a person for it.
+
+With a daemon, it signs in; without one, this process does, for the next daemon, and nothing is started. The
+browser opens here, where the person is. With `--json` each thing to say is one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final, Self
+
+import click
+
+from mcpx.cli.asking import ask_daemon
+from mcpx.cli.daemon import json_option, with_config
+from mcpx.cli.known_names import complete_server
+from mcpx.cli.printing import echo
+from mcpx.errors import ConfigError, MCPXError
+from mcpx.text import one_line, shown_server
+
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
+
+PROMPT: Final = "address: "
+Answer = Callable[[str], None]
+"""Takes the address that the browser came back to; raises `MCPXError` where it cannot be that."""
+
+
+@click.command(short_help="Sign in to a server.")
+@click.argument("name", required=False, shell_complete=complete_server)
+@click.option("--all", "of_all", is_flag=True, help="Sign in to each server that needs it, one by one.")
+@click.option("--no-browser", is_flag=True, help="Open nothing: print the address, and take one back.")
+@click.option("--scopes", metavar="SCOPES", help="Ask for these, separated by spaces.")
+@click.option("--timeout", type=click.FloatRange(1, 86_400), metavar="S", help="Seconds to wait for you.")
+@with_config
+@json_option
+def login(
+    *,
+    name: str | None,
+    of_all: bool,
+    no_browser: bool,
+    scopes: str | None,
+    timeout: float | None,
+    config_path: str | None,
+    as_json: bool,
+) -> None:
+    """Sign in to the server NAME in your browser. MCPX keeps the sign-in fresh from then on.
+
+    Where the browser is on another computer: with --no-browser, open the address there, and paste the one
+    that it ends at, though it shows an error.
+    """
+    if of_all == (name is not None):
+        raise click.UsageError("name one server, or --all")
+    if of_all and scopes:
+        raise click.UsageError("--scopes are for one server: name it")
+    request: JSON = {"mcpx": "login", "scopes": (scopes or "").split(), "timeout": timeout}
+    names = [name] if name is not None else _ask(config_path, {"mcpx": "login"})["needed"]
+    if not names and not as_json:
+        echo("no server needs a sign-in", err=True)
+    failed = False
+    for each in names:
+        asked = {**request, "server": each}
+        failed |= not _sign_in(config_path, asked, no_browser=no_browser, as_json=as_json)
+    sys.exit(1 if failed else 0)
+
+
+@click.command(short_help="Sign out of a server.")
+@click.argument("name", required=False, shell_complete=complete_server)
+@click.option("--all", "of_all", is_flag=True, help="Sign out of every server.")
+@with_config
+@json_option
+def logout(*, name: str | None, of_all: bool, config_path: str | None, as_json: bool) -> None:
+    """Sign out of the server NAME: what MCPX was given is revoked where that is possible, and removed."""
+    if of_all == (name is not None):
+        raise click.UsageError("name one server, or --all")
+    names = [name] if name is not None else _ask(config_path, {"mcpx": "logout"})["signed_in"]
+    if not names and not as_json:
+        echo("you are signed in to no server", err=True)
+    failed = False
+    for each in names:
+        with _failures(each, as_json=as_json) as failures:
+            done = _ask(config_path, {"mcpx": "logout", "server": each})
+            if as_json:
+                _print(done)
+            else:
+                what = "signed out of" if done["signed_out"] else "you were not signed in to"
+                echo(f"{what} {shown_server(each)}")
+        failed |= bool(failures)
+    sys.exit(1 if failed else 0)
+
+
+def _ask(config_path: str | None, request: JSON) -> JSON:
+    """The response of the daemon, or of this process where none runs."""
+    if (answer := ask_daemon(config_path, request)) is not None:
+        return answer
+    from mcpx.cli.login_alone import perform_alone
+
+    return perform_alone(config_path, request)
+
+
+def _sign_in(config_path: str | None, request: JSON, *, no_browser: bool, as_json: bool) -> bool:
+    """Sign in to one server, and say what came of it; whether that was good."""
+    name = request["server"]
+
+    def answer(address: str) -> None:
+        ask_daemon(config_path, {"mcpx": "login_answer", "server": name, "address": address})
+
+    with _failures(name, as_json=as_json) as failures:
+        with _Person(no_browser=no_browser, as_json=as_json) as person:
+            done = ask_daemon(config_path, request, lambda step: person.report(step, answer))
+            if done is None:
+                from mcpx.cli.login_alone import sign_in_alone
+
+                done = sign_in_alone(config_path, request, person.report)
+        if as_json:
+            _print(done)
+        else:
+            _show_result(name, done)
+    return not failures
+
+
+class _Person:
+    """Shows the person the address to open, and takes back the one that their browser ends at."""
+
+    def __init__(self, *, no_browser: bool, as_json: bool) -> None:
+        self._no_browser = no_browser
+        self._as_json = as_json
+        self._stack = ExitStack()
+        self._failure: MCPXError | None = None
+        self._answer: Answer = lambda _address: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def report(self, step: JSON, answer: Answer) -> None:
+        """Take in a report of the sign-in, which comes with the address; others are empty.
+
+        Raises:
+            MCPXError: What was pasted cannot be the address, and nobody is there to be asked again.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if "url" not in step:
+            return
+        from mcpx.cli.browser import has_browser, open_browser
+
+        url, name, self._answer = step["url"], shown_server(step["server"]), answer
+        opens = not self._no_browser and has_browser()
+        if self._as_json:
+            _print({key: step[key] for key in ("server", "url", "redirect_uri")})
+        elif opens:
+            echo(f"your browser opens, to sign in to {name}; if it does not, open this address:", err=True)
+        else:
+            why = "" if self._no_browser else " (there is no browser here)"
+            echo(f"to sign in to {name}, open this address in a browser{why}:", err=True)
+        if not self._as_json:
+            echo(url)
+        sys.stdout.flush()
+        if opens:
+            open_browser(url)
+        elif sys.stdin is not None and not sys.stdin.closed:
+            self._take_lines(step["redirect_uri"])
+
+    def _take_lines(self, redirect_uri: str) -> None:
+        from mcpx.cli.typed_lines import TypedLines
+
+        prompt = ""
+        if sys.stdin.isatty() and not self._as_json:
+            prompt = PROMPT
+            echo(f"It ends at {redirect_uri}. If that shows an error, paste its address here:", err=True)
+        self._stack.enter_context(TypedLines(self._take, self._input_ended, prompt))
+
+    def _take(self, line: str) -> None:
+        """Hand on what was pasted. In a thread of its own."""
+        try:
+            self._answer(line)
+        except MCPXError as error:
+            if sys.stdin.isatty():
+                echo(f"mcpx: {one_line(str(error))}", err=True, fg="red")
+            else:
+                self._failure = error
+
+    def _input_ended(self) -> None:
+        if sys.stdin.isatty() and not self._as_json:
+            echo("\nwaiting for the browser; Ctrl-C ends that", err=True)
+
+
+@contextmanager
+def _failures(name: str, *, as_json: bool) -> Iterator[list[MCPXError]]:
+    """Say what goes wrong with one server, so that the next can have its turn.
+
+    Raises:
+        ConfigError: The configuration cannot be used, for none of them.
+    """
+    failures: list[MCPXError] = []
+    try:
+        yield failures
+    except ConfigError:
+        raise
+    except MCPXError as error:
+        failures.append(error)
+        if as_json:
+            _print({"server": name, "error": str(error), **_problem(error)})
+        else:
+            echo(f"mcpx: {one_line(str(error))}", err=True, fg="red")
+
+
+def _problem(error: MCPXError) -> JSON:
+    """The kind of a failure, where it has one: that of a sign-in, or the code of another."""
+    from mcpx.daemon.control_client import RefusedError
+
+    if isinstance(error, RefusedError):
+        return {key: error.response[key] for key in ("problem", "code") if key in error.response}
+    problem = getattr(error, "problem", None) or getattr(error, "code", None)
+    return {} if problem is None else {"problem": str(problem)}
+
+
+def _show_result(name: str, done: JSON) -> None:
+    state = done.get("described")
+    if state is None:
+        echo(f"signed in to {shown_server(name)}", fg="green")
+    elif done["state"] in {"ready", "asleep"}:
+        tools = done["tools"]
+        echo(f"signed in to {shown_server(name)}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
+    else:
+        echo(f"signed in to {shown_server(name)}; it is {one_line(state)}", fg="yellow")
+
+
+def _print(value: JSON) -> None:
+    """Print one line of JSON, for a program that waits for it."""
+    echo(json.dumps(value, ensure_ascii=False))
+    sys.stdout.flush()

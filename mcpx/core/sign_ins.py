@@ -1,0 +1,187 @@
+"""Signing people in to servers, and out: the sign-ins that are under way, one per server.
+
+Run by the hub, as `Hub.sign_ins`. `begin` is for whoever can show a person an address: the control requests
+of the command line, and clients that can open one. No call waits here; those that may be sent again once a
+server is signed in to are tried by the fleet, which hears of it from the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import structlog
+
+from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.core.restart import renew
+from mcpx.errors import MCPXError
+from mcpx.oauth.account import Account, AccountState
+from mcpx.oauth.callback import CallbackListeners
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.pending import PendingSignIn
+from mcpx.oauth.person import account_at, callback_ports, person_account
+from supervisors import Incarnation
+
+if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
+    from mcpx.oauth.record import Record
+
+log = structlog.get_logger()
+FIRST_ATTEMPTS_TIMEOUT_S: Final = (
+    15.0  # that a look for servers that need a sign-in waits for those that start
+)
+
+
+class SignIns:
+    """The sign-ins of a hub's servers."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._pending: dict[str, PendingSignIn] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._listeners: CallbackListeners | None = None
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Carry sign-ins out, until asked to leave; then those under way are cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks, self._listeners = tasks, CallbackListeners(tasks)
+            incarnation.ready()
+            await incarnation.stopping.wait()
+            self._tasks = self._listeners = None
+            tasks.cancel_scope.cancel()
+
+    # --- signing in
+
+    @property
+    def are_waited_for(self) -> bool:
+        """Whether a sign-in is under way."""
+        return bool(self._pending)
+
+    def pending(self, name: str) -> PendingSignIn | None:
+        """The sign-in to a server that is under way."""
+        return self._pending.get(name)
+
+    def begin(
+        self, name: str, *, scopes: Sequence[str] = (), timeout_s: float | None = None
+    ) -> PendingSignIn:
+        """Begin a sign-in to a server, or join the one under way; the caller has to `leave` it.
+
+        Scopes that differ from those of the one under way cancel that. `timeout_s` is `login_timeout`, if
+        left out. Returns at once: await `url` and `wait` of the result.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names.
+            MCPXError: The server is disabled, or MCPX ends.
+            SignInError: `NOT_FOR_PEOPLE`: nobody signs in to this server.
+        """
+        upstream = self._hub.registry.upstream(name)
+        account = person_account(upstream.config, upstream.account)
+        if self._tasks is None or self._listeners is None:
+            raise MCPXError("MCPX ends; nothing was begun")
+        timeout_s = self._hub.config.login_timeout if timeout_s is None else timeout_s
+        found = self._pending.get(name)
+        if found is not None and not (found.is_open and found.account is account):
+            found = None
+        if found is not None and scopes and {*scopes} != {*found.scopes}:
+            found.cancel("another was begun, for other scopes")
+            found = None
+        if found is None:
+            found = self._pending[name] = PendingSignIn(
+                account,
+                ports=callback_ports(account.server, self._hub.config),
+                timeout_s=timeout_s,
+                scopes=scopes,
+                adopt=partial(self._adopt, account),
+            )
+            self._tasks.start_soon(self._carry_out, found, self._listeners)
+        found.join(timeout_s)
+        return found
+
+    async def _carry_out(self, sign_in: PendingSignIn, listeners: CallbackListeners) -> None:
+        log.info("sign_in.begun", server=sign_in.name, scopes=sign_in.scopes)
+        try:
+            await sign_in.run(listeners)
+        finally:
+            if self._pending.get(sign_in.name) is sign_in:
+                del self._pending[sign_in.name]
+        if sign_in.error is None:
+            log.info("sign_in.done", server=sign_in.name)
+        else:
+            log.warning(
+                "sign_in.failed",
+                server=sign_in.name,
+                problem=str(sign_in.error.problem),
+                cause=str(sign_in.error),
+            )
+
+    async def _adopt(self, account: Account, record: Record) -> None:
+        """Put the result of a sign-in in force: sessions of an earlier sign-in end in order.
+
+        Raises:
+            SignInError: It cannot be stored, or the entry says something else by now.
+        """
+        name = account.server.name
+        upstream = self._hub.upstreams.get(name)
+        if upstream is None or upstream.account is not account:
+            raise SignInError(Problem.CANCELLED, f"the entry of {name} has changed meanwhile; sign in again")
+        # whoever agrees to more scopes is the same person: their sessions go on
+        is_more = account.state is AccountState.SIGNED_IN and account.challenge is not None
+        others = [] if is_more else [each for each in upstream.sessions() if not each.queue.is_held]
+        await account.adopt(record)  # sessions that are held go on by that
+        for each in others:
+            renew(each, self._hub.supervisor)
+
+    async def started(self, name: str) -> ServerInfo:
+        """How a server is that was signed in to, when it has been tried, or after a while."""
+        upstream = self._hub.registry.upstream(name)
+        await self._hub.fleet.await_start(upstream)
+        return upstream.info()
+
+    async def needed(self) -> list[str]:
+        """The servers that need a sign-in, once all have been tried or after a while."""
+        await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
+        return [
+            name
+            for name, each in self._hub.upstreams.items()
+            if each.info().state is State.NEEDS_SIGN_IN or (each.account and not each.account.is_usable)
+        ]
+
+    # --- signing out
+
+    async def signed_in(self) -> list[str]:
+        """The servers for which a sign-in is stored."""
+        accounts = {name: each.account for name, each in self._hub.upstreams.items()}
+        for account in accounts.values():
+            if account is not None:
+                await account.load()
+        return [
+            name for name, account in accounts.items() if account is not None and account.record is not None
+        ]
+
+    async def logout(self, name: str) -> bool:
+        """Sign out of a server: its tokens are revoked and removed, its sessions end in order.
+
+        Returns whether it was signed in.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names.
+            MCPXError: The server is disabled.
+            SignInError: MCPX does not sign in there, or what is stored cannot be removed.
+        """
+        from mcpx.oauth.revocation import revoke  # noqa: PLC0415 - the SDK's part: for who signs out
+
+        upstream = self._hub.registry.upstream(name)
+        account = account_at(upstream.config, upstream.account)
+        if (pending := self._pending.get(name)) is not None:
+            pending.cancel("you have signed out")
+        with anyio.CancelScope(shield=True):  # bounded by the store and by `revoke`
+            await account.load()
+            if (record := await account.forget()) is None or record.tokens is None:
+                return False
+            for each in upstream.sessions():
+                renew(each, self._hub.supervisor)
+            log.info("sign_in.ended", server=name)
+            await revoke(account.server, record)
+        return True

@@ -1,0 +1,125 @@
+"""`KeychainStore`: the token store that is the system's keychain.
+
+Locks, and a mark for each record that the keychain holds (an empty file), are in the folder of a `FileStore`:
+the keychain is not asked for what it never had. A record that the file store still has is read from there,
+and moves to the keychain when it is written next.
+
+Each use is a program of its own, for a bounded time: the libraries are large, and a locked keychain may wait
+for a person.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from mcpx import environment
+from mcpx.environment.secrets import keychain_variables
+from mcpx.oauth import record_files
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.file_store import FileStore
+from mcpx.oauth.record import Identity, Record
+from mcpx.paths import replace_file
+
+TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it
+_PROGRAM: Final = (sys.executable, "-P", "-m", "mcpx.oauth.keychain_program")
+
+
+class KeychainStore:
+    """Keeps each record in the keychain; `files` has the locks, and the records of before."""
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+
+    async def read(self, identity: Identity) -> Record | None:
+        """The record of that identity, as `TokenStore` has it."""
+        if self._mark(identity).exists():
+            value = await _ask({"do": "get", "key": identity.key})
+            with suppress(record_files.UnusableRecord):
+                if value is not None:
+                    return record_files.decode_record(value.encode(errors="replace"), identity)
+        return await self._files.read(identity)
+
+    async def write(self, record: Record) -> None:
+        """Put a record in the place of the one of its identity, as `TokenStore` has it."""
+        mark = self._mark(record.identity)
+        try:
+            await anyio.to_thread.run_sync(record_files.prepare, mark.parent)
+            replace_file(mark, b"", synced=False)  # first: what the keychain has from now on is to be found
+        except OSError as error:
+            text = f"sign-ins cannot be noted in {mark.parent}: {error.strerror or error}"
+            raise SignInError(Problem.NOT_STORED, text) from error
+        value = record_files.encode_record(record).decode()
+        await _ask({"do": "put", "key": record.identity.key, "value": value})
+        await self._files.remove_file(record.identity)
+
+    async def delete(self, identity: Identity) -> None:
+        """Remove the record of that identity, as `TokenStore` has it."""
+        mark = self._mark(identity)
+        if mark.exists():
+            await _ask({"do": "remove", "key": identity.key})
+            with suppress(FileNotFoundError):
+                mark.unlink()
+        await self._files.delete(identity)
+
+    def lock(self, identity: Identity) -> AbstractAsyncContextManager[None]:
+        """Keep out others, as `TokenStore` has it."""
+        return self._files.lock(identity)
+
+    def stamp(self, identity: Identity) -> object:
+        """Something that is another when the record was changed, as `TokenStore` has it."""
+        with suppress(OSError):
+            found = self._mark(identity).lstat()
+            return found.st_ino, found.st_mtime_ns
+        return self._files.stamp(identity)
+
+    def _mark(self, identity: Identity) -> Path:
+        return record_files.mark_path(self._files.folder, identity)
+
+
+async def _ask(request: dict[str, str]) -> str | None:
+    """Have the keychain used once.
+
+    Raises:
+        SignInError: It cannot be (`NOT_STORED`).
+    """
+    return await anyio.to_thread.run_sync(_run, json.dumps(request).encode())
+
+
+def _run(data: bytes) -> str | None:
+    variables = keychain_variables(environment.in_force())
+    try:
+        process = subprocess.Popen(
+            _PROGRAM,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=variables,
+            cwd="/",
+            start_new_session=True,
+        )
+        with process:
+            try:
+                output, _ = process.communicate(data, timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+        answer = json.loads(output)
+        problem, value = answer["problem"], answer["value"]
+    except subprocess.TimeoutExpired:
+        problem, value = f"the keychain did not answer within {TIMEOUT_S:g} s", None
+    except (OSError, ValueError, KeyError, TypeError):
+        problem, value = "the keychain cannot be used", None
+    if problem:
+        text = f'sign-ins cannot be kept in the keychain: {problem}; or set "token_store" to "file"'
+        raise SignInError(Problem.NOT_STORED, text)
+    return None if value is None else str(value)

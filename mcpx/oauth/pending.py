@@ -1,0 +1,224 @@
+"""One sign-in that waits for a person: from the address to open to tokens in force.
+
+Used by the daemon (`mcpx.core.sign_ins`), and by `mcpx login` where none runs. Whoever owns it calls `run`
+in a task; those who want it signed in `join` it, `wait`, and `leave`. It ends when it has succeeded or
+failed, when nobody wants it any more, or when its time is over; nothing is left of it then but a
+registration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+import anyio.to_thread
+
+from mcpx.oauth.callback import (
+    BrowserReturn,
+    CallbackListener,
+    CallbackListeners,
+    pasted,
+    redirect_uri,
+)
+from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.observe.contained import contain
+
+if TYPE_CHECKING:
+    from mcpx.oauth.account import Account
+    from mcpx.oauth.record import Record
+
+_LINK: Final = re.compile(r"https?://[\w\-.~:/?#\[\]@!$&'()*+,;=%]+", re.ASCII)
+"""An address as RFC 3986 has it: without spaces, quotes and whatever else a program might obey."""
+
+
+class PendingSignIn:
+    """A sign-in to the server of an account.
+
+    `ports` are those that the browser may return to, in order of preference. `scopes` are asked for in place
+    of those that the server, or its entry, names. `adopt` puts the result in force; left out, the account
+    does.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        ports: Sequence[int],
+        timeout_s: float,
+        scopes: Sequence[str] = (),
+        adopt: Callable[[Record], Awaitable[None]] | None = None,
+    ) -> None:
+        self.account = account
+        self.name = account.server.name
+        self.scopes = tuple(scopes)
+        self.link: str | None = None
+        """The address to open, once it is known."""
+        self.redirect_uri: str | None = None
+        """Where the browser returns to, likewise."""
+        self._ports = ports
+        self._adopt = adopt or account.adopt
+        self._timeout_s = timeout_s
+        self._deadline = anyio.current_time() + timeout_s
+        self._scope = anyio.CancelScope(deadline=self._deadline)
+        self._waiting = 0
+        self._return: BrowserReturn | None = None
+        self._shown = anyio.Event()
+        self._ended = anyio.Event()
+        self.error: SignInError | None = None
+        """Why it failed, once it is over."""
+        self._cancelled: str | None = None
+
+    # --- for those who want it
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still succeed: it has not ended, and is not being cancelled."""
+        return self._cancelled is None and not self._ended.is_set()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Want it, for so long at least; `leave` ends that."""
+        self._waiting += 1
+        if timeout_s is not None and anyio.current_time() + timeout_s > self._deadline:
+            self._timeout_s = timeout_s
+            self._deadline = self._scope.deadline = anyio.current_time() + timeout_s
+
+    def leave(self) -> None:
+        """Want it no more. It is cancelled when nobody does."""
+        self._waiting -= 1
+        if self._waiting <= 0:
+            self.cancel("nobody waits for it any more")
+
+    def cancel(self, reason: str) -> None:
+        """End it, if it is not over."""
+        if self.is_open:
+            self._cancelled = reason
+            self._scope.cancel()
+
+    async def url(self) -> str:
+        """The address for the person to open, once it is known.
+
+        Raises:
+            SignInError: The sign-in is over.
+        """
+        await self._shown.wait()
+        if self.link is None:
+            raise self.error or self._cancellation()
+        return self.link
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it is signed in, so long at most.
+
+        Raises:
+            SignInError: It failed, was cancelled, or takes longer.
+        """
+        with anyio.move_on_after(timeout_s) as scope:
+            await self._ended.wait()
+        if scope.cancelled_caught:
+            raise self._timed_out(timeout_s or 0.0)
+        if self.error is not None:
+            raise self.error
+
+    def answer(self, address: str) -> None:
+        """Take the address that the browser came back to: all of it, or its query.
+
+        Raises:
+            SignInError: It cannot be that; the sign-in goes on.
+        """
+        if self._return is None or self.redirect_uri is None:
+            raise SignInError(Problem.NO_ANSWER, f"the sign-in to {self.name} has not come so far")
+        if (found := pasted(address)) is None:
+            raise SignInError(
+                Problem.NO_ANSWER,
+                "that is not the address that the browser came back to at the end:"
+                f" it begins with {self.redirect_uri}?",
+            )
+        if not self._return.fits(found.state):
+            raise SignInError(
+                Problem.STATE_MISMATCH,
+                "that address belongs to another sign-in; open the address of this one in your browser",
+            )
+        self._return.take(found)
+
+    # --- for its owner
+
+    async def run(self, listeners: CallbackListeners) -> None:
+        """Carry it out to its end. Never raises, unless cancelled."""
+        error: SignInError | None = self._cancellation()
+        try:
+            with self._scope:
+                await self._sign_in(listeners)
+            error = self._cancellation() if self._scope.cancelled_caught else None
+        except SignInError as problem:
+            error = problem
+        except Exception as problem:  # noqa: BLE001 - the boundary: those who wait are to know of it
+            contain(problem, "sign_in", server=self.name)
+            text = f"MCPX failed ({type(problem).__name__}); its log says more"
+            error = SignInError(Problem.UNREACHABLE, text)
+        finally:
+            self._end(error)
+
+    async def _sign_in(self, listeners: CallbackListeners) -> None:
+        await anyio.to_thread.run_sync(import_module, "mcpx.oauth.sign_in")  # of a tenth of a second
+        from mcpx.oauth.sign_in import sign_in  # noqa: PLC0415 - the SDK's part: for who signs in
+
+        account = self.account
+        await account.load()
+        async with listeners.listening(self._ports) as listener:
+            others = [redirect_uri(port) for port in self._ports if port not in {listener.port, 0}]
+            try:
+                record = await sign_in(
+                    account.server,
+                    account.record,
+                    ask=partial(self._ask, listener),
+                    redirect_uris=(listener.redirect_uri, *others),
+                    scopes=self.scopes,
+                    challenge=account.challenge,
+                    save=account.keep,
+                )
+            finally:
+                if self._return is not None:
+                    listener.forget(self._return)
+            with anyio.CancelScope(shield=True):  # bounded by the store: what was given is not to be lost
+                await self._adopt(record)
+
+    async def _ask(self, listener: CallbackListener, url: str) -> Callback:
+        """Show the address to those who wait; what the browser comes back with.
+
+        Raises:
+            SignInError: `INSECURE`: it is none that a browser should be given.
+        """
+        if not _LINK.fullmatch(url):
+            text = f"the authorization server of {self.name} has an address that no browser should open"
+            raise SignInError(Problem.INSECURE, text)
+        state = dict(parse_qsl(urlsplit(url).query)).get("state", "")
+        self._return = listener.expect(self.name, state)
+        self.link, self.redirect_uri = url, listener.redirect_uri
+        self._shown.set()
+        return await self._return.wait()
+
+    def _end(self, error: SignInError | None) -> None:
+        """Note what came of it, for those who wait and for the browser."""
+        self.error = error
+        self._ended.set()
+        self._shown.set()
+        if self._return is not None:
+            self._return.end(None if error is None else str(error))
+
+    def _cancellation(self) -> SignInError:
+        """Why it was cancelled."""
+        if self._cancelled is None and anyio.current_time() >= self._scope.deadline:
+            return self._timed_out(self._timeout_s)
+        why = self._cancelled or "MCPX ends"
+        return SignInError(Problem.CANCELLED, f"the sign-in to {self.name} was cancelled: {why}")
+
+    def _timed_out(self, timeout_s: float) -> SignInError:
+        text = f"nobody has signed in to {self.name} within {timeout_s:g} s"
+        if self._return is not None and self._return.strays:
+            text += ", but a browser came back with the state of another sign-in"
+        return SignInError(Problem.TIMED_OUT, f"{text}; run: {self.account.login_command}")

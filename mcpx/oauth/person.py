@@ -1,0 +1,77 @@
+"""What the sign-in of a person takes from a server's entry, and what is said of it to the command line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mcpx.catalog.model import JSON
+from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.errors import MCPXError
+from mcpx.oauth.account import Account
+from mcpx.oauth.callback import ports_from
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.pending import PendingSignIn
+
+
+def account_at(server: ServerConfig, account: Account | None) -> Account:
+    """The account of a server, if it has one.
+
+    Raises:
+        MCPXError: The server is disabled.
+        SignInError: `NOT_FOR_PEOPLE`: MCPX does not sign in there.
+    """
+    if server.disabled is not None:
+        raise MCPXError(f"{server.name} is disabled: {server.disabled}")
+    if account is None:
+        raise SignInError(Problem.NOT_FOR_PEOPLE, f"{server.name} has no sign-in: {_why_not(server)}")
+    return account
+
+
+def person_account(server: ServerConfig, account: Account | None) -> Account:
+    """The account of a server that a person signs in to.
+
+    Raises:
+        MCPXError: The server is disabled.
+        SignInError: `NOT_FOR_PEOPLE`: nobody signs in there.
+    """
+    found = account_at(server, account)
+    if not found.is_of_person:
+        text = f"{server.name} needs nobody: MCPX signs in to it as a client (client_credentials)"
+        raise SignInError(Problem.NOT_FOR_PEOPLE, text)
+    return found
+
+
+def _why_not(server: ServerConfig) -> str:
+    if isinstance(server.transport, Stdio):
+        return "it is a program on this computer"
+    if server.transport.auth is None:
+        return '"auth": false is in its entry'
+    return "its entry has a header Authorization"
+
+
+def callback_ports(server: ServerConfig, config: Config) -> tuple[int, ...]:
+    """The ports that the browser may return to: the one that the entry names, or several."""
+    transport = server.transport
+    own = None if isinstance(transport, Stdio) or transport.auth is None else transport.auth.callback_port
+    return ports_from(config.login_port) if own is None else (own,)
+
+
+def describe_link(sign_in: PendingSignIn) -> JSON:
+    """The address to open, as a report of the control request `login`."""
+    return {
+        "progress": None,
+        "server": sign_in.name,
+        "url": sign_in.link,
+        "redirect_uri": sign_in.redirect_uri,
+    }
+
+
+def describe_result(account: Account) -> JSON:
+    """What came of a sign-in, as the response to the control request `login`."""
+    expires = None if account.expires_at is None else datetime.fromtimestamp(account.expires_at, UTC)
+    return {
+        "server": account.server.name,
+        "signed_in": True,
+        "scopes": list(account.scopes),
+        "expires_at": None if expires is None else expires.isoformat(timespec="seconds"),
+    }

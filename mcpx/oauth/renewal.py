@@ -1,0 +1,143 @@
+"""`Renewal`: how the tokens of one account are renewed, one at a time and with growing pauses after failures.
+
+A token of a person's sign-in is refreshed; that of a machine (`grant: client_credentials`) is obtained anew.
+The result is stored before it is used. Another process may have done all that: then its tokens are taken.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+
+from mcpx.config import Http, ServerConfig, Sse
+from mcpx.oauth import schedule
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.flight import Background, Flight
+from mcpx.oauth.kept_record import KeptRecord
+from mcpx.oauth.record import Record, Tokens
+from mcpx.observe.contained import contain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcpx.oauth.challenge import Challenge
+
+log = structlog.get_logger()
+
+
+class Renewal:
+    """Renews the tokens in `kept`. `clock` gives seconds since 1970."""
+
+    def __init__(
+        self, server: ServerConfig, kept: KeptRecord, background: Background, clock: Callable[[], float]
+    ) -> None:
+        self.problem: str | None = None
+        """Why the last one failed: a sentence without secrets; None if it did not."""
+        self.is_refused = False
+        """Whether it failed for good: no other attempt with this record would do better."""
+        self._server = server
+        self._kept = kept
+        self._clock = clock
+        self._flight = Flight(background)
+        self._pause = schedule.Pause()
+        self._spread = 0.0
+        self._renewed = 0
+
+    @property
+    def is_of_person(self) -> bool:
+        """Whether a person signs in, and not the client by itself."""
+        transport = self._server.transport
+        auth = transport.auth if isinstance(transport, Http | Sse) else None
+        return auth is None or auth.grant == "authorization_code"
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether to try at all."""
+        if not self.is_of_person:
+            return True
+        tokens = _tokens(self._kept.record)
+        return tokens is not None and tokens.refresh_token is not None and not self.is_refused
+
+    def due_in_s(self) -> float:
+        """Seconds until the tokens are to be renewed ahead of their expiry; infinite for never."""
+        tokens = _tokens(self._kept.record)
+        if tokens is None or not self.is_possible:
+            return math.inf
+        pause_s = self._pause.until - anyio.current_time()
+        return max(0.0, pause_s, schedule.renewal_at(tokens, self._spread) - self._clock())
+
+    def reset(self) -> None:
+        """Forget failures: the record is another, or somebody wants it tried again."""
+        self.problem, self.is_refused, self._pause = None, False, schedule.Pause()
+        self._spread = random.random()  # noqa: S311 - no secret
+
+    async def renew(self, challenge: Challenge | None = None, *, ahead: bool = False) -> bool:
+        """Renew the tokens, or wait for those who do; whether there are other tokens now.
+
+        `challenge` is that of a server that has refused them. It is not tried in the pause after a failure,
+        which is shorter for a call than for one that is `ahead`. Never raises.
+        """
+        pause = self._pause
+        if anyio.current_time() < (pause.until if ahead else pause.demand_from):
+            return False
+        before = self._renewed
+        await self._flight.join(partial(self._fly, challenge))
+        return self._renewed != before
+
+    def refuse(self, reason: str) -> None:
+        """Note that the server does not take a token that was renewed for it: another would be as good."""
+        self._fail(SignInError(Problem.GRANT_REFUSED, reason))
+
+    async def _fly(self, challenge: Challenge | None) -> None:
+        before = _tokens(self._kept.record)
+
+        def is_enough(record: Record | None) -> bool:
+            tokens = _tokens(record)
+            if tokens is None or (before is not None and tokens.access_token == before.access_token):
+                return False
+            return self._clock() < schedule.good_until(tokens)
+
+        try:
+            await self._kept.renew(partial(self._fetch, challenge), is_enough)
+        except SignInError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: a fault here costs this attempt
+            contain(error, "oauth", server=self._server.name)
+            self._fail(
+                SignInError(Problem.UNREACHABLE, f"its token cannot be renewed: {type(error).__name__}")
+            )
+        else:
+            self._renewed += 1
+            self.reset()
+
+    async def _fetch(self, challenge: Challenge | None, record: Record | None) -> Record:
+        if not self.is_of_person:
+            from mcpx.oauth.machine import obtain  # noqa: PLC0415 - large, for those who sign in
+
+            return await obtain(self._server, record, challenge)
+        tokens = _tokens(record)
+        if record is None or tokens is None or tokens.refresh_token is None:
+            raise SignInError(Problem.GRANT_REFUSED, "another process has signed out")
+        from mcpx.oauth.refresh import refresh  # noqa: PLC0415 - as above
+
+        return await refresh(self._server, record)
+
+    def _fail(self, error: SignInError) -> None:
+        is_first = self.problem is None
+        self.problem = str(error)
+        self.is_refused = not (error.for_now or error.problem is Problem.NOT_STORED)
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        now = anyio.current_time()
+        self._pause = schedule.pause_after(self._pause, now, jitter, error.retry_after_s)
+        if is_first:
+            name, for_good = self._server.name, self.is_refused
+            log.warning("oauth.renewal_failed", server=name, reason=self.problem, for_good=for_good)
+
+
+def _tokens(record: Record | None) -> Tokens | None:
+    return None if record is None else record.tokens

@@ -1,0 +1,318 @@
+"""`mcpx login` and `mcpx logout` as processes, through a daemon and alone, with a scripted issuer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mcpx.cli.browser import has_browser
+from tests.forking.client import Python
+from tests.mcpx.daemon.daemons import House
+from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
+from tests.mcpx.serving import environment, run_cli
+from tests.mcpx.terminal import CTRL_C, Terminal
+
+LINK = re.compile(r"http://127\.0\.0\.1:\d+/\S*authorize\S*")
+PORT = 48_767  # and those after it: another than the default, which the machine's own sign-ins use
+
+
+class Home(House):
+    """A house whose servers want a sign-in."""
+
+    def start(self, *, daemon, names=("notes",), **settings):
+        servers = {name: {"type": "http", "url": self.issuer.mcp_url} for name in names}
+        self.write(servers, login_port=PORT, **settings)
+        if daemon:
+            assert self.run("daemon", "start").returncode == 0
+
+    def login(self, *words, person="alice", **more):
+        """`mcpx login` with a browser that agrees."""
+        browser = self.issuer.browser_command(person=person)
+        return run_cli(self.folder, "login", *words, "--config", self.config, BROWSER=browser, **more)
+
+    @contextmanager
+    def waiting(self, *words, stdin=subprocess.DEVNULL):
+        """`mcpx login --no-browser`, once it has printed the address; with that address."""
+        command = [sys.executable, "-m", "mcpx", "login", *words, "--no-browser", "--config", self.config]
+        pipe = subprocess.PIPE
+        with Python(command, env=environment(self.folder), stdin=stdin, stdout=pipe, stderr=pipe) as process:
+            try:
+                yield process, process.stdout.readline().decode().strip()
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def records(self):
+        return [json.loads(path.read_text()) for path in (self.folder / "state" / "oauth").glob("*.json")]
+
+    def calls(self, *names):
+        """What a call to each server comes to."""
+        return [self.run("exec", name, "whoami").stdout.strip() for name in names]
+
+
+@pytest.fixture
+def issuer():
+    with scripted_issuer() as made:
+        yield made
+
+
+@pytest.fixture
+def home(monkeypatch, issuer):
+    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
+        monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
+        made = Home(Path(folder))
+        made.issuer = issuer
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+ways = pytest.mark.parametrize("daemon", [False, True], ids=["alone", "daemon"])
+
+
+@ways
+def test_a_person_signs_in_once_and_out(home, issuer, daemon):
+    home.start(daemon=daemon)
+    done = home.login("notes")
+    assert done.returncode == 0, done
+    assert LINK.search(done.stdout)
+    assert "signed in to notes" in done.stdout
+    assert "alice" in home.calls("notes")[0]
+    assert issuer.asked == 1
+    assert not issuer.leaked_in(home.folder)
+    done = home.run("logout", "notes")
+    assert (done.returncode, done.stdout) == (0, "signed out of notes\n")
+    assert len(issuer.seen("revoke")) == 2
+    assert not home.records()
+    assert not issuer.holding(home.folder)
+    assert "you were not signed in to notes" in home.run("logout", "notes").stdout
+    refused = home.run("exec", "notes", "whoami")
+    assert refused.returncode == 1
+    assert issuer.calls == ["whoami"]
+
+
+@ways
+def test_programs_get_a_line_with_the_address_and_one_at_the_end(home, issuer, daemon):
+    home.start(daemon=daemon)
+    done = home.login("notes", "--json", "--scopes", "read write")
+    assert done.returncode == 0, done
+    link, result = map(json.loads, done.stdout.splitlines())
+    assert set(link) == {"server", "url", "redirect_uri"}
+    assert LINK.fullmatch(link["url"])
+    assert link["redirect_uri"] == f"http://127.0.0.1:{PORT}/callback"
+    assert (result["server"], result["signed_in"], result["scopes"]) == ("notes", True, ["read", "write"])
+    assert result["expires_at"].endswith("+00:00")
+    assert json.loads(home.run("logout", "notes", "--json").stdout) == {"server": "notes", "signed_out": True}
+
+
+@ways
+def test_a_sign_in_that_fails_is_said_and_typed(home, issuer, daemon):
+    home.start(daemon=daemon)
+    issuer.options.consent = "deny"
+    done = home.login("notes", "--json")
+    assert done.returncode == 1
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert (end["server"], end["problem"]) == ("notes", "denied")
+    done = home.login("notes")
+    assert (done.returncode, done.stderr.count("mcpx: ")) == (1, 1)
+    assert not [each for each in home.records() if each.get("tokens")]
+
+
+@ways
+def test_the_address_that_the_browser_ends_at_can_be_given_back(home, issuer, daemon):
+    home.start(daemon=daemon)
+    with home.waiting("notes", stdin=subprocess.PIPE) as (process, link):
+        out, error = process.communicate(issuer.consent(link).encode() + b"\n", timeout=30)
+    assert process.returncode == 0, error
+    assert b"signed in to notes" in out
+
+
+@ways
+def test_what_cannot_be_that_address_ends_a_program(home, issuer, daemon):
+    home.start(daemon=daemon)
+    with home.waiting("notes", stdin=subprocess.PIPE) as (process, link):
+        other = issuer.consent(link).replace("state=", "state=x")
+        out, error = process.communicate(other.encode(), timeout=30)
+    assert process.returncode == 1
+    assert b"belongs to another sign-in" in error
+    assert out == b""
+
+
+@ways
+def test_without_a_browser_and_without_input_it_waits_for_the_browser_elsewhere(home, issuer, daemon):
+    home.start(daemon=daemon)
+    with home.waiting("notes") as (process, link):
+        assert issuer.browse(link)[0] == 200
+        assert process.wait(30) == 0
+
+
+@ways
+def test_at_a_terminal_junk_is_asked_about_again_and_an_address_may_be_long(home, issuer, daemon):
+    home.start(daemon=daemon)
+    words = ("-m", "mcpx", "login", "notes", "--no-browser", "--config", home.config)
+    with Terminal(*words, env=environment(home.folder), columns=400) as terminal:
+        terminal.wait_for("address: ")
+        link = LINK.search(terminal.written).group(0)
+        at = terminal.wait_for("address: ", after=0)
+        terminal.type("junkk\x7f\n")
+        at = terminal.wait_for("that is not the address", after=at)
+        terminal.wait_for("address: ", after=at)
+        terminal.type(issuer.consent(link) + "&more=" + "m" * 6000 + "\n")
+        assert terminal.end() == 0, terminal.written
+    assert "signed in to notes" in terminal.written
+
+
+@ways
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)],
+    ids=["SIGINT", "SIGTERM", "SIGKILL"],
+)
+def test_a_sign_in_that_is_broken_off_leaves_nothing(home, issuer, daemon, number, code):
+    home.start(daemon=daemon)
+    with home.waiting("notes") as (process, link):
+        os.kill(process.pid, number)
+        assert process.wait(30) == code
+    if daemon:
+        assert home.run("login", "notes", "--timeout", "1", "--no-browser").returncode == 1
+    with pytest.raises(OSError):
+        issuer.browse(link)
+    assert not [each for each in home.records() if each.get("tokens")]
+    done = home.login("notes")
+    assert done.returncode == 0, done
+
+
+def test_ctrl_c_at_a_terminal_gives_it_back_as_it_was(home, issuer):
+    home.start(daemon=False)
+    words = ("-m", "mcpx", "login", "notes", "--no-browser", "--config", home.config)
+    with Terminal(*words, env=environment(home.folder)) as terminal:
+        terminal.wait_for("address: ")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
+
+
+@ways
+def test_time_is_bounded(home, issuer, daemon):
+    home.start(daemon=daemon)
+    done = home.run("login", "notes", "--no-browser", "--timeout", "1")
+    assert done.returncode == 1
+    assert "nobody has signed in to notes within 1 s" in done.stderr
+
+
+@ways
+def test_all_that_need_it_are_signed_in_to_one_after_the_other(home, issuer, daemon):
+    home.start(daemon=daemon, names=("one", "two"))
+    done = home.login("--all")
+    assert done.returncode == 0, done
+    results = [line for line in done.stdout.splitlines() if "signed in" in line]
+    assert [line.split()[3].rstrip(":") for line in results] == ["one", "two"]
+    assert issuer.asked == 2
+    done = home.login("--all")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no server needs a sign-in" in done.stderr
+    done = home.run("logout", "--all")
+    assert done.stdout == "signed out of one\nsigned out of two\n"
+    assert not home.records()
+
+
+@ways
+def test_one_that_fails_does_not_stop_the_rest(home, issuer, daemon):
+    home.start(daemon=daemon, names=("one", "two"))
+    issuer.faults["token:authorization_code"] = Fault(status=400, times=1)
+    done = home.login("--all")
+    assert done.returncode == 1
+    assert "signed in to two" in done.stdout
+    assert "signed in to one" not in done.stdout
+
+
+@ways
+def test_a_daemon_that_was_signed_in_without_it_is_asked_for_nothing(home, issuer, daemon):
+    home.start(daemon=False)
+    assert home.login("notes").returncode == 0
+    if daemon:
+        assert home.run("daemon", "start").returncode == 0
+    assert "alice" in home.calls("notes")[0]
+    assert issuer.asked == 1
+
+
+@ways
+def test_names_that_cannot_be_signed_in_to_are_refused(home, issuer, daemon):
+    servers = {
+        "prog": {"command": "true", "disabled": False},
+        "open": {"type": "http", "url": issuer.mcp_url, "auth": False},
+        "header": {"type": "http", "url": issuer.mcp_url, "headers": {"Authorization": "Bearer x"}},
+        "off": {"type": "http", "url": issuer.mcp_url, "disabled": True},
+    }
+    home.write(servers, login_port=PORT)
+    if daemon:
+        assert home.run("daemon", "start").returncode == 0
+    said = {name: home.login(name) for name in (*servers, "offf")}
+    assert {done.returncode for done in said.values()} == {1}
+    assert "a program on this computer" in said["prog"].stderr
+    assert '"auth": false' in said["open"].stderr
+    assert "has a header Authorization" in said["header"].stderr
+    assert "disabled" in said["off"].stderr
+    assert "did you mean off?" in said["offf"].stderr.lower()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("a", "--all"), ("--all", "--scopes", "x"), ("a", "--timeout", "0"), ("a", "b"), ("a", "--nothing")],
+    ids=str,
+)
+def test_wrong_words_are_usage(home, issuer, words):
+    home.start(daemon=False)
+    assert home.login(*words).returncode == 2
+
+
+def test_a_lost_daemon_ends_it(home, issuer):
+    home.start(daemon=True)
+    with home.waiting("notes") as (process, _):
+        os.kill(home.pid, signal.SIGKILL)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert b"the daemon went away" in error
+
+
+def test_a_second_login_joins_the_first(home, issuer):
+    home.start(daemon=True)
+    with home.waiting("notes") as (first, link), home.waiting("notes") as (second, same):
+        assert link == same
+        with home.waiting("notes", "--scopes", "write") as (third, other):
+            assert other != link
+            assert [first.wait(30), second.wait(30)] == [1, 1]
+            assert b"was cancelled" in first.stderr.read()
+            issuer.browse(other)
+            assert third.wait(30) == 0
+
+
+def test_adding_a_server_that_wants_a_sign_in_says_how(home, issuer):
+    home.start(daemon=True, names=())
+    done = home.run("add", "notes", issuer.mcp_url, "--yes")
+    assert done.returncode == 0, done
+    assert f"notes wants you to sign in: mcpx login notes --config {home.config}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "there"),
+    [
+        ({}, "linux", False),
+        ({"SSH_CONNECTION": "x"}, "linux", False),
+        ({"BROWSER": "x"}, "linux", True),
+        ({"BROWSER": "x", "SSH_CONNECTION": "x"}, "darwin", True),
+        ({}, "darwin", True),
+        ({"SSH_CONNECTION": "x"}, "darwin", False),
+    ],
+)
+def test_a_browser_opens_only_where_the_person_sees_it(environ, platform, there):
+    assert has_browser(environ, platform) is there

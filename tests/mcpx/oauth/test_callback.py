@@ -1,0 +1,233 @@
+"""The listener that a browser returns to: what it takes, what it refuses, and what it never grows by."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import pytest
+
+from mcpx.oauth import callback
+from mcpx.oauth.callback import CallbackListeners, pasted, ports_from
+from mcpx.oauth.errors import Problem, SignInError
+
+pytestmark = pytest.mark.anyio
+STATE = "s" * 43
+
+
+@asynccontextmanager
+async def listening(ports=(0,)):
+    """A listener in tasks of its own, which may finish their pages."""
+    with anyio.fail_after(20):
+        async with (
+            anyio.create_task_group() as tasks,
+            CallbackListeners(tasks).listening(ports) as listener,
+        ):
+            yield listener
+
+
+async def raw(listener, request: bytes) -> bytes:
+    """All that comes back for some bytes."""
+    received = b""
+    async with await anyio.connect_tcp("127.0.0.1", listener.port) as stream:
+        try:
+            await stream.send(request)
+            async for chunk in stream:
+                received += chunk
+        except (anyio.BrokenResourceError, anyio.EndOfStream):
+            pass
+    return received
+
+
+async def get(listener, target, *, method="GET", host=None, more=""):
+    host = f"127.0.0.1:{listener.port}" if host is None else host
+    return (
+        await raw(listener, f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode())
+    ).decode()
+
+
+def status(page):
+    return int(page.split(" ", 2)[1])
+
+
+async def test_the_answer_with_the_state_is_taken_and_the_page_says_what_came_of_it():
+    async with listening() as listener:
+        expected = listener.expect("notion", STATE)
+        pages = []
+
+        async def browse():
+            pages.append(await get(listener, f"/callback?code=c%2F1&state={STATE}&iss=https%3A%2F%2Fas"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(browse)
+            answer = await expected.wait()
+            assert (answer.code, answer.state, answer.iss) == ("c/1", STATE, "https://as")
+            assert "c/1" not in repr(answer)
+            assert not pages
+            expected.end(None)
+        (page,) = pages
+        assert status(page) == 200
+        assert "signed in to notion. You can close this page" in page
+        for header in ("Cache-Control: no-store", "Content-Security-Policy: default-src 'none'"):
+            assert header in page
+        assert "<script" not in page
+
+
+async def test_a_failure_and_a_name_are_shown_as_text():
+    async with listening() as listener:
+        expected = listener.expect("<script>x", STATE)
+        expected.end('the server says <img src="x">')
+        page = await get(listener, f"/callback?error=access_denied&error_description=no&state={STATE}")
+        answer = await expected.wait()
+        assert (answer.code, answer.error, answer.error_description) == (None, "access_denied", "no")
+        assert "<script" not in page
+        assert "<img" not in page
+        assert "&lt;img" in page
+
+
+GOOD = f"/callback?code=c&state={STATE}"
+
+
+@pytest.mark.parametrize(
+    ("request_of", "code"),
+    [
+        pytest.param({"target": "/callback?code=c&state=other"}, 400, id="another state"),
+        pytest.param({"target": "/callback?code=c"}, 400, id="no state"),
+        pytest.param({"target": f"/callback?state={STATE}"}, 400, id="no code"),
+        pytest.param({"target": f"{GOOD}&code=d"}, 400, id="two codes"),
+        pytest.param({"target": f"{GOOD}&error=e"}, 400, id="code and error"),
+        pytest.param({"target": f"{GOOD}&iss=%ff"}, 400, id="no UTF-8"),
+        pytest.param({"target": GOOD + "&a=1" * 100}, 400, id="many parameters"),
+        pytest.param({"target": "/favicon.ico"}, 404, id="favicon"),
+        pytest.param({"target": "/" + GOOD}, 404, id="another path"),
+        pytest.param({"target": GOOD, "host": "evil.example:8767"}, 421, id="another host"),
+        pytest.param({"target": GOOD, "host": "127.0.0.1"}, 421, id="no port"),
+        pytest.param({"target": GOOD, "more": "Host: evil.example\r\n"}, 421, id="two hosts"),
+        pytest.param({"target": GOOD, "method": "HEAD"}, 405, id="HEAD"),
+        pytest.param({"target": GOOD, "method": "POST"}, 405, id="POST"),
+        pytest.param({"target": "http://127.0.0.1/callback"}, 400, id="proxied"),
+        pytest.param({"target": GOOD, "more": "A: " + "a" * 20_000 + "\r\n"}, 431, id="a long head"),
+        pytest.param({"target": GOOD + "&a=" + "a" * 20_000}, 431, id="a long target"),
+        pytest.param({"target": GOOD, "method": "\0"}, 405, id="rubbish"),
+    ],
+)
+async def test_anything_else_is_refused_and_changes_nothing(request_of, code):
+    async with listening() as listener:
+        expected = listener.expect("notion", STATE)
+        page = await get(listener, **request_of)
+        assert status(page) == code
+        assert STATE not in page
+        assert not expected.is_answered
+        expected.end(None)
+        assert status(await get(listener, GOOD, host=f"LOCALHOST:{listener.port}")) == 200
+
+
+async def test_rubbish_without_end_is_cut():
+    async with listening() as listener:
+        expected = listener.expect("notion", STATE)
+        assert len(await raw(listener, b"a" * (1 << 20))) < 2000
+        await raw(listener, b"\r\n\r\n")
+        expected.end(None)
+        assert status(await get(listener, GOOD)) == 200
+
+
+async def test_a_second_answer_is_told_so():
+    async with listening() as listener:
+        expected = listener.expect("notion", STATE)
+        expected.end(None)
+        assert status(await get(listener, GOOD)) == 200
+        page = await get(listener, f"/callback?code=other&state={STATE}")
+        assert status(page) == 409
+        assert "already" in page
+        assert (await expected.wait()).code == "c"
+        listener.forget(expected)
+        assert status(await get(listener, GOOD)) == 400
+
+
+async def test_silent_connections_make_room_and_end_with_the_listener():
+    async with AsyncExitStack() as silent:
+        async with listening() as listener:
+            expected = listener.expect("notion", STATE)
+            streams = []
+            for _ in range(callback.MAX_CONNECTIONS + 10):
+                stream = await silent.enter_async_context(await anyio.connect_tcp("127.0.0.1", listener.port))
+                streams.append(stream)
+            expected.end(None)
+            assert status(await get(listener, GOOD)) == 200
+            with anyio.fail_after(5):
+                for stream in streams[:10]:
+                    with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                        await stream.receive()
+        with pytest.raises(OSError):
+            await anyio.connect_tcp("127.0.0.1", listener.port)
+
+
+async def test_a_port_that_is_taken_is_left_to_its_owner():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        async with listening((port, 0)) as listener:
+            assert listener.port != port
+            assert listener.redirect_uri == f"http://127.0.0.1:{listener.port}/callback"
+        with pytest.raises(ExceptionGroup) as caught:
+            async with listening((port,)):
+                pass
+        (error,) = caught.value.exceptions
+        assert isinstance(error, SignInError)
+        assert error.problem is Problem.PORT_TAKEN
+        assert str(port) in str(error)
+
+
+async def test_sign_ins_share_a_port_and_each_gets_its_own_answer():
+    async with anyio.create_task_group() as tasks:
+        listeners = CallbackListeners(tasks)
+        async with listeners.listening((0,)) as first:
+            one = first.expect("one", "1" * 43)
+            async with listeners.listening((first.port, 0)) as second:
+                assert second is first
+                two = second.expect("two", "2" * 43)
+                two.end(None)
+                assert "to two" in await get(second, f"/callback?code=b&state={'2' * 43}")
+            one.end(None)
+            assert "to one" in await get(first, f"/callback?code=a&state={'1' * 43}")
+            assert [(await each.wait()).code for each in (one, two)] == ["a", "b"]
+
+
+def test_ports_end_where_they_end():
+    assert ports_from(8767) == (8767, 8768, 8769, 8770, 8771, 0)
+    assert ports_from(65534) == (65534, 65535, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://127.0.0.1:8767/callback?code=c&state=s",
+        "  <http://127.0.0.1:8767/callback?code=c&state=s#x>\n",
+        "?code=c&state=s",
+        "code=c&state=s",
+        "'code=c&state=s'",
+    ],
+)
+def test_an_address_may_be_pasted_whole_or_as_its_query(text):
+    answer = pasted(text)
+    assert answer is not None
+    assert (answer.code, answer.state) == ("c", "s")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no",
+        "http://[::1",
+        "https://as/authorize?client_id=x&state=s",
+        "c",
+        "code=",
+        "\udcff",
+        "x" * 100_000,
+    ],
+)
+def test_other_text_is_no_answer(text):
+    assert pasted(text) is None
