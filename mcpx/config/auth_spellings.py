@@ -27,7 +27,7 @@ _OTHERS: Final = {
 }
 _WELL_KNOWN: Final = re.compile(r"/\.well-known/(?:oauth-authorization-server|openid-configuration)")
 _LOOPBACK_PORT: Final = re.compile(r"(?:http://)?(?:localhost|127\.0\.0\.1|\[::1\]):(\d{1,5})(?:/.*)?")
-_ON_THIS_SIDE: Final = frozenset(
+_UNUSED: Final = frozenset(
     {"audience", "audiences", "authorizationurl", "registrationurl", "tokenparamname", "tokenurl", "type"}
 )
 """Keys of other clients that MCPX has no counterpart for: it takes from the server what they say."""
@@ -51,7 +51,7 @@ def in_own_words(key: str, value: object) -> Spelled | None:
         own, convert = _FROM_TEXT[plain]
         found = convert(value) if isinstance(value, str) else None
         return Spelled(None if found is None else own, found)
-    return Spelled(None) if plain in _ON_THIS_SIDE else None
+    return Spelled(None) if plain in _UNUSED else None
 
 
 def own_auth(given: Mapping[str, Any]) -> tuple[dict[str, Any] | bool, tuple[str, ...]]:

@@ -222,7 +222,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     login_timeout: Annotated[Seconds, doc("Seconds that you may take to sign in.")] = 300.0
     token_store: Annotated[
         TokenStoreKind,
-        doc("Where the tokens of sign-ins are kept. file: in the state folder, for you alone. keychain."),
+        doc(
+            "Where the tokens of sign-ins are kept. file: in the state folder, in files that only you can"
+            " read. keychain: in the system's keychain, by way of keyring."
+        ),
     ] = "file"  # noqa: S105 - a kind of store
     approve_timeout: Annotated[
         Seconds, doc("Seconds that you may take to agree to a call before it fails.")

@@ -171,8 +171,10 @@ class ToolCalls:
         Raises:
             CallError: They have not signed in, or the call that was sent then failed.
         """
-        context = request.context
-        asked = await self._links.obtain(need, self._upstreams[request.server_name].config, context)
+        context, upstream = request.context, self._upstreams[request.server_name]
+        asked = await self._links.obtain(
+            need, upstream, context.caller, client=context.client, answers=context.answers
+        )
         if asked is not None:
             return asked
         request = replace(request, context=replace(context, answers=without_link(context.answers)))

@@ -27,7 +27,6 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
-from mcpx.oauth.account import Account
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
@@ -46,6 +45,7 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
+    Phase,
     Signal,
     Supervisor,
 )
@@ -286,7 +286,7 @@ class Fleet:
             upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
-        elif isinstance(event, ChildHeld) and _is_signed_in(upstream.account):
+        elif isinstance(event, ChildHeld) and upstream.account and not upstream.account.needs_person:
             self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
@@ -303,18 +303,20 @@ class Fleet:
             self.observers.notify(name, EVERYTHING)
 
     def _account_changed(self, name: str) -> None:
-        """Try a server again whose account is signed in now."""
+        """Try a server again whose account is signed in now; end the sessions of one that needs a sign-in.
+
+        Those sessions are held as soon as they are tried again: else one that nobody uses would be ready.
+        """
         account = self.upstreams[name].account if name in self.upstreams else None
-        if account is None or not account.is_usable:
+        if account is None:
             return
         for each in self.upstreams[name].sessions():
-            if (life := each.queue.lifecycle_or_none()) is not None and life.held:
+            if (life := each.queue.lifecycle_or_none()) is None:
+                continue
+            if account.is_usable and life.held:
                 self.supervisor.resume(each.child)
+            elif not account.is_usable and life.phase is Phase.UP:
+                self.supervisor.recycle(each.child)
 
     def _wake(self) -> None:
         self._news.pulse()
-
-
-def _is_signed_in(account: Account | None) -> bool:
-    """Whether nothing is asked for that a person has not granted."""
-    return account is not None and account.is_usable and account.challenge is None

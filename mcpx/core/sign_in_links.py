@@ -13,8 +13,8 @@ the account to all clients. Those with a token of a name are refused as those th
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Hashable
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -28,10 +28,10 @@ from mcpx.errors import CallError, MCPXError
 from mcpx.oauth.errors import SignInError
 from mcpx.rendering.result_reading import INPUT_REQUIRED
 from mcpx.text import cut, one_line, shown_server
-from mcpx.upstream.context import ELICITATION, CallerHandle, ClientId
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE
-from mcpx.upstream.requests import RequestContext
 from mcpx.upstream.sign_in_answer import KEY, answer_to_link
 from mcpx.upstream.unavailable import SignInNeeded
 from supervisors import Incarnation
@@ -70,19 +70,35 @@ class SignInLinks:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
 
-    async def obtain(self, need: SignInNeeded, server: ServerConfig, context: RequestContext) -> JSON | None:
-        """Have the person behind a client sign in; None once they have, and its call may be sent.
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run what obtains a link for a call that no task waits for; whether it can be. It must not raise."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work)
+        return self._tasks is not None
 
-        Else it is the result by which a client of 2026-07-28 is given the link.
+    async def obtain(
+        self,
+        need: SignInNeeded,
+        upstream: Upstream,
+        caller: CallerHandle | None,
+        *,
+        client: Hashable | None,
+        answers: InputAnswers | None,
+    ) -> JSON | None:
+        """Have the person behind a caller sign in; None once they have, and its call may be sent.
+
+        Else it is the result by which a client of 2026-07-28 is given the link. `client` is whose calls share
+        a link; `answers` is what it has brought.
 
         Raises:
             CallError: The client gets no link, or its person has not signed in.
         """
-        caller, client = context.caller, context.client
-        if caller is None or client is None or not may_open_links(caller):
+        if upstream.account is None or not upstream.account.needs_person:
+            return None  # somebody has signed in since
+        if caller is None or client is None or not _may_open_links(caller):
             raise need
         key = client, need.server, need.wants_more
-        answer = answer_to_link(context.answers)
+        answer, server = answer_to_link(answers), upstream.config
         link = self._link(key, need, server) if answer is None else self._answered(key, need, answer)
         try:
             if answer is None and (result := await link.show(caller)) is not None:
@@ -129,7 +145,7 @@ class SignInLinks:
         link.take(answer)
         return link
 
-    def _announce_end(self, client: ClientId, link: _Link) -> None:
+    def _announce_end(self, client: Hashable, link: _Link) -> None:
         """Tell the client that what the link was for is done, where its era has that."""
         handle = self._clients.handles.get(client)
         if handle is not None and not link.is_announced:
@@ -232,7 +248,7 @@ class _Link:
         return {**_URL_MODE, "message": message, "url": url}
 
 
-def may_open_links(caller: CallerHandle) -> bool:
+def _may_open_links(caller: CallerHandle) -> bool:
     """Whether the person behind a client can be given links: it opens them, on this machine."""
     return caller.is_local and caller.capabilities.refusal(ELICITATION, _URL_MODE) is None
 

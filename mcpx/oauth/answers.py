@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
@@ -17,15 +18,18 @@ from urllib.parse import parse_qsl, unquote
 
 import httpx2
 
+from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
 MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
     {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
 )
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _SUCCESS: Final = frozenset({200, 201})
 _REFUSAL: Final = frozenset({400, 401})
 _UNAUTHORIZED: Final = 401
@@ -59,7 +63,7 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
         SignInError: `refused`; `CLIENT_REFUSED` for the client; `UNREACHABLE` for a failure for now.
     """
     answer = _json_in(response)
-    if response.status_code in _SUCCESS and isinstance(answer.get("access_token"), str):
+    if response.status_code in _SUCCESS and _is_token(answer.get("access_token")):
         return _normal(answer, _origin(response))
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
     said = _quoted(response, answer)
@@ -86,7 +90,8 @@ def check_registration(response: httpx2.Response) -> None:
     """
     answer = _json_in(response)
     registered = answer.get("client_id")
-    if response.status_code in _SUCCESS and isinstance(registered, str) and registered:
+    is_name = isinstance(registered, str) and 0 < len(registered) <= MAX_CLIENT_ID_LEN
+    if response.status_code in _SUCCESS and is_name:
         return
     said = _quoted(response, answer)
     if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
@@ -99,9 +104,12 @@ def check_registration(response: httpx2.Response) -> None:
     raise SignInError(Problem.REGISTRATION_REFUSED, text)
 
 
-def unreadable_for_now(error: SignInError) -> SignInError:
-    """The error of a token request: an answer that is too large is none, and that is for now."""
-    if error.problem is Problem.METADATA_REFUSED:
+def as_for_now(error: SignInError) -> SignInError:
+    """The error of a token request to an endpoint that was good before: no usable answer is for now.
+
+    Somebody else answers in its place, as in a hotel's network, where each name leads to an address nearby.
+    """
+    if error.problem in {Problem.METADATA_REFUSED, Problem.INSECURE}:
         return SignInError(Problem.UNREACHABLE, str(error), retry_after_s=error.retry_after_s)
     return error
 
@@ -127,8 +135,8 @@ def _normal(answer: JSON, origin: str) -> JSON:
     scope = answer.get("scope")
     if isinstance(scope, list):
         scope = " ".join(each for each in scope if isinstance(each, str))
-    if isinstance(scope, str) and scope:
-        normal["scope"] = scope
+    if isinstance(scope, str) and (clean := clean_scope(scope)):
+        normal["scope"] = clean
     if isinstance(refresh_token := answer.get("refresh_token"), str) and refresh_token:
         normal["refresh_token"] = refresh_token
     try:
@@ -138,6 +146,11 @@ def _normal(answer: JSON, origin: str) -> JSON:
     if seconds > 0:
         normal["expires_in"] = seconds
     return normal
+
+
+def _is_token(value: object) -> bool:
+    """Whether it can stand in a header (RFC 6750 2.1); an error about one that cannot would quote it."""
+    return isinstance(value, str) and _TOKEN.fullmatch(value) is not None
 
 
 def _json_in(response: httpx2.Response) -> JSON:

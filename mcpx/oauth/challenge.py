@@ -55,8 +55,13 @@ def challenge_in(response: httpx2.Response) -> Challenge:
         parameters.setdefault(part["name"].lower(), value)
     return Challenge(
         status=response.status_code,
-        scope=" ".join(bearer.get("scope", "").split()) or None,
+        scope=clean_scope(bearer.get("scope", "")) or None,
         resource_metadata=bearer.get("resource_metadata") or others.get("resource_metadata"),
         error=bearer.get("error"),
         header=header or None,
     )
+
+
+def clean_scope(scope: str) -> str:
+    """A list of scopes as RFC 6749 3.3 has it: printable words of ASCII with a space between two."""
+    return " ".join(word for word in scope.split() if word.isascii() and word.isprintable())

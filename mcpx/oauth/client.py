@@ -12,7 +12,6 @@ from typing import Final
 from uuid import uuid4
 
 import msgspec
-from mcp.client.auth.utils import issuers_match
 
 from mcpx.config import ServerConfig
 from mcpx.oauth.errors import Problem, SignInError
@@ -41,7 +40,7 @@ def client_of(server: ServerConfig, record: Record | None, metadata: JSON) -> Re
             return None
         return known
     belongs_to = oauth.issuer or (known.issuer if known is not None else None)
-    if belongs_to is not None and not issuers_match(belongs_to, issuer):
+    if belongs_to is not None and not is_issuer(belongs_to, issuer):
         text = (
             f"the client of {server.name} belongs to {belongs_to}, but the server wants a sign-in at"
             f" {one_line(issuer, 200)}; if it has moved, set `issuer` in its `auth`"
@@ -67,6 +66,11 @@ def is_registered(server: ServerConfig, client: Registration) -> bool:
     return oauth_of(server).client_id is None and not _is_document(client, server)
 
 
+def is_issuer(name: str, issuer: str) -> bool:
+    """Whether two names are of one issuer: a slash at the end makes no other (RFC 8414 3.1, SDK's #1919)."""
+    return name.rstrip("/") == issuer.rstrip("/")
+
+
 def is_good_for(client: Registration, redirect_uri: str) -> bool:
     """Whether a registered client can sign in now, and have the browser return to that URI."""
     expires_at = client.client_secret_expires_at
@@ -81,7 +85,7 @@ def _is_document(client: Registration, server: ServerConfig) -> bool:
 
 
 def _is_of(client: Registration, issuer: str) -> bool:
-    return client.issuer is not None and issuers_match(client.issuer, issuer)
+    return client.issuer is not None and is_issuer(client.issuer, issuer)
 
 
 def auth_method(metadata: JSON, *, has_secret: bool) -> str:

@@ -17,12 +17,12 @@ from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
     create_oauth_metadata_request,
-    issuers_match,
 )
 from mcp.shared.auth_utils import check_resource_allowed
 
 from mcpx.config import ServerConfig
 from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.client import is_issuer
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.record import JSON
@@ -214,11 +214,3 @@ def _issuer_named(server: ServerConfig, resource_metadata: JSON | None) -> str |
         )
         raise SignInError(Problem.WRONG_ISSUER, text)
     return wanted
-
-
-def is_issuer(name: str, issuer: str) -> bool:
-    """Whether a name is that of an issuer (RFC 8414 3.3); a slash behind its host alone is nothing."""
-    try:
-        return issuers_match(name, issuer)
-    except ValueError:  # the SDK takes it for a URL
-        return False

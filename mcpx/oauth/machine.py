@@ -8,7 +8,7 @@ import anyio
 from msgspec import structs
 
 from mcpx.config import ServerConfig
-from mcpx.oauth.answers import unreadable_for_now
+from mcpx.oauth.answers import as_for_now
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import client_of, kept
 from mcpx.oauth.discovery import Discovered, discover
@@ -62,7 +62,7 @@ async def _obtain(network: OAuthNetwork, record: Record | None, challenge: Chall
     try:
         tokens = await flow.run(network, refused=Problem.GRANT_REFUSED, what="its client credentials")
     except SignInError as error:
-        raise unreadable_for_now(error) from error
+        raise as_for_now(error) from error
     return structs.replace(base, tokens=structs.replace(tokens, refresh_token=None))
 
 

@@ -36,6 +36,7 @@ from mcpx.oauth.errors import Problem, SignInError
 REQUEST_TIMEOUT_S: Final = 10.0  # of one request with its redirects and its answer
 MAX_BODY_BYTES: Final = 262_144  # of one answer; metadata has a few thousand
 MAX_REDIRECTS: Final = 5  # of one request
+MAX_URL_LEN: Final = 8192  # characters; a browser takes more, many servers do not
 _MAX_CAUSES: Final = 10  # of an error, one behind the other
 _LOGGERS: Final = (
     "mcp.client.auth.oauth2",
@@ -130,6 +131,8 @@ class OAuthNetwork:
         Raises:
             SignInError: `INSECURE`.
         """
+        if len(url) > MAX_URL_LEN:
+            raise SignInError(Problem.INSECURE, f"{what} is over {MAX_URL_LEN} characters long")
         try:
             parsed = httpx2.URL(url)
             urlsplit(url)  # the SDK's way to read one, which is stricter

@@ -1,22 +1,25 @@
 """The SDK's OAuth client (`mcp.client.auth`), driven from outside of any call: the one module around it.
 
 The SDK's provider is made for one process that asks a person within a request. Its flow is a generator of
-requests; here each is sent by an `OAuthNetwork`, and each answer judged (`mcpx.oauth.answers`), before the
-generator sees it, so that nobody waits in its lock and every failure has its kind. It builds the
-registration, the authorization request (PKCE, state, `resource`), the exchange and the refresh.
+requests; here each is sent by an `OAuthNetwork`, and each answer judged (`mcpx.oauth.answers`) before the
+generator sees it. The flow builds the registration, the authorization request (PKCE, state, `resource`), the
+exchange and the refresh.
 
-What it lacks in 2.3, and what is done here instead (numbers are issues of modelcontextprotocol/python-sdk):
+What it lacks in 2.3, and what is done instead (numbers are issues of modelcontextprotocol/python-sdk):
 
-* The expiry of tokens from a store is lost, so that they count as valid for ever, and a 401 to one leads to
-  the browser past the refresh token (#3250, #1784, #2875): the caller decides, by absolute time, and
-  `refresh_tokens` takes the flow to the refresh alone.
-* The metadata are not kept, so that a restarted process guesses the token endpoint (#3250): they come from
-  the `Record`. With metadata at hand, the flow discovers nothing anew only in a step-up; so its first request
-  is answered as one by a server that wants other scopes.
-* A registration or refresh that fails is one kind of error that quotes the answer: judged before.
-* Scopes fall back to all that the authorization server knows: they are chosen by the caller.
-* `private_key_jwt` signs in the client credentials grant only: here for every request to the token endpoint.
-* A client that was given a secret, but no method to show it, shows none: a method is chosen (`client`).
+* Its lock is held for as long as a request, or a person, takes (#3209, #2847): no request of a session goes
+  through it. `Flow` has a provider of its own for one sign-in or refresh.
+* The expiry of stored tokens is lost, so that they count as valid for ever, and a 401 leads to the browser
+  past the refresh token (#3250, #1784, #2875): the account decides by absolute time, and `refresh_flow` has
+  the flow refresh, and do nothing else.
+* The metadata are lost as well, so that a restarted process guesses the token endpoint (#3250, #1318): they
+  come from the `Record`. A flow that has metadata discovers nothing anew only in a step-up; so its own first
+  request is answered here as by a server that wants other scopes.
+* A client that the authorization server has forgotten is used for ever: see `mcpx.oauth.sign_in`.
+* Scopes fall back to all that the authorization server knows (#1307, #2317): see `mcpx.oauth.scopes`.
+* Every refusal is one kind of error, whose text quotes the answer: judged before.
+* `private_key_jwt` signs in the client credentials grant only: here, whatever goes to the token endpoint.
+* A client that was given a secret, but no method to show it, shows none: `mcpx.oauth.client` has the default.
 """
 
 from __future__ import annotations
@@ -152,7 +155,7 @@ def refresh_flow(server: ServerConfig, record: Record, client: Registration) -> 
 class _Refresh(OAuthClientProvider):
     async def _initialize(self) -> None:
         await super()._initialize()
-        self.context.token_expiry_time = _LONG_AGO  # python-sdk #3250: no expiry means valid for ever
+        self.context.token_expiry_time = _LONG_AGO  # else it counts as valid (#3250)
 
 
 def code_flow(
@@ -185,7 +188,7 @@ def code_flow(
 
     async def called_back() -> AuthorizationCodeResult:
         callback = await ask(url)
-        state = httpx2.URL(url).params["state"]
+        state = httpx2.URL(url).params.get_list("state")[-1]  # the endpoint may have a query
         names_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
         code = code_in(callback, state=state, issuer=str(metadata.get("issuer")), names_issuer=names_issuer)
         # The SDK compares with the issuer as a URL in normal form; it was compared as it came.

@@ -12,9 +12,9 @@ import anyio
 from msgspec import structs
 
 from mcpx.config import ServerConfig
-from mcpx.oauth.answers import EndpointMoved, unreadable_for_now
-from mcpx.oauth.client import client_of
-from mcpx.oauth.discovery import discover, is_issuer
+from mcpx.oauth.answers import EndpointMoved, as_for_now
+from mcpx.oauth.client import client_of, is_issuer
+from mcpx.oauth.discovery import discover
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.machine import obtain
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network
@@ -33,8 +33,8 @@ async def refresh(server: ServerConfig, record: Record) -> Record:
 
     Raises:
         SignInError: `for_now` says whether to try again with the same record: `UNREACHABLE` for no answer,
-            5xx, 429 or an unreadable answer. `GRANT_REFUSED` and `CLIENT_REFUSED` are for good, and so are
-            `INSECURE` and `WRONG_ISSUER`.
+            5xx, 429 or an unreadable answer. `GRANT_REFUSED`, `CLIENT_REFUSED` and `WRONG_ISSUER` are for
+            good.
     """
     if oauth_of(server).grant == "client_credentials":
         return await obtain(server, record)
@@ -70,7 +70,7 @@ async def _refreshed(network: OAuthNetwork, record: Record, metadata: JSON) -> R
     try:
         tokens = await flow.run(network, refused=Problem.GRANT_REFUSED, what="the refresh token", rounds=0)
     except SignInError as error:
-        raise unreadable_for_now(error) from error
+        raise as_for_now(error) from error
     return structs.replace(record, tokens=tokens, revision=record.revision + 1)
 
 

@@ -16,7 +16,7 @@ from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import client_of, is_good_for, is_registered, kept
 from mcpx.oauth.discovery import Discovered, discover
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network
+from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.provider import code_flow
 from mcpx.oauth.record import Record, Registration, identity_of
 from mcpx.oauth.scopes import scopes_to_ask
@@ -86,6 +86,7 @@ async def _found(network: OAuthNetwork, challenge: Challenge | None) -> Discover
     if oauth_of(server).grant == "client_credentials":
         text = f"{server.name} is signed in to by its client credentials: there is nothing for a person to do"
         raise SignInError(Problem.NOT_FOR_PEOPLE, text)
+    network.check_url(url_of(server), f"the address of {server.name}")
     found = await discover(network, challenge)
     if found is None:
         text = (

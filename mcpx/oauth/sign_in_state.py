@@ -24,6 +24,7 @@ from mcpx.oauth.record import Identity, Record, Tokens
 from mcpx.oauth.renewal import Renewal
 from mcpx.oauth.store import TokenStore
 from mcpx.paths import config_hint
+from supervisors import Signal
 
 if TYPE_CHECKING:
     from mcpx.oauth.challenge import Challenge
@@ -70,7 +71,8 @@ class SignInState:
         self._clock = clock
         self._kept = KeptRecord(identity, store, self._record_changed)
         self._renewal = Renewal(server, self._kept, background, clock)
-        self._background = background
+        self.news = Signal()
+        """Set when there may be something to `attend` to."""
         self._header: str | None = None
         self._good_until = -math.inf  # by the clock: so long `authorize` need not look further
 
@@ -90,6 +92,11 @@ class SignInState:
     def is_usable(self) -> bool:
         """Whether a request may succeed: nobody has to sign in first, as far as is known."""
         return self.state is not AccountState.NEEDS_SIGN_IN
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether something is asked for that a person has not granted: a sign-in, or more scopes."""
+        return not self.is_usable or self.challenge is not None
 
     @property
     def is_of_person(self) -> bool:
@@ -136,6 +143,7 @@ class SignInState:
         except SignInError as error:
             self._problem = str(error)
         self.state = AccountState.UNKNOWN if self._tokens is None else AccountState.SIGNED_IN
+        self._put_in_force()
 
     async def adopt(self, record: Record) -> None:
         """Have the result of a sign-in stored, and then put it in force.
@@ -172,7 +180,7 @@ class SignInState:
     def use(self, store: TokenStore) -> None:
         """Keep the record elsewhere from now on; `attend` writes it there."""
         self._kept.use(store)
-        self._background.news.set()
+        self.news.set()
 
     def due_in_s(self) -> float:
         """Seconds until `attend` has something to do ahead of an expiry; infinite for never."""
@@ -209,6 +217,8 @@ class SignInState:
         """Enter that state; a failed renewal is the better reason."""
         if self._renewal.problem is None:
             self._problem = reason
+        if self._tokens is not None:
+            self._good_until = -math.inf
         self._enter(AccountState.NEEDS_SIGN_IN)
 
     def _signed_in(self) -> None:
@@ -217,20 +227,22 @@ class SignInState:
         self._on_change()
 
     def _record_changed(self) -> None:
-        tokens = self._tokens
         self._renewal.reset()
         self._problem = None
-        self._background.news.set()
-        if tokens is None:
-            self._header, self._good_until = None, math.inf
+        self.news.set()
+        self._put_in_force()
+        if self._tokens is None:
             if self.state is AccountState.SIGNED_IN:
                 self._enter(AccountState.UNKNOWN)
-            return
-        self._header, self._good_until = f"Bearer {tokens.access_token}", schedule.good_until(tokens)
-        if self._is_over():
+        elif self._is_over():
             self._need_sign_in(EXPIRED)
         else:
             self._enter(AccountState.SIGNED_IN)
+
+    def _put_in_force(self) -> None:
+        tokens = self._tokens
+        self._header = None if tokens is None else f"Bearer {tokens.access_token}"
+        self._good_until = math.inf if tokens is None else schedule.good_until(tokens)
 
     def _enter(self, state: AccountState) -> None:
         if state is not self.state:

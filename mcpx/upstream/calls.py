@@ -263,10 +263,13 @@ class Calls:
             call.end()
         self._freed()
         self.overdue.set()
+        code, text = Code.TIMEOUT, "did not answer within {:g} s; the call may have taken effect"
         if call.sent is not None:
+            if call.sent.recall():  # it waited for a connection, or for a token
+                code, text = Code.SERVER_UNAVAILABLE, "did not take the call within {:g} s; it was not run"
             call.sent.cancel(f"no answer within {self._timeout:g} s")
-        text = f"{self._server} did not answer within {self._timeout:g} s; the call may have taken effect"
-        self._reject(call, CallError(Code.TIMEOUT, text, server=self._server, tool=call.tool))
+        text = f"{self._server} {text.format(self._timeout)}"
+        self._reject(call, CallError(code, text, server=self._server, tool=call.tool))
 
     def _goes_again(self, call: InFlight, error: Exception) -> bool:
         """Queue again a request that was lost by itself, where that is safe; the session may live on."""

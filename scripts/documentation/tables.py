@@ -64,7 +64,7 @@ ERRORS: Final = {
         "The error says how to agree. Do not repeat without it.",
     ),
     "server_unavailable": (
-        "The server was not ready within `queue_timeout`, or it is parked or disabled.",
+        "The server was not ready within `queue_timeout`, or it is parked, disabled, or needs a sign-in.",
         "The error gives the cause and the time of the next attempt. Repeat later.",
     ),
     "overloaded": (
@@ -103,6 +103,8 @@ STATES: Final = {
     State.ASLEEP: "Nobody needs it, so it does not run. A call starts it; what it offers is known.",
     State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
     State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
+    State.NEEDS_SIGN_IN: "You have to sign in to it: `mcpx login NAME`. Until then calls fail at once, and it"
+    " is not tried again.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
     State.DISABLED: "The configuration says so, its entry holds a mistake, or a variable that it needs is not"
     " set. It is never started.",
@@ -170,16 +172,15 @@ def server_keys() -> str:
 
 
 def _type(rule: dict[str, Any]) -> str:
-    if any("properties" in each for each in (rule, *rule.get("anyOf", ()))):
-        return "object"
-    if words := rule.get("enum"):
-        return ", ".join(f"`{word}`" for word in words if word is not None)
-    kinds = [each["type"] for each in rule.get("anyOf", ()) if each.get("type") not in (None, "null")]
-    match kinds[0] if kinds else rule.get("type"):
-        case "array":
+    options = [each for each in rule.get("anyOf", (rule,)) if each.get("type") != "null"]
+    kind = next((each for each in options if "properties" in each), options[0])
+    match kind.get("type"):
+        case "array" | ["array", "string"]:
             return "list of strings"
         case "object":
-            return "object of strings"
+            return "object" if len(options) > 1 or "properties" in kind else "object of strings"
+        case None if "enum" in kind:
+            return ", ".join(f"`{word}`" for word in kind["enum"])
         case None:
             return "string"
         case single:

@@ -45,6 +45,15 @@ class SignInStage:
         self.check = seen.check
         self.fault_at = time.monotonic()
         self.may_ask = 1
+        self._first = self.incarnation()
+
+    def incarnation(self) -> int:
+        return self.watch.hub.supervisor.state("r").generation
+
+    def check_same_session(self) -> None:
+        """The session of the beginning goes on."""
+        self.check(self.incarnation() == self._first, "it was restarted")
+        self.seen.ended = "untouched"
 
     def now(self) -> None:
         """The fault happens now."""
@@ -129,8 +138,7 @@ class SignInStage:
                     raise
                 await anyio.sleep(0.05)
         self.seen.recovery_s = time.monotonic() - self.fault_at
-        same = self.watch.hub.supervisor.state("r").generation == 1
-        self.seen.ended = "untouched" if same else "ready"
+        self.check_same_session()
 
     def _saw(self, what: str, within: float = PATIENCE_S) -> None:
         if not self.seen.caller_saw:
@@ -166,7 +174,6 @@ async def sign_in_stage(
         servers = {"r": {"url": issuer.mcp_url, **SETTINGS}, "good": entry()}
         config = config_of(servers, start="eager", login_port=free_port())
         async with open_watched(config, state=Path(folder)) as watch:
-            played = SignInStage(watch, issuer, Path(folder), seen)
             neighbour = Neighbour(watch, seen, server="good", soon=SOON_S, text="x")
             async with anyio.create_task_group() as tasks:
                 await watch.becomes(State.READY, "good")
@@ -174,7 +181,7 @@ async def sign_in_stage(
                 if signed_in:
                     await sign_in(watch, issuer)
                     await watch.text("count", {"key": "first"}, server="r")
-                played.now()
+                played = SignInStage(watch, issuer, Path(folder), seen)
                 yield played
                 tasks.cancel_scope.cancel()
             await neighbour.judge()

@@ -26,7 +26,13 @@ from mcpx.trust.approvals import Approvals
 from mcpx.trust.policy import ServerPolicy
 from mcpx.trust.questions import PREFIX, ApprovalRequest, ApprovalRequired
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import ELICITATION, InputAnswers, read_capabilities
+from mcpx.upstream.context import (
+    ELICITATION,
+    NO_CAPABILITIES,
+    Capabilities,
+    InputAnswers,
+    read_capabilities,
+)
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import NOTHING, Members, members_of, result_answer, result_of, value_of
 from mcpx.upstream.requests import Passed
@@ -85,7 +91,7 @@ class Asking:
                 return
             is_over, question.withdraw, reply.on_abandon = True, None, None
             timer.cancel()
-            responses = envelope.encode({KEY: _answer_in(answer)}) if answer else b"{}"
+            responses = envelope.encode({KEY: answer_in(answer)}) if answer else b"{}"
             try:
                 again(InputAnswers(responses, question.state))
             except Exception as error:  # noqa: BLE001 - the boundary: it is the answer to the call
@@ -162,7 +168,7 @@ def approval_request(
     return ApprovalRequest(
         client=client,
         session=session,
-        can_be_asked=_can_be_asked(request, session),
+        can_be_asked=declared_by(request, session).refusal(ELICITATION, {}) is None,
         for_all=for_all,
         policy=policy,
         tool=tool,
@@ -172,13 +178,13 @@ def approval_request(
     )
 
 
-def _can_be_asked(request: Passed, session: DirectClient | None) -> bool:
-    """Whether the client has declared that it takes forms, in its request or its handshake."""
+def declared_by(request: Passed, session: DirectClient | None) -> Capabilities:
+    """What the client has declared, in its request or its handshake."""
     meta = members_of(members_of(request.raw).get("_meta", NOTHING))
     declared = meta.get(CLIENT_CAPABILITIES_META_KEY)
     if declared is None and session is not None:
         declared = msgspec.Raw(session.capabilities)
-    return declared is not None and read_capabilities(bytes(declared)).refusal(ELICITATION, {}) is None
+    return NO_CAPABILITIES if declared is None else read_capabilities(bytes(declared))
 
 
 def answers_in(members: Members) -> InputAnswers | None:
@@ -199,8 +205,8 @@ def with_answers(members: Members, answers: InputAnswers | None) -> bytes:
     return envelope.encode(kept)
 
 
-def _answer_in(answer: msgspec.Raw) -> object:
-    """The client's answer to the question, as `Approvals` reads it."""
+def answer_in(answer: msgspec.Raw) -> object:
+    """The client's answer to a question; an error is a `cancel` with its text."""
     result = result_of(answer)
     if result is not None:
         return value_of(result)

@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.bearer import Bearer
-from mcpx.gateway.clients.identity import connection_of, request_outbound
+from mcpx.gateway.clients.identity import connection_of, is_of_this_machine, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
 from mcpx.gateway.transparent.sessions import DoorSessions
@@ -51,6 +51,7 @@ class TransparentServer(Server[Any]):
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
         self._sessions = DoorSessions(hub, server, "http", bearer)
+        self._is_default = bearer is None
         self._outbox = outbox
         self._tasks = tasks
 
@@ -67,7 +68,9 @@ class TransparentServer(Server[Any]):
             return None
         if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
-        peer = RequestPeer(request_outbound(ctx.session), self._sessions.admits_notification)
+        is_local = self._is_default and is_of_this_machine(ctx.request)
+        admits = self._sessions.admits_notification
+        peer = RequestPeer(request_outbound(ctx.session), admits, is_local=is_local)
         request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
         return await self._answer(client, request, peer)
 

@@ -31,7 +31,8 @@ MAX_WAITING: Final = 1000  # messages to the client of one request; what comes b
 class RequestPeer:
     """A request that the SDK's server is handling. Its messages go out in order, before its answer."""
 
-    def __init__(self, outbound: Outbound, admits: Admits) -> None:
+    def __init__(self, outbound: Outbound, admits: Admits, *, is_local: bool) -> None:
+        self.is_local = is_local
         self._outbound = outbound
         self._admits = admits
         self._waiting: deque[Callable[[], Awaitable[object]]] = deque()
@@ -84,6 +85,8 @@ class RequestPeer:
 
 class SessionPeer:
     """A session over HTTP, between its requests."""
+
+    is_local: Final = False  # its requests know where they come from
 
     def __init__(
         self, connection: Connection, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup, admits: Admits

@@ -22,11 +22,12 @@ from mcpx.door import Door
 from mcpx.errors import Outcome
 from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.transparent.answers import Answers
-from mcpx.gateway.transparent.asking import Asking, approval_request
+from mcpx.gateway.transparent.asking import Asking, approval_request, declared_by
 from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
 from mcpx.gateway.transparent.offered import Offered
+from mcpx.gateway.transparent.signing_in import Caller, SigningIn
 from mcpx.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
 from mcpx.trust.questions import ApprovalRequest
 from mcpx.upstream.admission import is_safe
@@ -80,6 +81,7 @@ class DoorSessions:
         self._transport: Transport = transport
         self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
         self._asking = Asking(hub.approvals)
+        self._signing_in = SigningIn(hub, server)
         offered = Offered(server, lambda: self._view.upstreams.get(server))
         self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
         self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.compared)
@@ -91,6 +93,23 @@ class DoorSessions:
         The reply gets a `CallError` with the outcome `not_sent` where there is no such server, it is not
         available, or there is nothing there by the name that the request has.
         """
+        if not self._signing_in.concerns(request):
+            self._submit_or_reject(client, request, reply)
+            return
+        who = self._sessionless if client is None else client
+        self._signing_in.submit(
+            request,
+            reply,
+            send=partial(self._submit_or_reject, client),
+            caller=lambda: Caller(
+                request,
+                who,
+                declared_by(request, client),
+                modern=is_modern(request.method, request.raw),
+            ),
+        )
+
+    def _submit_or_reject(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         try:
             self._submit(client, request, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from mcp import MCPError
@@ -39,6 +39,8 @@ from supervisors import Reply
 
 class TransparentConnection:
     """Serves one connection. It is the `Peer` of the client and of all its requests."""
+
+    is_local: Final = True
 
     def __init__(self, hub: Hub, server: str, transport: Transport, wire: WireDispatcher) -> None:
         self._sessions = DoorSessions(hub, server, transport)

@@ -17,6 +17,11 @@ Cancel = Callable[[msgspec.Raw], None]
 class Peer(Protocol):
     """Takes a server's messages for a client. No method may wait or raise."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the client's person is at this machine, and it came with no token of a name."""
+        ...
+
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Send a notification; `params` is empty where there are none."""
         ...

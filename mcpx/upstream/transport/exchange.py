@@ -34,6 +34,8 @@ NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, an
 ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
 _OF_ANSWERS: Final = (PeerError, MalformedMessage, ResponseTooLarge)
 _SENDING: Final = "send_request_headers.started"
+UNAUTHORIZED: Final = "mcpx.unauthorized"
+"""The event of `Exchange.trace` for a request that the server refused for want of a token: it did not run."""
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -153,12 +155,14 @@ class Exchange:
         """Whether it has failed or was abandoned."""
 
     async def trace(self, event: str, _info: object) -> None:
-        """Follow the steps of the exchange; a trace function of the HTTP library.
+        """Follow the steps of the exchange; a trace function of the HTTP library, and of `UNAUTHORIZED`.
 
         Raises:
             NotExecuted: It was recalled, and its first byte was about to be sent.
         """
-        if event.endswith(_SENDING):
+        if event == UNAUTHORIZED:
+            self.started = False
+        elif event.endswith(_SENDING):
             if self.over and not self.started:
                 raise NotExecuted("it was taken back")
             self.started = True

@@ -140,7 +140,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             response = await exchange.within_deadline(self._send(request))
         except (SignInRequired, ClientRefused) as error:
             self._link.held = isinstance(error, SignInRequired)
-            raise self._end_session(self._redact(str(error)), retryable=False) from error
+            refusal = self._end_session(self._redact(str(error)), retryable=False)
+            self._link.lose(str(refusal))  # a session without a handshake, too
+            raise refusal from error
         except MoreScopesRequired as error:
             if not self._link.established:  # no session without them
                 self._link.held, self._link.retryable = True, False

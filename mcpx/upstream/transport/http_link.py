@@ -92,7 +92,8 @@ class HttpLink:
     def handshake_failure(self) -> ConnectionLost | None:
         """The loss, or else what was wrong with the last exchange."""
         if self.lost.is_set():
-            return ConnectionLost(f"{self.lost.reason} during the handshake")
+            reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
+            return ConnectionLost(reason, retryable=self.retryable, held=self.held)
         if self.last_problem is None:
             return None
         return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)

@@ -20,6 +20,7 @@ import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
 from mcpx.config.auth import Tls
+from mcpx.upstream.transport.exchange import UNAUTHORIZED
 from mcpx.upstream.transport.http_bodies import read_prefix
 from mcpx.upstream.transport.tls import find_refusal, refusal_behind, ssl_context
 
@@ -154,6 +155,8 @@ class Network:
             response = await client.send(request, stream=True)
             if response.status_code not in _UNAUTHORIZED:
                 return response
+            if (trace := request.extensions.get("trace")) is not None:
+                await trace(UNAUTHORIZED, {})
             try:
                 again = await authorizer.refused(request, response)
             except BaseException:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import ssl
 from typing import Final
+from urllib.request import getproxies
 
 import anyio
 import httpx2
@@ -20,6 +21,7 @@ from mcpx.config.certificates import CertificateProblem, show_certificate, trust
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.upstream.transport.unreachable import REFUSALS, alert_in, causes
 
+HTTPS_PORT: Final = 443
 REFUSAL_TIMEOUT_S: Final = 1.0  # for a server to refuse a handshake: a round trip
 
 
@@ -51,11 +53,17 @@ def refusal_behind(error: BaseException) -> ssl.SSLError | None:
 
 
 async def find_refusal(url: httpx2.URL, context: ssl.SSLContext) -> ssl.SSLError | None:
-    """Make a connection and send nothing; what the server says to that, if it refuses the handshake."""
+    """Make a connection and send nothing; what the server says to that, if it refuses the handshake.
+
+    None where a proxy is to be used: nothing goes past it.
+    """
+    if getproxies().keys() & {"https", "all"}:
+        return None
+    host = url.raw_host.decode("ascii")
     with anyio.move_on_after(REFUSAL_TIMEOUT_S):
         try:
             async with await anyio.connect_tcp(
-                url.host, url.port or 443, ssl_context=context, tls_standard_compatible=False
+                host, url.port or HTTPS_PORT, ssl_context=context, tls_standard_compatible=False
             ) as stream:
                 await stream.receive(1)
         except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:

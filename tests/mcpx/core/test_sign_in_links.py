@@ -25,6 +25,8 @@ pytestmark = pytest.mark.anyio
 
 URL = "https://auth.example/authorize?client_id=c"
 SERVER = ServerConfig(name="linear", transport=Http(url="https://mcp.linear.example/mcp"))
+ACCOUNT = SimpleNamespace(needs_person=True)
+UPSTREAM = SimpleNamespace(config=SERVER, account=ACCOUNT)
 OPENS = read_capabilities(b'{"elicitation":{"url":{}}}')
 ACCEPTED, DECLINED = {"action": "accept"}, {"action": "decline"}
 PATIENCE_S = 5.0
@@ -106,6 +108,11 @@ def needed(*, wants_more=False):
     )
 
 
+async def obtain(links, context, **more):
+    given = {"client": context.client, "answers": context.answers}
+    return await links.obtain(needed(**more), UPSTREAM, context.caller, **given)
+
+
 class Stage:
     """Links, with one sign-in behind them."""
 
@@ -114,7 +121,7 @@ class Stage:
 
     async def obtain(self, context, **more):
         with anyio.fail_after(PATIENCE_S):
-            return await self.links.obtain(needed(**more), SERVER, context)
+            return await obtain(self.links, context, **more)
 
 
 @asynccontextmanager
@@ -171,8 +178,15 @@ async def test_links_that_are_not_run_are_not_given():
     sign_in = SignIn()
     links = SignInLinks(sign_in.begin, ConnectedClients(), lambda: 1.0)
     with pytest.raises(SignInNeeded):
-        await links.obtain(needed(), SERVER, Caller().context())
+        await obtain(links, Caller().context())
     assert sign_in.begun == 0
+
+
+async def test_nobody_is_asked_where_somebody_has_signed_in_since(monkeypatch):
+    monkeypatch.setattr(ACCOUNT, "needs_person", False)
+    async with stage() as on:
+        assert await on.obtain(Caller(modern=True).context()) is None
+        assert on.sign_in.begun == 0
 
 
 # --- a client that is asked by a request

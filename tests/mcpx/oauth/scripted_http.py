@@ -71,7 +71,8 @@ class Fault:
     """What happens to requests of a step, `times` of them (None: all).
 
     With `works` the right work is done first, and only its answer is lost. `delay_s` comes before all else.
-    `hold` waits for `ScriptedHttp.release`, and then answers rightly. The others are in place of the answer:
+    `hold` waits for `ScriptedHttp.release`, and then answers rightly, unless nothing is done and the client
+    is gone. The others are in place of the answer:
     `drop` cuts the connection; `endless` sends a body without end; `redirect` sends to another address;
     `status`, `body` and `headers` are an answer of their own (`slowly` sends a byte of it every 50 ms).
     """
@@ -228,6 +229,8 @@ class ScriptedHttp:
             await asyncio.sleep(fault.delay_s)
             if fault.hold:
                 await released.wait()
+                if answer is None and reader.at_eof():
+                    return False
             elif not await self._spoil(fault, writer):
                 return False
             elif fault.status is not None or fault.redirect is not None:

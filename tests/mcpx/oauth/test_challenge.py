@@ -31,6 +31,7 @@ METADATA = "https://mcp.example/.well-known/oauth-protected-resource"
         (f'DPoP algs="ES256", resource_metadata="{METADATA}"', None, METADATA, None),
         ('Bearer scope="", error=', None, None, None),
         ('Bearer scope="a", Bearer scope="b", error="e"', "a", None, "e"),
+        ('Bearer scope="a \x7fb c"', "a c", None, None),
         ('Bearer scope="unfinished', None, None, None),
         ('=,,"; \\ ="', None, None, None),
     ],

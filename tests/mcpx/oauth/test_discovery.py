@@ -94,8 +94,9 @@ async def test_metadata_of_the_whole_server_hold_for_its_parts(path):
         assert found.resource == issuer.url("resource") + path
 
 
-async def test_a_slash_behind_an_issuers_host_is_nothing():
-    with scripted_issuer() as issuer:
+@pytest.mark.parametrize("path", ["", "/tenant"])
+async def test_a_slash_behind_an_issuer_is_nothing(path):
+    with scripted_issuer(issuer_path=path) as issuer:
         issuer.resource_metadata = {"authorization_servers": [f"{issuer.issuer}/"]}
         assert (await find_sign_in(server_at(issuer.mcp_url))).issuer == issuer.issuer
 

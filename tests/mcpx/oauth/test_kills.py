@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +43,7 @@ class SignInHouse(House):
     def __init__(self, folder: Path, issuer: ScriptedIssuer) -> None:
         super().__init__(folder)
         self.issuer = issuer
-        self.write({"r": {"url": issuer.mcp_url}}, login_port=free_port(), audit={"enabled": True})
+        self.write({"r": {"url": issuer.mcp_url}}, login_port=free_port(), audit="full", login_shell=False)
 
     def begin(self, *command: str) -> Python:
         """Begin a command, as a process that goes on."""
@@ -73,6 +74,9 @@ class SignInHouse(House):
         pid = self.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and alive(pid):
+            time.sleep(0.01)
 
     def check(self, *, asked: int) -> None:
         """The server can be used, with the person asked at most so often, and nothing has leaked."""
@@ -113,6 +117,14 @@ def houses(**options: object) -> Iterator[SignInHouse]:
         finally:
             issuer.release()
             house.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still has its files open."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def id_of(step: tuple[str, bool]) -> str:

@@ -60,7 +60,11 @@ async def test_an_answer_in_other_words_is_read():
     with scripted_issuer() as issuer:
         person = Person(issuer)
         first = await person.signs_in()
-        issuer.token_answer = {"expires_in": "60.0", "scope": ["read", "write"], "token_type": "bEARER"}
+        issuer.token_answer = {
+            "expires_in": "60.0",
+            "scope": ["read", "wri\x1bte", "write"],
+            "token_type": "bEARER",
+        }
         tokens = (await refresh(person.server, first)).tokens
         assert tokens.scope == "read write"
         assert tokens.expires_at == pytest.approx(tokens.obtained_at + 60)
@@ -122,6 +126,8 @@ async def test_a_key_that_cannot_sign_is_said_without_the_key():
         (Fault(status=200, body=b"[" * 100_000), Problem.UNREACHABLE),
         (Fault(status=200, body={"access_token": 7}), Problem.UNREACHABLE),
         (Fault(status=200, body={"token_type": "Bearer"}), Problem.UNREACHABLE),
+        (Fault(status=200, body={"access_token": "a\r\nx-evil: b"}), Problem.UNREACHABLE),
+        (Fault(status=200, body={"access_token": ""}), Problem.UNREACHABLE),
         (Fault(endless=True), Problem.UNREACHABLE),
         (Fault(drop=True), Problem.UNREACHABLE),
     ],
@@ -148,6 +154,14 @@ async def test_a_server_that_is_down_is_for_now():
         error = await refusal(issuer, refresh(person.server, record))
         assert error.for_now
         assert "refused" in str(error)
+
+
+async def test_a_network_in_which_somebody_else_answers_is_for_now():
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        record = await person.signs_in()
+        near = {**record.metadata, "token_endpoint": "http://10.0.0.1/token"}
+        assert (await refusal(issuer, refresh(person.server, replace(record, metadata=near)))).for_now
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("x", None), ("9" * 99, None), ("-1", None)])

@@ -14,7 +14,7 @@ from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signed_in import BACK, Person, refusal
+from tests.mcpx.oauth.signed_in import BACK, Person, refusal, server_at
 
 pytestmark = pytest.mark.anyio
 SECOND_CLIENT = 2
@@ -216,7 +216,7 @@ async def test_the_resource_is_left_out_where_the_configuration_says_so():
 
 async def test_an_authorize_endpoint_keeps_its_own_query():
     with scripted_issuer() as issuer:
-        issuer.metadata = {"authorization_endpoint": f"{issuer.issuer}/authorize?tenant=a"}
+        issuer.metadata = {"authorization_endpoint": f"{issuer.issuer}/authorize?tenant=a&state=b"}
         person = Person(issuer)
         await person.signs_in()
         assert person.asked_for["tenant"] == "a"
@@ -271,6 +271,8 @@ async def test_a_browser_that_comes_back_with_something_else(callback, problem):
         ("register", Fault(status=403), Problem.REGISTRATION_REFUSED),
         ("register", Fault(status=500), Problem.UNREACHABLE),
         ("register", Fault(status=201, body=b"[]"), Problem.REGISTRATION_REFUSED),
+        ("register", Fault(status=201, body={"client_id": "x" * 9000}), Problem.REGISTRATION_REFUSED),
+        ("register", Fault(status=201, body={"client_id": 7}), Problem.REGISTRATION_REFUSED),
         ("metadata", Fault(status=503), Problem.UNREACHABLE),
         ("metadata", Fault(status=404), Problem.NO_METADATA),
         ("metadata", Fault(status=200, body=b"<html>"), Problem.METADATA_REFUSED),
@@ -299,6 +301,15 @@ async def test_a_server_without_metadata():
     with scripted_issuer(discovery="none") as issuer:
         error = await refused(Person(issuer))
         assert error.problem is Problem.NO_METADATA
+
+
+async def test_a_server_without_https():
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        person.server = server_at("http://intranet.example/mcp")
+        error = await refused(person)
+        assert error.problem is Problem.INSECURE
+        assert "http://intranet.example/mcp" in str(error)
 
 
 async def test_a_server_that_registers_nobody():

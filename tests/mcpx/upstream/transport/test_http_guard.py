@@ -108,7 +108,7 @@ async def test_what_is_refused_with_every_token_fails_without_having_run(last, l
         with capture_failures() as failures:
             response = await client.post(URL, json=CALL)
     assert response.json()["error"]["message"] == str(failures[0])
-    assert type(failures[0]) is NotExecuted
+    assert isinstance(failures[0], NotExecuted)
     assert last is None or str(failures[0]) == str(last)
     assert (observer.lost.is_set(), observer.held, observer.retryable) == (lost, held, retryable)
 

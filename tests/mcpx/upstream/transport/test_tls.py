@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from mcpx.catalog.snapshot import State
+from mcpx.config.auth import Tls
+from mcpx.upstream.transport.tls import find_refusal, ssl_context
 from tests.mcpx.authority import Authority
 from tests.mcpx.scripted import QUICK, Watch, config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO
@@ -118,3 +121,18 @@ async def test_new_files_are_taken_at_the_next_connection(authority, stranger, t
             await watch.hub.restart("s")
             await watch.leaves(State.READY)
             assert "no such file" in (watch.hub.upstreams["s"].info().cause or "")
+
+
+async def test_a_refusal_is_not_looked_for_past_a_proxy(authority, monkeypatch):
+    context = ssl_context(Tls(ca=str(authority.ca)))
+    with raw_http({}, tls=authority.server_context(wants_client=True)) as server:
+        assert await find_refusal(httpx2.URL(server.url), context) is not None
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+        assert await find_refusal(httpx2.URL(server.url), context) is None
+
+
+async def test_a_handshake_that_is_not_refused_has_no_refusal(authority):
+    context = ssl_context(Tls(ca=str(authority.ca)))
+    with raw_http({}, tls=authority.server_context(wants_client=False)) as server:
+        assert await find_refusal(httpx2.URL(server.url), context) is None
+    assert await find_refusal(httpx2.URL(server.url), context) is None  # nobody listens
