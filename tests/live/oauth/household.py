@@ -39,9 +39,19 @@ class Login:
 
     async def address(self) -> str:
         """The address that it opens in the browser."""
-        with anyio.fail_after(PATIENCE_S):
-            await anyio.wait_readable(self._addresses)
-        return os.read(self._addresses, 65536).decode().strip()
+        with anyio.move_on_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._cancel_at_end, tasks.cancel_scope)
+                await anyio.wait_readable(self._addresses)
+                tasks.cancel_scope.cancel()
+        try:
+            return os.read(self._addresses, 65536).decode().strip()
+        except BlockingIOError:
+            raise AssertionError(f"no address was opened: {self.said}") from None
+
+    async def _cancel_at_end(self, scope: anyio.CancelScope) -> None:
+        await self._over.wait()
+        scope.cancel()
 
     async def printed(self, part: str) -> str:
         """What it has said once it says that, on either stream."""

@@ -77,7 +77,7 @@ provider.on('grant.revoked', () => note('grant revoked'));
 provider.on('revocation.error', (_ctx, error) => note('revocation refused', { error: error.error_description }));
 
 for (const kind of ['access_token', 'client_credentials']) {
-  provider.on(`${kind}.issued`, (token) => {
+  provider.on(`${kind}.saved`, (token) => {
     const ours = events;
     setTimeout(() => ours === events && note('expired'), token.expiration * 1000);
   });
@@ -93,7 +93,7 @@ provider.use(async (ctx, next) => {
   if (ctx.path.startsWith('/.well-known/') && switches.issuer && ctx.body?.issuer) {
     ctx.body = { ...ctx.body, issuer: switches.issuer };
   }
-  const target = ctx.response.get('location');
+  const target = ctx.response.get('location') ?? '';
   if (switches.iss && target.includes('&iss=')) {
     ctx.set('location', target.replace(/&iss=[^&]*/, `&iss=${encodeURIComponent(switches.iss)}`));
   }
