@@ -141,8 +141,9 @@ class _Attempt:
         metadata = self._base.metadata or {}
         client = client_of(self._server, self._record, metadata)
         self._was_known = client is not None and is_registered(self._server, client)
-        if client is not None and self._was_known and not is_good_for(client, self._redirect_uris[0]):
-            client, self._was_known = None, False
+        if client is not None and self._was_known:
+            self._was_known = is_good_for(client, self._redirect_uris[0], self._scope)
+            client = client if self._was_known else None
         try:
             return await self._signed_in(client)
         except _StaleClient:
@@ -171,7 +172,8 @@ class _Attempt:
 
         async def registered(client: Registration) -> None:
             uris = client.redirect_uris or tuple(redirect_uris)
-            self._client = structs.replace(client, redirect_uris=uris)
+            scope = client.scope or self._scope
+            self._client = structs.replace(client, redirect_uris=uris, scope=scope)
             if self._record is None or self._record.tokens is None:
                 await self._save(self._result(revision=self._base.revision + 1))
 

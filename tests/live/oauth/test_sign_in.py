@@ -13,7 +13,6 @@ from tests.live.oauth.issuer import CLIENT_DOCUMENT_URL
 from tests.live.oauth.people import person
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
-SCOPES = ("notes:read", "notes:write")
 ASKED = ("registered", "asked to sign in", "asked to agree", "authorization_code")
 
 
@@ -43,6 +42,19 @@ async def test_a_server_is_of_use_once_a_person_has_signed_in(house, issuer, not
     assert exchanged["scope"] == "notes:read"
     [agreed] = await issuer.happened("asked to agree")
     assert set(agreed["scope"].split()) == {"notes:read", "offline_access"}
+
+
+async def test_scopes_are_asked_for_by_name(house, issuer, notes, alice):
+    house.write({"notes": notes.entry()})
+    async with house.attached() as client:
+        await client.initialize()
+        for scopes in ("notes:read", "notes:read notes:write"):
+            login = await house.sign_in(alice, "notes", "--scopes", scopes)
+            assert await login.ended() == 0, login.said
+        assert text(await run_tool(client, "notes", "write", text="x")) == "written: x"
+    agreed = [set(each["scope"].split()) for each in await issuer.happened("asked to agree")]
+    assert agreed == [{"notes:read", "offline_access"}, {"notes:read", "notes:write", "offline_access"}]
+    assert await issuer.times("asked to sign in") == [1]
 
 
 async def test_a_server_of_the_older_transport_is_signed_in_to_likewise(house, issuer, notes, alice):

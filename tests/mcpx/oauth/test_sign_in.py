@@ -195,6 +195,26 @@ async def test_a_step_up_asks_for_what_was_granted_and_what_is_wanted():
         assert second.revision > first.revision
 
 
+@pytest.mark.parametrize(
+    ("said", "scopes", "is_known"),
+    [
+        ({}, ["read"], True),
+        ({}, ["write"], False),
+        ({"scope": "read write"}, ["write"], True),
+        ({"scope": None}, ["write"], False),
+    ],
+    ids=str,
+)
+async def test_a_client_that_may_not_ask_for_more_scopes_is_registered_anew(said, scopes, is_known):
+    with scripted_issuer() as issuer:
+        issuer.registration = said
+        person = Person(issuer)
+        first = await person.signs_in(scopes=["read"])
+        second = await person.signs_in(first, scopes=scopes)
+        assert (second.registration.client_id == first.registration.client_id) is is_known
+        assert issuer.asked == SECOND_CLIENT
+
+
 async def test_nothing_is_asked_for_where_nobody_names_scopes():
     with scripted_issuer(scopes=(), more_scopes=("everything",)) as issuer:
         issuer.resource_metadata = {"scopes_supported": None}
