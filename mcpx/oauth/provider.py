@@ -16,6 +16,7 @@ What it lacks in 2.3, and what is done instead (numbers are issues of modelconte
   come from the `Record`. A flow that has metadata discovers nothing anew only in a step-up; so its own first
   request is answered here as by a server that wants other scopes.
 * A client that the authorization server has forgotten is used for ever: see `mcpx.oauth.sign_in`.
+* It registers with the scopes that it will ask for, which some servers refuse: it is tried without them.
 * Scopes fall back to all that the authorization server knows (#1307, #2317): see `mcpx.oauth.scopes`.
 * Every refusal is one kind of error, whose text quotes the answer: judged before.
 * `private_key_jwt` signs in the client credentials grant only: here, whatever goes to the token endpoint.
@@ -24,6 +25,7 @@ What it lacks in 2.3, and what is done instead (numbers are issues of modelconte
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -114,7 +116,7 @@ class Flow:
                         response = wants_scopes
                     else:
                         sent_at = time.time()
-                        response = _judged(await network.send(request), refused=refused, what=what)
+                        response = _judged(await _response_to(request, network), refused=refused, what=what)
                     request = await flow.asend(response)
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValidationError) as error:
             raise _translated(error, self._server) from None  # it may quote the answer
@@ -122,6 +124,22 @@ class Flow:
             text = f"the answer of {self.context.issuer} cannot be read"
             raise SignInError(Problem.UNREACHABLE, text)
         return tokens_of(self._storage.tokens, sent_at)
+
+
+async def _response_to(request: httpx2.Request, network: OAuthNetwork) -> httpx2.Response:
+    """Send a request. A registration that is refused is tried without its scopes, which may be what is wrong.
+
+    The SDK's own server lets a client ask for the scopes alone that it was registered with; oidc-provider
+    registers none that belong to a resource.
+    """
+    response = await network.send(request)
+    if response.status_code != httpx2.codes.BAD_REQUEST or is_token_request(request):
+        return response
+    about = json.loads(request.content)
+    if about.pop("scope", None) is None:
+        return response
+    again = await network.send(httpx2.Request(request.method, request.url, json=about))
+    return again if again.is_success else response
 
 
 def _judged(response: httpx2.Response, *, refused: Problem, what: str) -> httpx2.Response:
