@@ -7,7 +7,6 @@ command line, a library) tokens are renewed when they are needed.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Final
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
 
 from mcpx.config import Config, ServerConfig
 from mcpx.config.auth import TokenStoreKind
@@ -24,7 +22,7 @@ from mcpx.oauth.account import Account
 from mcpx.oauth.flight import Background
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.store import open_store
-from supervisors import Incarnation
+from supervisors import Incarnation, Signal
 
 LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock
 TICK_S: Final = 1 / 64  # what waits are a multiple of
@@ -51,8 +49,8 @@ class Accounts:
         self._on_change = on_change
         self._clock = clock
         self._accounts: dict[Identity, Account] = {}
-        self._attended: set[Account] = set()
         self._background = Background()
+        self._added = Signal()
 
     def of(self, server: ServerConfig) -> Account | None:
         """The account of a server; None for one that MCPX does not sign in to."""
@@ -68,7 +66,7 @@ class Accounts:
                 on_change=partial(self._on_change, server.name),
                 clock=self._clock,
             )
-            self._background.news.set()
+            self._added.set()
         return found
 
     def configure(self, config: Config) -> None:
@@ -88,30 +86,26 @@ class Accounts:
             self._background.tasks = tasks
             try:
                 incarnation.ready()
-                await incarnation.while_wanted(partial(self._watch, tasks))
+                await incarnation.while_wanted(partial(self._keep_all_fresh, tasks))
             finally:
                 self._background.tasks = None
+            tasks.cancel_scope.cancel()
 
-    async def _watch(self, tasks: anyio.abc.TaskGroup) -> None:
-        news = self._background.news
+    async def _keep_all_fresh(self, tasks: anyio.abc.TaskGroup) -> None:
+        kept = set[Account]()
         while True:
-            news.clear()
-            idle = [each for each in self._accounts.values() if each not in self._attended]
-            for account in idle:
-                self._attended.add(account)
-                tasks.start_soon(self._attend, account)
-            await anyio.lowlevel.checkpoint()
-            with anyio.move_on_after(self._pause_s()):
-                await news.wait()
+            self._added.clear()
+            accounts = set(self._accounts.values())
+            for account in accounts - kept:
+                tasks.start_soon(self._keep_fresh, account)
+            kept = accounts
+            await self._added.wait()
 
-    async def _attend(self, account: Account) -> None:
-        try:
+    async def _keep_fresh(self, account: Account) -> None:
+        """Attend to an account when that is due, and now and then, for as long as it is that of an entry."""
+        while self._accounts.get(account.identity) is account:
+            account.news.clear()
             await account.attend()
-        finally:
-            self._attended.discard(account)
-
-    def _pause_s(self) -> float:
-        """How long there is nothing to do, unless there are news."""
-        due_in_s = [LOOK_INTERVAL_S, *(each.due_in_s() for each in self._accounts.values())]
-        ticks = min(due_in_s) // TICK_S + 1
-        return ticks * TICK_S if self._accounts else math.inf
+            ticks = min(LOOK_INTERVAL_S, account.due_in_s()) // TICK_S + 1
+            with anyio.move_on_after(ticks * TICK_S):
+                await account.news.wait()

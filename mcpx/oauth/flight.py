@@ -11,15 +11,11 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.abc
 
-from supervisors import Signal
-
 
 class Background:
-    """Where flights run, as long as `tasks` is set; `news` is set when there may be something to do."""
+    """Where flights run, for as long as `tasks` is set."""
 
-    def __init__(self) -> None:
-        self.tasks: anyio.abc.TaskGroup | None = None
-        self.news = Signal()
+    tasks: anyio.abc.TaskGroup | None = None
 
 
 class Flight:

@@ -24,6 +24,7 @@ from mcpx.oauth.record import Identity, Record, Tokens
 from mcpx.oauth.renewal import Renewal
 from mcpx.oauth.store import TokenStore
 from mcpx.paths import config_hint
+from supervisors import Signal
 
 if TYPE_CHECKING:
     from mcpx.oauth.challenge import Challenge
@@ -70,7 +71,8 @@ class SignInState:
         self._clock = clock
         self._kept = KeptRecord(identity, store, self._record_changed)
         self._renewal = Renewal(server, self._kept, background, clock)
-        self._background = background
+        self.news = Signal()
+        """Set when there may be something to `attend` to."""
         self._header: str | None = None
         self._good_until = -math.inf  # by the clock: so long `authorize` need not look further
 
@@ -178,7 +180,7 @@ class SignInState:
     def use(self, store: TokenStore) -> None:
         """Keep the record elsewhere from now on; `attend` writes it there."""
         self._kept.use(store)
-        self._background.news.set()
+        self.news.set()
 
     def due_in_s(self) -> float:
         """Seconds until `attend` has something to do ahead of an expiry; infinite for never."""
@@ -227,7 +229,7 @@ class SignInState:
     def _record_changed(self) -> None:
         self._renewal.reset()
         self._problem = None
-        self._background.news.set()
+        self.news.set()
         self._put_in_force()
         if self._tokens is None:
             if self.state is AccountState.SIGNED_IN:

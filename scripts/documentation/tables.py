@@ -64,7 +64,7 @@ ERRORS: Final = {
         "The error says how to agree. Do not repeat without it.",
     ),
     "server_unavailable": (
-        "The server was not ready within `queue_timeout`, or it is parked or disabled.",
+        "The server was not ready within `queue_timeout`, or it is parked, disabled, or needs a sign-in.",
         "The error gives the cause and the time of the next attempt. Repeat later.",
     ),
     "overloaded": (

@@ -71,7 +71,7 @@ class Fault:
     """What happens to requests of a step, `times` of them (None: all).
 
     With `works` the right work is done first, and only its answer is lost. `delay_s` comes before all else.
-    `hold` waits for `ScriptedHttp.release`, and then answers rightly, unless nothing is done yet and the client
+    `hold` waits for `ScriptedHttp.release`, and then answers rightly, unless nothing is done and the client
     is gone. The others are in place of the answer:
     `drop` cuts the connection; `endless` sends a body without end; `redirect` sends to another address;
     `status`, `body` and `headers` are an answer of their own (`slowly` sends a byte of it every 50 ms).

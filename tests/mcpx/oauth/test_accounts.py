@@ -25,7 +25,7 @@ def anyio_backend():
 
 
 def exact_loop():
-    """A loop of virtual time whose clock has no rounding errors, which would stop it over thousands of waits."""
+    """A loop of virtual time whose clock has no rounding errors, which would stop it in the end."""
     loop = EventLoop()
     loop._selector.clock._resolution = loop._clock_resolution = 2.0**-20
     return loop
@@ -171,6 +171,7 @@ async def test_a_refresh_is_finished_when_the_refresher_is_asked_to_leave(store,
     issuer.gate = anyio.Event()
     async with Running(accounts) as running:
         await anyio.sleep(3500)
+        assert len(issuer.asked) == 1
         running.incarnation.stop()
         await anyio.sleep(1)
         issuer.gate.set()
