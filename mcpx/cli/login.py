@@ -32,9 +32,14 @@ Answer = Callable[[str], None]
 @click.command(short_help="Sign in to a server.")
 @click.argument("name", required=False, shell_complete=complete_server)
 @click.option("--all", "of_all", is_flag=True, help="Sign in to each server that needs it, one by one.")
-@click.option("--no-browser", is_flag=True, help="Open nothing: print the address, and take one back.")
+@click.option("--no-browser", is_flag=True, help="Open none; the address that yours ends at can be pasted.")
 @click.option("--scopes", metavar="SCOPES", help="Ask for these, separated by spaces.")
-@click.option("--timeout", type=click.FloatRange(1, 86_400), metavar="S", help="Seconds to wait for you.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 86_400),
+    metavar="S",
+    help="Seconds that you may take.",
+)
 @with_config
 @json_option
 def login(
@@ -176,15 +181,16 @@ class _Person:
             echo(f"It ends at {redirect_uri}. If that shows an error, paste its address here:", err=True)
         self._stack.enter_context(TypedLines(self._take, self._input_ended, prompt))
 
-    def _take(self, line: str) -> None:
-        """Hand on what was pasted. In a thread of its own."""
+    def _take(self, line: str) -> bool:
+        """Hand on what was pasted, in a thread of its own; whether another try is wanted."""
         try:
             self._answer(line)
         except MCPXError as error:
             if sys.stdin.isatty():
                 echo(f"mcpx: {one_line(str(error))}", err=True, fg="red")
-            else:
-                self._failure = error
+                return True
+            self._failure = error
+        return False
 
     def _input_ended(self) -> None:
         if sys.stdin.isatty() and not self._as_json:

@@ -21,7 +21,8 @@ from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import account_at, callback_ports, person_account
+from mcpx.oauth.person import account_at, callback_ports, needs_sign_in, person_account
+from mcpx.upstream.actor import Upstream
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class SignIns:
                 del self._pending[sign_in.name]
         if sign_in.error is None:
             log.info("sign_in.done", server=sign_in.name)
+        elif sign_in.error.problem is Problem.CANCELLED:
+            log.info("sign_in.cancelled", server=sign_in.name, cause=str(sign_in.error))
         else:
             log.warning(
                 "sign_in.failed",
@@ -142,11 +145,23 @@ class SignIns:
     async def needed(self) -> list[str]:
         """The servers that need a sign-in, once all have been tried or after a while."""
         await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
-        return [
-            name
-            for name, each in self._hub.upstreams.items()
-            if each.info().state is State.NEEDS_SIGN_IN or (each.account and not each.account.is_usable)
-        ]
+        needed: set[str] = set()
+
+        async def look(upstream: Upstream) -> None:
+            account, state = upstream.account, upstream.info().state
+            if account is None or not account.is_of_person:
+                return
+            if (
+                state is State.NEEDS_SIGN_IN
+                or not account.is_usable
+                or (state is State.ASLEEP and await needs_sign_in(account))
+            ):
+                needed.add(upstream.name)
+
+        async with anyio.create_task_group() as tasks:
+            for upstream in self._hub.upstreams.values():
+                tasks.start_soon(look, upstream)
+        return [name for name in self._hub.upstreams if name in needed]
 
     # --- signing out
 

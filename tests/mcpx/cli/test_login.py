@@ -170,6 +170,7 @@ def test_at_a_terminal_junk_is_asked_about_again_and_an_address_may_be_long(home
         terminal.type(issuer.consent(link) + "&more=" + "m" * 6000 + "\n")
         assert terminal.end() == 0, terminal.written
     assert "signed in to notes" in terminal.written
+    assert terminal.written.count("address: ") == 2
 
 
 @ways
@@ -190,6 +191,19 @@ def test_a_sign_in_that_is_broken_off_leaves_nothing(home, issuer, daemon, numbe
     assert not [each for each in home.records() if each.get("tokens")]
     done = home.login("notes")
     assert done.returncode == 0, done
+
+
+@ways
+def test_the_end_of_input_at_a_terminal_leaves_the_browser(home, issuer, daemon):
+    home.start(daemon=daemon)
+    words = ("-m", "mcpx", "login", "notes", "--no-browser", "--config", home.config)
+    with Terminal(*words, env=environment(home.folder), columns=400) as terminal:
+        terminal.wait_for("address: ")
+        terminal.type("\x04")
+        terminal.wait_for("waiting for the browser")
+        assert issuer.browse(LINK.search(terminal.written).group(0))[0] == 200
+        assert terminal.end() == 0, terminal.written
+    assert terminal.written.count("address: ") == 1
 
 
 def test_ctrl_c_at_a_terminal_gives_it_back_as_it_was(home, issuer):

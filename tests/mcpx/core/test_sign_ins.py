@@ -173,6 +173,18 @@ async def test_an_entry_that_has_changed_meanwhile_is_not_signed_in(issuer, tmp_
         assert await sign_ins.signed_in() == []
 
 
+async def test_servers_that_sleep_are_asked_whether_they_want_a_sign_in(issuer, tmp_path):
+    async with signing(issuer, tmp_path, start="on_demand") as (watch, sign_ins):
+        await agree(issuer, sign_ins.begin("s"))
+        await sign_ins.started("s")
+    async with signing(issuer, tmp_path, start="on_demand") as (watch, sign_ins):
+        assert watch.state() is State.ASLEEP
+        assert await sign_ins.needed() == []
+        await sign_ins.logout("s")
+        assert watch.state() is State.ASLEEP
+        assert await sign_ins.needed() == ["s"]
+
+
 async def test_who_cannot_be_signed_in_is_refused(issuer, tmp_path):
     auth = {"auth": {"grant": "client_credentials", "client_id": "c", "client_secret": "x"}}
     async with signing(issuer, tmp_path, **auth) as (watch, sign_ins):
