@@ -88,7 +88,10 @@ def _command(server: ServerConfig, installation: Installation) -> str | None:
 
 def _started(server: ServerConfig, start: Start, installation: Installation) -> Iterator[Finding]:
     if start.problem is not None:
-        yield _failed(server, start.problem, installation)
+        if start.needs_sign_in:
+            yield wrong(server.name, one_line(start.problem), installation.command("login", server.name))
+        else:
+            yield _failed(server, start.problem, installation)
         return
     seconds = start.seconds or 0.0
     size = "" if start.memory is None else f", {start.memory / MIB:.0f} MB"
