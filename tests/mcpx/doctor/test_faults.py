@@ -76,6 +76,16 @@ FAULTS = {
         ("bad", "gone.env"),
         "mcpx reload",
     ),
+    "a certificate that is gone": Fault(
+        planting.bad_entry(url="https://127.0.0.1:9/mcp", tls={"ca": "gone.pem"}),
+        ("bad", "no such file", "gone.pem"),
+        "put a file there",
+    ),
+    "a header and a sign-in": Fault(
+        planting.bad_entry(url="https://h/mcp", headers={"Authorization": "${HOME}"}, auth="oauth"),
+        ("contradicts the header",),
+        "check",
+    ),
     "a client's file that is broken": Fault(
         planting.client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"
     ),
