@@ -5,7 +5,6 @@ from __future__ import annotations
 import timeit
 
 import anyio
-import httpx2
 import pytest
 
 from mcpx.config import Http, ServerConfig
@@ -517,7 +516,16 @@ def test_the_command_names_the_configuration_where_that_is_not_the_usual_one(tmp
     assert account.login_command == f"mcpx login 'my notes' --config {tmp_path / 'c.json'}"
 
 
-def test_httpx_says_the_origin_of_a_request_as_it_says_that_of_the_entry():
-    account = account_of(MemoryStore(), server=server_of("HTTPS://Notes.Example:443/mcp"))
-    url = httpx2.Request("POST", "HTTPS://Notes.Example:443/mcp").url
-    assert (url.host, url.port, url.scheme) == account._origin
+@pytest.mark.parametrize(
+    ("entry", "request_url"),
+    [
+        ("HTTPS://Notes.Example:443/mcp", "https://notes.example/mcp"),
+        ("https://notes.example/mcp", "HTTPS://Notes.Example:443/mcp"),
+        ("http://bücher.example/mcp", "http://xn--bcher-kva.example/mcp"),
+        ("http://[::1]:8000/mcp", "http://[::1]:8000/other?x=1"),
+    ],
+)
+async def test_one_origin_may_be_written_in_many_ways(entry, request_url):
+    server = server_of(entry)
+    account = account_of(MemoryStore(record_of(server=server)), server=server)
+    assert await token_on(account, request_to(request_url)) == "Bearer access-0001"
