@@ -142,7 +142,8 @@ class Account(SignInState):
             if await self._renewal.renew(challenge):
                 return True
             raise self._refusal()
-        if self.is_usable:
+        await self.look()
+        if self.is_usable and self._header is None:
             await self._discovery.join(partial(self._discover, challenge))
         if self._header is not None:  # somebody has signed in meanwhile
             return True

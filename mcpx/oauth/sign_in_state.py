@@ -193,6 +193,16 @@ class SignInState:
     async def attend(self) -> None:
         """Take in what another process has stored, and renew the tokens if that is due. Never raises."""
         await self.load()
+        await self.look()
+        if self.due_in_s() > 0:
+            return
+        if self._renewal.is_possible:
+            await self._renewal.renew(ahead=True)
+        if self._is_over():
+            self._need_sign_in(EXPIRED)
+
+    async def look(self) -> None:
+        """Take in what another process has stored; store what could not be stored before. Never raises."""
         try:
             if self._kept.is_unstored:
                 await self._kept.store_again()
@@ -200,12 +210,6 @@ class SignInState:
                 self._signed_in()
         except SignInError as error:
             log.debug("oauth.store_unusable", server=self.server.name, reason=str(error))
-        if self.due_in_s() > 0:
-            return
-        if self._renewal.is_possible:
-            await self._renewal.renew(ahead=True)
-        if self._is_over():
-            self._need_sign_in(EXPIRED)
 
     def _is_over(self) -> bool:
         """Whether the token has expired, and nothing but a person can help."""
@@ -247,4 +251,5 @@ class SignInState:
     def _enter(self, state: AccountState) -> None:
         if state is not self.state:
             self.state = state
+            self.news.set()
             self._on_change()
