@@ -101,23 +101,23 @@ class _Passphrase:
         return ""
 
 
-def read_pem(key: str, path: str) -> str:
-    """The text of a PEM file; `key` is where it is named.
+def read_pem(key: str, path: str, *, shown: str | None = None) -> str:
+    """The text of a PEM file; `key` is where it is named, `shown` how errors name it, if not by its path.
 
     Raises:
         CertificateProblem: It is missing, cannot be read, or is no PEM file.
     """
-    file = Path(path)
+    file, name = Path(path), shown or path
     try:
         found = file.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_PEM_BYTES:
-            raise CertificateProblem(key, f"{path} is no file of certificates or keys")
+            raise CertificateProblem(key, f"{name} is no file of certificates or keys")
         text = file.read_bytes().decode("ascii", "replace")
     except FileNotFoundError:
-        raise CertificateProblem(key, f"no such file: {path}") from None
+        raise CertificateProblem(key, f"no such file: {name}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise CertificateProblem(key, f"{path} cannot be read: {reason or 'not a path'}") from None
+        raise CertificateProblem(key, f"{name} cannot be read: {reason or 'not a path'}") from None
     if "-----BEGIN " not in text:
-        raise CertificateProblem(key, f"{path} is no PEM file")
+        raise CertificateProblem(key, f"{name} is no PEM file")
     return text

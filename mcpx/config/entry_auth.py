@@ -6,6 +6,7 @@ An unknown key is a mistake in `auth`, and noted in `oauth`, where other clients
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
@@ -68,9 +69,8 @@ class EntryAuth:
             expected = 'an object, "oauth", "none", true or false'
             raise at.error(f"expected {expected}, got {kind_of(value)}{hint}")
         given = self._own_members(as_object(value, at), at, strict=strict)
-        if (enabled := given.pop("enabled", None)) is not None and convert(
-            enabled[0], bool, enabled[1]
-        ) is False:
+        enabled, place = given.pop("enabled", (True, at))
+        if not convert(enabled, bool, place):
             return None
         before = len(self._notices.mistakes)
         found: dict[str, Any] = {}
@@ -135,12 +135,21 @@ class EntryAuth:
         if not text or "${" in text:  # a variable that has no value, or a secret that is not fetched
             return text
         try:
-            return _usable_key(
-                text if "-----BEGIN" in text else read_pem("private_key", self._context.path(text))
-            )
+            return _usable_key(text if "-----BEGIN" in text else self._key_in_file(text))
         except CertificateProblem as problem:
             self._strings.reasons.append(f"{problem} (in {at.path})")
             return text
+
+    def _key_in_file(self, path: str) -> str:
+        """The PEM text in a file. The path is in no error: it may be the key itself, in another form.
+
+        Raises:
+            CertificateProblem: It cannot be read.
+        """
+        file = self._context.path(path)
+        if not os.path.isfile(file):  # noqa: PTH113 - False for what is no path
+            raise CertificateProblem("private_key", "neither the PEM text of a key nor the path of a file")
+        return read_pem("private_key", file, shown="the file of the private key")
 
     # --- tls
 
@@ -148,7 +157,7 @@ class EntryAuth:
         """The certificates of the entry, by the absolute paths of their files; None without `tls`."""
         if self._entry.get("tls") is None:
             return None
-        at, found = self._at.key("tls"), dict[str, str]()
+        at, found, as_written = self._at.key("tls"), dict[str, str](), dict[str, str]()
         with self._notices.gathering():
             given = own_keys(self._entry["tls"], Tls, at, self._notices)
             for key in (key for key in fields(Tls) if given.get(key) is not None):
@@ -156,13 +165,17 @@ class EntryAuth:
                     written = convert(given[key], fields(Tls)[key].type, at.key(key))
                     path = self._strings.expanded(written, at.key(key), _bad_path)
                     found[key] = path if "${" in path else self._context.path(path)
+                    as_written[found[key]] = written if "${" in written else found[key]
             if "key" in given and "cert" not in given:
                 raise at.error('"key" without "cert": the certificate is missing')
         if url[:5].lower() == "http:":
             self._notices.add(at, "has no effect on a server that is reached by http://")
         tls = Tls(**found)
         if not any("${" in path for path in found.values()) and (problem := certificate_problem(tls)):
-            self._strings.reasons.append(f"{problem} (in {at.key(problem.key).path})")
+            text = str(problem)
+            for path, written in as_written.items():  # what a variable holds may be no path, but the key
+                text = text.replace(path, written)
+            self._strings.reasons.append(f"{text} (in {at.key(problem.key).path})")
         return tls
 
 

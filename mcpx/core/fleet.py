@@ -64,6 +64,7 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 class Fleet:
     """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
 
+    `tokens` is the one for the tokens of sign-ins, if not that.
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
 
@@ -72,6 +73,7 @@ class Fleet:
         config: Config,
         *,
         state: Path | None = None,
+        tokens: Path | None = None,
         clients: ConnectedClients | None = None,
         starts: bool = True,
     ) -> None:
@@ -83,7 +85,7 @@ class Fleet:
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
-        self.accounts = Accounts(state, kind=config.token_store, on_change=self._account_changed)
+        self.accounts = Accounts(tokens or state, kind=config.token_store, on_change=self._account_changed)
         """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -253,7 +255,9 @@ class Fleet:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
     async def restart(self, upstream: Upstream) -> None:
-        """End a server in order and start it again; see `restart`."""
+        """End a server in order and start it again, with the sign-in that is stored now; see `restart`."""
+        if upstream.account is not None:
+            await upstream.account.reload()
         stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
         await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
 

@@ -62,7 +62,7 @@ class Hub:
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
-    context that is entered while a configuration is put in force. `starts` is that of `Fleet`.
+    context that is entered while a configuration is put in force. `tokens` and `starts` are those of `Fleet`.
     """
 
     def __init__(
@@ -70,13 +70,14 @@ class Hub:
         config: Config,
         *,
         state: Path | None = None,
+        tokens: Path | None = None,
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
         starts: bool = True,
     ) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
-        self.fleet = Fleet(config, state=state, clients=self.clients, starts=starts)
+        self.fleet = Fleet(config, state=state, tokens=tokens, clients=self.clients, starts=starts)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
@@ -248,6 +249,7 @@ async def open_hub(
     config: Config,
     *,
     state: Path | None = None,
+    tokens: Path | None = None,
     reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> AsyncIterator[Hub]:
     """A running hub, with parameters as of `Hub`; stopped in order when left.
@@ -257,7 +259,7 @@ async def open_hub(
     """
     if not structlog.is_configured():
         configure("warning")
-    hub = Hub(config, state=state, reloading=reloading)
+    hub = Hub(config, state=state, tokens=tokens, reloading=reloading)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)

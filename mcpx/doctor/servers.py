@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Final
@@ -27,6 +28,8 @@ SOURCES: Final = {
     "deno": "install Deno: https://deno.com",
 }
 """Where the commands come from that most servers are started with."""
+_OF_FILES: Final = re.compile(r"\(in \$.*\.(?:tls\.\w+|private_key)\)")
+"""In the reason why a server is disabled: it is a file of certificates or keys."""
 
 
 def check_servers(installation: Installation) -> Iterator[Finding]:
@@ -57,9 +60,13 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
         return note(server.name, "is not started, because of the mistake in its entry")
     if server.disabled is not None:
         again = installation.command("reload")
-        advice = (
-            f"set what is missing in your shell's start-up files or in {installation.file}; then: {again}"
+        is_file = _OF_FILES.search(server.disabled) is not None
+        mend = (
+            "put a file there that can be used"
+            if is_file
+            else "set what is missing in your shell's start-up files"
         )
+        advice = f"{mend}, or correct {installation.file}; then: {again}"
         return wrong(server.name, f"is not started: {server.disabled}", advice)
     for place in filter(concerns_command, places):
         return wrong(server.name, place.text, _advice(server, place.path or "", installation))
@@ -88,7 +95,10 @@ def _command(server: ServerConfig, installation: Installation) -> str | None:
 
 def _started(server: ServerConfig, start: Start, installation: Installation) -> Iterator[Finding]:
     if start.problem is not None:
-        yield _failed(server, start.problem, installation)
+        if start.needs_sign_in:
+            yield wrong(server.name, one_line(start.problem), installation.command("login", server.name))
+        else:
+            yield _failed(server, start.problem, installation)
         return
     seconds = start.seconds or 0.0
     size = "" if start.memory is None else f", {start.memory / MIB:.0f} MB"

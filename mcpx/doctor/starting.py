@@ -1,7 +1,7 @@
 """Starting each server once, apart from any daemon, to see whether it works, and what it takes.
 
 A hub of this process's own does it, so that a server is started and ended exactly as it always is. What it
-keeps in files goes to a temporary folder.
+keeps in files goes to a temporary folder, but for the tokens of sign-ins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mcpx.config import Config, ServerConfig, starting_limit
 from mcpx.doctor.memory import group_memory
+from mcpx.paths import state_folder
 
 if TYPE_CHECKING:
     from mcpx.core.hub import Hub
@@ -35,6 +36,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     tools: int = 0
     memory: int | None = None
+    needs_sign_in: bool = False
 
 
 def start_once(config: Config, names: Iterable[str], *, timeout_s: float) -> dict[str, Start]:
@@ -70,7 +72,7 @@ def _temporary_state() -> Iterator[Path]:
 async def _start(config: Config, state: Path, timeout_s: float) -> dict[str, Start]:
     from mcpx.core.hub import open_hub  # noqa: PLC0415 - the SDK
 
-    async with open_hub(config, state=state) as hub:
+    async with open_hub(config, state=state, tokens=state_folder()) as hub:
         rounds = 1 + (len(config.servers) - 1) // starting_limit(config)
         await hub.settled(timeout_s * rounds + MARGIN_S)
         return await _results(hub, timeout_s)
@@ -89,5 +91,7 @@ def _result(upstream: Upstream, memory: int | None, timeout_s: float) -> Start:
     info, life = upstream.info(), upstream.queue.lifecycle_or_none()
     if not info.ready or life is None or life.up_since is None:
         late = f"not ready within {timeout_s:g} s"
-        return Start(problem=upstream.last_error or info.cause or late)
+        return Start(
+            problem=upstream.last_error or info.cause or late, needs_sign_in=info.sign_in is not None
+        )
     return Start(problem=None, seconds=life.up_since - life.attempt_at, tools=len(info.tools), memory=memory)

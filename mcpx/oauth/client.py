@@ -71,10 +71,15 @@ def is_issuer(name: str, issuer: str) -> bool:
     return name.rstrip("/") == issuer.rstrip("/")
 
 
-def is_good_for(client: Registration, redirect_uri: str) -> bool:
-    """Whether a registered client can sign in now, and have the browser return to that URI."""
+def is_good_for(client: Registration, redirect_uri: str, scope: str | None) -> bool:
+    """Whether a registered client can sign in now with these scopes, and have the browser return to that URI.
+
+    oidc-provider and the SDK's own server refuse scopes that a client has not named when it was registered.
+    """
     expires_at = client.client_secret_expires_at
     if expires_at is not None and expires_at < time.time() + EXPIRY_MARGIN_S:
+        return False
+    if client.scope is not None and not set((scope or "").split()) <= set(client.scope.split()):
         return False
     return redirect_uri in client.redirect_uris
 

@@ -64,6 +64,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     client_secret_expires_at: float | None = None
     token_auth: str | None = None
     redirect_uris: tuple[str, ...] = ()
+    scope: str | None = None
+    """The scopes that it may ask for, separated by spaces; None if that is not known."""
     issuer: str | None = None
     """The authorization server that it is registered at; no other is shown its secret."""
 

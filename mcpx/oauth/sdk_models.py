@@ -97,6 +97,7 @@ def _registration(client: OAuthClientInformationFull, issuer: str) -> Registrati
         client_secret_expires_at=float(expires_at) if expires_at and client.client_secret else None,
         token_auth=client.token_endpoint_auth_method,
         redirect_uris=tuple(str(uri) for uri in client.redirect_uris or ()),
+        scope=client.scope,
         issuer=issuer,
     )
 

@@ -44,7 +44,7 @@ from mcpx.upstream.relay.clients import LOG
 from mcpx.upstream.requests import OnProgress, Passed, Request
 from mcpx.upstream.session.sdk_session import PROGRESS
 from mcpx.upstream.session.senders import Sent
-from mcpx.upstream.transport.exchange import StreamLeft
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted, StreamLeft
 from mcpx.upstream.transport.link import Link
 from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import ConnectionEnded, settling
@@ -90,6 +90,8 @@ class DirectConnection:
         """Whether any request of the client had a result."""
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
+        self._failed: set[RequestId] = set()
+        """Ids of clients whose requests have failed, and may be sent again while the SDK still has them."""
         self._tokens: dict[int | str, RequestId] = {}
         self._standing: dict[RequestId, Standing] = {}
         self._server_requests = ServerRequests()
@@ -124,6 +126,8 @@ class DirectConnection:
 
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._forget(request_id)
+            if isinstance(error, NotExecuted | ConnectionDropped):
+                self._failed.add(coerce_request_id(request.id))
             if result is not None:
                 self.has_served = True
                 self._client.note_result(request.method, request.raw, result)
@@ -142,7 +146,8 @@ class DirectConnection:
         self._last_id += 1
         own = f"{OWN_PREFIX}{self._last_id}"
         key = coerce_request_id(request.id)
-        request_id = own if key in self._open else request.id
+        request_id = own if key in self._open or key in self._failed else request.id
+        self._failed.discard(key)
         prepared = prepare(request.raw, self._tokens, own)
         self._open[coerce_request_id(request_id)] = _Sent(request, prepared, on_progress)
         if prepared.token is not None:

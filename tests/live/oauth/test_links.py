@@ -14,7 +14,6 @@ from tests.mcpx.daemon.daemons import parameters
 pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
 WHOAMI = {"server_name": "notes", "tool_name": "whoami"}
 CALLS = 8
-SCOPES = ("notes:read", "notes:write")
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

@@ -13,7 +13,6 @@ from tests.live.oauth.issuer import CLIENT_DOCUMENT_URL
 from tests.live.oauth.people import person
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
-SCOPES = ("notes:read", "notes:write")
 ASKED = ("registered", "asked to sign in", "asked to agree", "authorization_code")
 
 
@@ -45,6 +44,19 @@ async def test_a_server_is_of_use_once_a_person_has_signed_in(house, issuer, not
     assert set(agreed["scope"].split()) == {"notes:read", "offline_access"}
 
 
+async def test_scopes_are_asked_for_by_name(house, issuer, notes, alice):
+    house.write({"notes": notes.entry()})
+    async with house.attached() as client:
+        await client.initialize()
+        for scopes in ("notes:read", "notes:read notes:write"):
+            login = await house.sign_in(alice, "notes", "--scopes", scopes)
+            assert await login.ended() == 0, login.said
+        assert text(await run_tool(client, "notes", "write", text="x")) == "written: x"
+    agreed = [set(each["scope"].split()) for each in await issuer.happened("asked to agree")]
+    assert agreed == [{"notes:read", "offline_access"}, {"notes:read", "notes:write", "offline_access"}]
+    assert await issuer.times("asked to sign in") == [1]
+
+
 async def test_a_server_of_the_older_transport_is_signed_in_to_likewise(house, issuer, notes, alice):
     house.write({"notes": notes.sse_entry()})
     async with house.attached() as client:
@@ -71,18 +83,16 @@ async def test_two_accounts_of_one_server_are_two_entries(house, issuer, notes, 
 
 async def test_an_address_is_pasted_where_the_browser_is_on_another_machine(house, issuer, notes, browser):
     house.write({"notes": notes.entry()})
-    async with (
-        house.attached() as client,
-        person("alice", browser, sees_only=urlsplit(issuer.address).netloc) as far,
-        house.logging_in("notes", "--no-browser") as login,
-    ):
+    issuers = urlsplit(issuer.address).netloc
+    async with house.attached() as client, person("alice", browser, sees_only=issuers) as far:
         await client.initialize()
-        said = await login.printed(f"{issuer.address}/auth?")
-        address = next(word for word in said.split() if word.startswith(issuer.address))
-        returned = await far.follow(address)
-        assert urlsplit(returned).port == house.login_port
-        await login.paste(returned)
-        assert await login.ended() == 0, login.said
+        async with house.logging_in("notes", "--no-browser") as login:
+            said = await login.printed(f"{issuer.address}/auth?")
+            address = next(word for word in said.split() if word.startswith(issuer.address))
+            returned = await far.follow(address)
+            assert urlsplit(returned).port == house.login_port
+            await login.paste(returned)
+            assert await login.ended() == 0, login.said
         assert text(await run_tool(client, "notes", "whoami")) == "alice"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +15,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
+from tests.forking.processes import open_python
 from tests.live.processes import free_port
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
 
@@ -104,7 +106,7 @@ class Compared:
     async def started(self) -> AsyncIterator[Running]:
         """The client, as one AI client has it; the end of the context is the end of that."""
         with (self.home / "stderr").open("ab") as stderr:
-            process = await anyio.open_process(self.command(), env=self.environment, stderr=stderr)
+            process = await open_python(self.command(), env=self.environment, stderr=stderr)
         running = Running(process)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(running.hear)
@@ -190,8 +192,16 @@ class MCPX(Compared):
         await self._run("daemon", "stop")
 
     async def _run(self, *arguments: str) -> None:
+        process = await open_python(
+            self._mcpx(*arguments),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         with anyio.move_on_after(ANSWER_S):
-            await anyio.run_process(self._mcpx(*arguments), env=self.environment, check=False)
+            await process.wait()
+        await process.aclose()
 
 
 ALL: Final[tuple[type[Compared], ...]] = (MCPX, Remote, FastMCP, FastMCPInMemory)

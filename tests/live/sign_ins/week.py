@@ -1,8 +1,8 @@
 """A week of a person with two AI clients and one server that wants a sign-in, in a minute.
 
-A token lives for `LIFETIME_S` where it lives for an hour elsewhere. Each day the first AI client starts and
+A token lives for seconds where it lives for an hour elsewhere. Each day the first AI client starts and
 calls; then the second does, and both call at once when the token has expired. At night everything ends. On
-one day the authorization server answers 503 for a while.
+one day the authorization server answers 503 once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from tests.live.sign_ins.clients import Compared, Running
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 
-LIFETIME_S: Final = 3.0
+LIFETIME_S: Final = 3.0  # of an access token
 OUTAGE_DAY: Final = 4
 CALLS_AT_ONCE: Final = 8
 
@@ -41,15 +41,14 @@ class Week(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-async def live(client: type[Compared], days: int = 7, *, outage: bool = True) -> Week:
+async def live(client: type[Compared], days: int = 7, *, lifetime_s: float = LIFETIME_S) -> Week:
     """A week with one client."""
     week, began = Week(client=client.name, days=days), time.monotonic()
-    with scripted_issuer(lifetime_s=LIFETIME_S) as issuer, TemporaryDirectory(prefix="week-") as home:
+    with scripted_issuer(lifetime_s=lifetime_s) as issuer, TemporaryDirectory(prefix="week-") as home:
         compared = client(issuer, Path(home))
         try:
             for day in range(days):
-                down = outage and day == OUTAGE_DAY
-                await _Day(compared, week).live(outage=down)
+                await _Day(compared, week, lifetime_s).live(outage=day == OUTAGE_DAY)
         finally:
             with anyio.CancelScope(shield=True):
                 await compared.end()
@@ -59,9 +58,10 @@ async def live(client: type[Compared], days: int = 7, *, outage: bool = True) ->
 
 
 class _Day:
-    def __init__(self, compared: Compared, week: Week) -> None:
+    def __init__(self, compared: Compared, week: Week, lifetime_s: float) -> None:
         self._compared = compared
         self._week = week
+        self._expiry_s = lifetime_s * 1.1
 
     async def live(self, *, outage: bool) -> None:
         """From the start of the first AI client to the night."""
@@ -72,14 +72,14 @@ class _Day:
             second = await stack.enter_async_context(self._compared.started())
             await self._call(second)
             if outage:
-                issuer.faults["token:refresh_token"] = Fault(status=503, times=2)
-            await anyio.sleep(LIFETIME_S * 1.1)
+                issuer.faults["token:refresh_token"] = Fault(status=503, times=1)
+            await anyio.sleep(self._expiry_s)
             async with anyio.create_task_group() as tasks:
                 for number in range(CALLS_AT_ONCE):
                     tasks.start_soon(self._call, (first, second)[number % 2])
             issuer.faults.clear()
         await self._compared.end()
-        await anyio.sleep(LIFETIME_S * 1.1)
+        await anyio.sleep(self._expiry_s)
 
     async def _call(self, running: Running) -> None:
         """Call; a person who is told to sign in does so, and calls again."""

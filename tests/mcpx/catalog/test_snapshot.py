@@ -19,3 +19,16 @@ def test_a_state_reads_with_its_cause_or_without(state, retry_in_s, whole, alone
     info = ServerInfo(name="s", state=state, transport="stdio", cause="it died", retry_in_s=retry_in_s)
     assert info.describe_state() == whole
     assert info.describe_state(cause=False) == alone
+
+
+def test_a_state_that_wants_a_sign_in_has_the_command():
+    info = ServerInfo(
+        name="s", state=State.NEEDS_SIGN_IN, transport="http", cause="no token", sign_in="mcpx login s"
+    )
+    assert info.describe_state() == "needs sign-in: run: mcpx login s"
+    assert info.refuse("is not available") == (
+        "s is not available (needs sign-in: run: mcpx login s); nothing was sent"
+    )
+    assert info.why() == {"state": "needs sign-in", "cause": "no token", "sign_in": "mcpx login s"}
+    assert info.to_dict()["sign_in"] == "mcpx login s"
+    assert not info.available

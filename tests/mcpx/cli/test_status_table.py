@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from mcpx.cli.status_table import LEGEND, duration, render, show
-from mcpx.core.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, Status
+from mcpx.core.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, SignInStatus, Status
 from mcpx.errors import MCPXError
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
@@ -174,3 +174,27 @@ def test_without_servers_that_have_anything_to_say_there_is_nothing_below_the_ta
 )
 def test_durations_are_short(seconds, text):
     assert duration(seconds) == text
+
+
+def test_a_server_that_wants_a_sign_in_has_its_command_in_a_line():
+    sign_in = SignInStatus(command="mcpx login linear", problem="the sign-in has expired")
+    text = printed(quiet("linear", "needs sign-in", last_error="x; needs sign-in", sign_in=sign_in))
+    assert "1 to sign in to" in text.splitlines()[0]
+    lines = text.splitlines()
+    assert "linear  sign in with: mcpx login linear" in lines
+    assert "linear  the sign-in has expired" in lines
+    assert "x;" not in text
+
+
+@pytest.mark.parametrize(
+    ("sign_in", "said"),
+    [
+        ({"wanted_scopes": ["a", "b"]}, "wants more scopes (a b): mcpx login s"),
+        ({"problem": "the server is down\x1b[2J"}, "the server is down"),
+        ({"expires_at": "2026-11-22T20:50:19+00:00", "scopes": ["a"]}, None),
+    ],
+)
+def test_what_a_sign_in_still_wants_stands_in_a_line(sign_in, said):
+    text = printed(server("s", sign_in=SignInStatus(command="mcpx login s", **sign_in)))
+    assert "mcpx login" not in text if said is None else said in text
+    assert "\x1b" not in text

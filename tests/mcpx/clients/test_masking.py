@@ -54,6 +54,20 @@ def test_an_entry_is_shown_without_values() -> None:
     assert command_line({"command": "a --token hunter2"}) == "a --token ***"
 
 
+def test_a_sign_in_is_shown_without_its_secret() -> None:
+    own = {"client_id": "i", "client_secret": "hunter2", "private_key": "hunter2", "token_auth": "none"}
+    entry = {"url": "https://h", "auth": own, "oauth": {"CLIENT_SECRET": "${S}", "clientSecret": "hunter2"}}
+    assert masked_entry(entry) == {
+        "url": "https://h",
+        "auth": {"client_id": "i", "client_secret": "***", "private_key": "***", "token_auth": "none"},
+        "oauth": {"CLIENT_SECRET": "${S}", "clientSecret": "***"},
+    }
+    after = json.dumps({"token_store": "file", "mcpServers": {"s": entry, "t": {"auth": "oauth"}}}, indent=1)
+    diff = masked_diff(None, after.encode(), "c.json")
+    assert "hunter2" not in diff
+    assert [word for word in ('"file"', '"none"', '"oauth"', '"${S}"') if word not in diff] == []
+
+
 def test_a_diff_shows_no_secret_neither_of_what_is_new_nor_of_what_was_there() -> None:
     before = b"""\xef\xbb\xbf{
   // old token: ghp_hunter2hunter2x, or https://me:hunter2@h/?key=hunter2

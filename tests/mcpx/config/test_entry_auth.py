@@ -132,8 +132,8 @@ def test_a_key_starts_at_the_folder_of_the_file_or_at_home(tmp_path: Path) -> No
 
 
 KEY_FILES = [
-    (None, "no such file: {}"),
-    ("rubbish", "{} is no PEM file"),
+    (None, "neither the PEM text of a key nor the path of a file"),
+    ("rubbish", "the file of the private key is no PEM file"),
     ("-----BEGIN CERTIFICATE-----\n", "this holds no private key"),
     ("-----BEGIN ENCRYPTED PRIVATE KEY-----\n", "the private key has a passphrase; give one without"),
     (
@@ -151,7 +151,17 @@ def test_a_key_that_cannot_be_read_is_the_reason_that_disables(
     if content is not None:
         file.write_text(content)
     found = server({"auth": {"client_id": "i", "private_key": "key.pem"}}, tmp_path)
-    assert found.disabled == f"{reason.format(file)} (in $.mcpServers.s.auth.private_key)"
+    assert found.disabled == f"{reason} (in $.mcpServers.s.auth.private_key)"
+
+
+@pytest.mark.parametrize("key", ["MC4CAQAwBQYDK2VwBCIEIJ" * 3, "x" * 5000, "a\tb"])
+def test_a_key_in_another_form_is_not_shown_as_a_path(key: str) -> None:
+    for written, tls in ((key, "${KEY}"), ("${KEY}", "${KEY}/c.pem")):
+        found = server({"auth": {"client_id": "i", "private_key": written}, "tls": {"ca": tls}}, KEY=key)
+        assert found.disabled is not None
+        assert key not in found.disabled
+        assert "private_key" in found.disabled
+        assert f"{tls} " in found.disabled or "control character" in found.disabled
 
 
 BASIC = "client_secret_basic"
@@ -221,6 +231,17 @@ def test_a_mistake_shows_no_value_that_came_out_of_a_variable() -> None:
         reason = server({"auth": {key: "${SECRET}"}}, SECRET="s3cret-value").disabled or ""
         assert "after expansion" in reason
         assert "s3cret" not in reason
+
+
+def test_without_https_it_is_said_that_there_is_none() -> None:
+    said = "no sign-in goes unencrypted to another machine; use https://"
+    for url, auth, notices in [
+        ("http://x/mcp", {"client_id": "i"}, (f"$.mcpServers.s.auth: {said}",)),
+        ("http://127.0.0.1/mcp", {"client_id": "i"}, ()),
+        ("http://x/mcp", False, ()),
+    ]:
+        assert config({"url": url, "auth": auth}).notices == notices
+    assert config({"url": "http://x/mcp"}).notices == ()
 
 
 def test_on_a_server_with_a_command_it_has_no_effect() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mcpx.config import Config, Http, Sse, Stdio, json_schema, parse
+from mcpx.config.auth import OAuth
 from mcpx.errors import ConfigError
 
 SCHEMA = json_schema()
@@ -27,7 +28,10 @@ values = st.recursive(
     max_leaves=8,
 )
 words = st.sampled_from(
-    sorted({*SCHEMA["properties"], *SCHEMA["$defs"]["server"]["properties"], "port", "cap", "name"})
+    sorted(
+        {*SCHEMA["properties"], *SCHEMA["$defs"]["server"]["properties"], *OAuth.__struct_fields__}
+        | {"port", "cap", "name", "cert", "key", "ca", "enabled", "CLIENT_ID", "authServerMetadataUrl"}
+    )
 )
 
 WHOLE: dict[str, Any] = {
@@ -35,7 +39,14 @@ WHOLE: dict[str, Any] = {
         "a": {"command": "x", "args": ["${A}", "y"], "env": {"K": "v"}, "cwd": "w", "restart": {"cap": 3}},
         "b": {"type": "http", "url": "${URL}", "headers": {"X": "${NOPE}"}, "call_timeout": 3},
     },
-    "servers": {"c": {"url": "http://x/sse", "alwaysAllow": []}},
+    "servers": {
+        "c": {"url": "http://x/sse", "alwaysAllow": []},
+        "f": {
+            "url": "https://x",
+            "auth": {"client_id": "i", "client_secret": "${A}", "scopes": ["a", "b c"]},
+        },
+        "g": {"url": "https://x", "oauth": {"clientId": "i", "redirectUri": "http://x"}, "tls": {"ca": "c"}},
+    },
     "mcp": {"servers": {"d": {"command": "~/x"}}, "inputs": []},
     "mcp_servers": [{"name": "e", "command": "x", "disabled": True}],
     "http": {"port": 1, "allowed_hosts": ["a"]},
@@ -128,3 +139,34 @@ def test_what_the_parser_takes_the_schema_takes(entry: dict[str, Any]) -> None:
     document = {"mcpServers": {"s": entry}}
     assert outcome(json.dumps(document)) is not None
     VALIDATOR.validate(document)
+
+
+texts = st.text(alphabet="ab ", min_size=1)
+
+
+@PATIENT
+@given(
+    st.booleans()
+    | st.sampled_from(["oauth", "none", "token"])
+    | st.fixed_dictionaries(
+        {},
+        optional={
+            "client_id": texts | st.none(),
+            "clientId": texts,
+            "CLIENT_SECRET": texts,
+            "scopes": texts | st.lists(texts) | st.integers(),
+            "grant": st.sampled_from(["authorization_code", "client_credentials", "password"]),
+            "resource": st.booleans() | st.integers(),
+            "callbackPort": st.integers(0, 70_000),
+            "callback_port": st.integers(0, 70_000),
+            "other": texts,
+            "_comment": texts,
+        },
+    )
+)
+def test_what_the_parser_takes_of_a_sign_in_the_schema_takes(auth: Any) -> None:
+    document = {"mcpServers": {"s": {"url": "https://x", "auth": auth}}}
+    config = outcome(json.dumps(document))
+    assert config is not None
+    if config.servers["s"].disabled is None:
+        VALIDATOR.validate(document)

@@ -23,6 +23,7 @@ from mcpx.trust.pin_files import PinFiles
 from mcpx.trust.pin_record import PinRecord, empty_record, pin_identity
 from mcpx.trust.pins import ServerPins
 from tests.mcpx.doctor.homes import Home
+from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import entry
 
 HANG = "import sys; [None for _ in sys.stdin]"
@@ -39,6 +40,14 @@ def bad_entry(**given: Any) -> Callable[[Home], None]:
 def script(**script: Any) -> Callable[[Home], None]:
     settings = {"connect_timeout": 1.0}
     return lambda home: home.write({"s": entry(), "bad": entry(settings=settings, **script)})
+
+
+@contextmanager
+def wants_sign_in(home: Home) -> Iterator[None]:
+    """A server that answers 401, and says where to sign in."""
+    with scripted_issuer() as issuer:
+        home.write({"s": entry(), "bad": {"url": issuer.mcp_url}})
+        yield
 
 
 def changed_tool(home: Home) -> None:

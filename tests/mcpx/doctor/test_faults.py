@@ -76,6 +76,16 @@ FAULTS = {
         ("bad", "gone.env"),
         "mcpx reload",
     ),
+    "a certificate that is gone": Fault(
+        planting.bad_entry(url="https://127.0.0.1:9/mcp", tls={"ca": "gone.pem"}),
+        ("bad", "no such file", "gone.pem"),
+        "put a file there",
+    ),
+    "a header and a sign-in": Fault(
+        planting.bad_entry(url="https://h/mcp", headers={"Authorization": "${HOME}"}, auth="oauth"),
+        ("contradicts the header",),
+        "check",
+    ),
     "a client's file that is broken": Fault(
         planting.client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"
     ),
@@ -118,6 +128,14 @@ FAULTS = {
         lambda home: home.daemon(servers=(server("s", "parked", last_error="it died"),)),
         ("s is parked", "it died"),
         "mcpx restart s",
+    ),
+    "a server that wants a sign-in": Fault(
+        lambda home: home.daemon(servers=(server("s", "needs sign-in", sign_in={"problem": "it expired"}),)),
+        ("s needs a sign-in: it expired",),
+        "mcpx login s",
+    ),
+    "a server that answers 401": Fault(
+        planting.wants_sign_in, ("bad", "needs sign-in"), "mcpx login bad", starts=True
     ),
     "a second daemon": Fault(planting.second_daemon, ("two daemons",), "kill"),
     "a file where the socket is to be": Fault(planting.file_for_socket, ("socket", "in the way"), "rm"),
@@ -163,3 +181,17 @@ def test_a_planted_fault_is_named(home, fault):
     (finding,) = page.naming("wrong", *fault.words) or [None]
     assert finding is not None, page
     assert fault.advice in (finding.advice or ""), page
+
+
+@pytest.mark.parametrize(
+    ("sign_in", "said"),
+    [
+        ({"wanted_scopes": ["a", "b"]}, "s wants more than was agreed to: a b"),
+        ({"problem": "it is down"}, "the sign-in to s was not renewed: it is down"),
+    ],
+)
+def test_a_sign_in_that_will_want_a_person_is_noted(home, sign_in, said):
+    with home.daemon(servers=(server("s", "ready", sign_in=sign_in),)):
+        page = home.examine(starts=False, timeout_s=10.0)
+    assert page.of("wrong") == []
+    assert len(page.naming("note", said)) == 1, page

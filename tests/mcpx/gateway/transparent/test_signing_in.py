@@ -15,6 +15,7 @@ from mcpx.gateway.transparent.sessions import DoorSessions
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.client import DirectClient
 from tests.mcpx.core.signing import OPENS_LINKS, needs_sign_in
+from tests.mcpx.oauth.scripted_issuer import Fault
 from tests.mcpx.scripted import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
@@ -136,3 +137,14 @@ async def test_all_sessions_go_on_once_somebody_has_signed_in(scene):
     await scene.sign_in()
     for visitor in visitors:
         assert "result" in await visitor.send("tools/call", CALL)
+
+
+async def test_a_token_that_cannot_be_renewed_now_is_said(scene):
+    visitor = Visitor(scene)
+    await visitor.hello()
+    await visitor.send("tools/call", CALL)
+    scene.issuer.expire()
+    scene.issuer.faults["token:refresh_token"] = Fault(status=503)
+    with pytest.raises(CallError, match="cannot be renewed at the moment"):
+        await visitor.send("tools/call", CALL)
+    assert scene.issuer.calls == ["k"]
