@@ -62,7 +62,7 @@ async def test_64_calls_ask_the_person_once(tmp_path, modern):
 
 
 async def test_64_calls_on_their_way_when_a_sign_in_is_taken_back_ask_once(tmp_path, modern):
-    async with needs_sign_in(tmp_path, top=FREE) as scene:
+    async with needs_sign_in(tmp_path, top={**FREE, "shutdown_grace": 10}) as scene:
         person = Person(scene, modern=modern)
         await call(scene, person)
         scene.issuer.revoke_all()
@@ -122,7 +122,7 @@ async def test_a_link_comes_before_the_question_whether_a_tool_may_run(tmp_path,
         await scene.becomes(State.READY)
         scene.issuer.grants.access.clear()
         await scene.failure("look")
-        assert scene.state() is State.NEEDS_SIGN_IN
+        await scene.becomes(State.NEEDS_SIGN_IN)
         person, shown = Person(scene, modern=modern), []
         opened = person.shown
 

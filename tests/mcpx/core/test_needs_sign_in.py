@@ -81,6 +81,7 @@ async def test_inspect_shows_the_state_and_the_tools_that_are_remembered(tmp_pat
         await scene.becomes(State.READY)
         scene.issuer.grants.access.clear()
         await scene.failure("count")
+        await scene.becomes(State.NEEDS_SIGN_IN)
         for page in await calls.inspect("s"), await calls.inspect("s", "count"), await calls.inspect():
             text = page.content[0]["text"]
             assert SAID in text
