@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
+from mcpx.catalog.snapshot import State
 from mcpx.cli.asking import ask_daemon
 from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server
@@ -113,6 +114,7 @@ def _sign_in(config_path: str | None, request: JSON, *, no_browser: bool, as_jso
     def answer(address: str) -> None:
         ask_daemon(config_path, {"mcpx": "login_answer", "server": name, "address": address})
 
+    done: JSON | None = None
     with _failures(name, as_json=as_json) as failures:
         with _Person(no_browser=no_browser, as_json=as_json) as person:
             done = ask_daemon(config_path, request, lambda step: person.report(step, answer))
@@ -124,7 +126,7 @@ def _sign_in(config_path: str | None, request: JSON, *, no_browser: bool, as_jso
             _print(done)
         else:
             _show_result(name, done)
-    return not failures
+    return not failures and (done or {}).get("state") != State.NEEDS_SIGN_IN
 
 
 class _Person:
@@ -231,7 +233,7 @@ def _show_result(name: str, done: JSON) -> None:
     state = done.get("described")
     if state is None:
         echo(f"signed in to {shown_server(name)}", fg="green")
-    elif done["state"] in {"ready", "asleep"}:
+    elif done["state"] in {State.READY, State.ASLEEP}:
         tools = done["tools"]
         echo(f"signed in to {shown_server(name)}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
     else:

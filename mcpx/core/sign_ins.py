@@ -1,13 +1,14 @@
 """Signing people in to servers, and out: the sign-ins that are under way, one per server.
 
 Run by the hub, as `Hub.sign_ins`. `begin` is for whoever can show a person an address: the control requests
-of the command line, and clients that can open one. No call waits here; those that may be sent again once a
-server is signed in to are tried by the fleet, which hears of it from the account.
+of the command line, and clients that can open one. The fleet goes on with the servers that were held for
+want of a sign-in: it hears of it from the account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from mcpx.oauth.record import Record
 
 log = structlog.get_logger()
-FIRST_ATTEMPTS_TIMEOUT_S: Final = (
-    15.0  # that a look for servers that need a sign-in waits for those that start
-)
+CANCEL_TIMEOUT_S: Final = 10.0  # for a sign-in that is cancelled, whose result may be being stored
+FIRST_ATTEMPTS_TIMEOUT_S: Final = 15.0  # that `needed` waits for servers that start
 
 
 class SignIns:
@@ -50,8 +50,14 @@ class SignIns:
             self._tasks, self._listeners = tasks, CallbackListeners(tasks)
             incarnation.ready()
             await incarnation.stopping.wait()
-            self._tasks = self._listeners = None
+            self.stop()
             tasks.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Begin no more sign-ins, and cancel those under way."""
+        self._tasks = self._listeners = None
+        for sign_in in self._pending.values():
+            sign_in.cancel("MCPX ends")
 
     # --- signing in
 
@@ -192,6 +198,9 @@ class SignIns:
         if (pending := self._pending.get(name)) is not None:
             pending.cancel("you have signed out")
         with anyio.CancelScope(shield=True):  # bounded by the store and by `revoke`
+            if pending is not None:
+                with suppress(SignInError):  # a result that is being stored is to be removed, too
+                    await pending.wait(CANCEL_TIMEOUT_S)
             await account.load()
             if (record := await account.forget()) is None or record.tokens is None:
                 return False

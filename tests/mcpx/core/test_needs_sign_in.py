@@ -119,6 +119,16 @@ async def test_a_call_that_waits_when_it_becomes_known_is_refused_at_once(tmp_pa
             issuer.release()
 
 
+async def test_a_sign_in_that_ends_shows_before_anybody_calls(tmp_path):
+    async with needs_sign_in(tmp_path) as scene:
+        await scene.sign_in()
+        await scene.becomes(State.READY)
+        scene.hub.upstreams["s"].account._need_sign_in("it has expired")
+        await scene.becomes(State.NEEDS_SIGN_IN)
+        assert scene.status().sign_in.problem
+        assert not scene.status().sign_in.expires_at
+
+
 async def test_all_its_sessions_go_on_when_somebody_signs_in(tmp_path):
     async with needs_sign_in(tmp_path, settings={"sessions": "per_client"}) as scene:
         await scene.sign_in()
