@@ -306,12 +306,13 @@ class Fleet:
             self.observers.notify(name, EVERYTHING)
 
     def _account_changed(self, name: str) -> None:
-        """Try a server again whose account is signed in now."""
+        """Try a server again whose account has tokens now."""
         account = self.upstreams[name].account if name in self.upstreams else None
         if account is None or not account.is_usable:
             return
         for each in self.upstreams[name].sessions():
-            if (life := each.queue.lifecycle_or_none()) is not None and life.held:
+            life = each.queue.lifecycle_or_none()
+            if life is not None and (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
                 self.supervisor.resume(each.child)
 
     def _wake(self) -> None:

@@ -31,8 +31,8 @@ TICK_S: Final = 1 / 64  # what waits are a multiple of
 class Accounts:
     """The accounts of a hub's servers. `state` is the folder of the token store, if not the usual one.
 
-    `on_change` is called with a server's name when its account was signed in or out, or needs a sign-in, in
-    the turn of that; it must not raise. `clock` gives seconds since 1970.
+    `on_change` is called with a server's name when its account was signed in or out, needs a sign-in, or has
+    tokens again, in the turn of that; it must not raise. `clock` gives seconds since 1970.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class AccountState(StrEnum):
 class SignInState:
     """The sign-in of one server, for as long as its entry says the same of it.
 
-    `on_change` is called when it was signed in or out, or needs a sign-in, in the turn of that; it must not
+    `on_change` is called when it was signed in or out, needs a sign-in, or has tokens again; it must not
     raise. `background` is where renewals run. `clock` gives seconds since 1970.
     """
 
@@ -70,7 +70,7 @@ class SignInState:
         self._on_change = on_change
         self._clock = clock
         self._kept = KeptRecord(identity, store, self._record_changed)
-        self._renewal = Renewal(server, self._kept, background, clock)
+        self._renewal = Renewal(server, self._kept, background, clock=clock, on_recovery=on_change)
         self.news = Signal()
         """Set when there may be something to `attend` to."""
         self._header: str | None = None
@@ -216,7 +216,7 @@ class SignInState:
     def _need_sign_in(self, reason: str | None) -> None:
         """Enter that state; a failed renewal is the better reason."""
         if self._renewal.problem is None:
-            self._problem = reason
+            self._problem = reason or self._problem
         if self._tokens is not None:
             self._good_until = -math.inf
         self._enter(AccountState.NEEDS_SIGN_IN)
