@@ -45,6 +45,7 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
+    Phase,
     Signal,
     Supervisor,
 )
