@@ -139,10 +139,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         try:
             response = await exchange.within_deadline(self._send(request))
         except (SignInRequired, ClientRefused) as error:
-            self._link.held = isinstance(error, SignInRequired)
-            refusal = self._end_session(self._redact(str(error)), retryable=False)
-            self._link.lose(str(refusal))  # a session without a handshake, too
-            raise refusal from error
+            raise self._shut_out(error) from error
         except MoreScopesRequired as error:
             if not self._link.established:  # no session without them
                 self._link.held, self._link.retryable = True, False
@@ -227,6 +224,17 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         if response.is_client_error and status != httpx2.codes.TOO_MANY_REQUESTS:
             self._link.mark_suspect()
         raise refused
+
+    def _shut_out(self, error: NotAuthorized) -> NotExecuted:
+        """Report that the server takes nothing more from us; the request that found out was not run."""
+        link, reason = self._link, self._redact(str(error))
+        link.held = isinstance(error, SignInRequired)
+        link.last_problem, link.retryable = reason, False
+        if link.established:
+            link.close(reason)  # what is in flight runs still, or is refused likewise
+        else:
+            link.lose(reason)  # a session without a handshake, too
+        return NotExecuted(reason)
 
     def _end_session(self, reason: str, *, retryable: bool = True) -> NotExecuted:
         """Report that the session is over; the request that found out was not run."""

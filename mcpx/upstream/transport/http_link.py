@@ -114,7 +114,7 @@ class HttpLink:
 
     def mark_healthy(self) -> None:
         """Note that an exchange went well."""
-        if not self.lost.is_set():
+        if self.is_alive():
             self.last_problem, self.retryable, self.held = None, True, False
 
     def mark_suspect(self) -> None:
