@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
+from mcpx.catalog.snapshot import State
 from mcpx.cli.asking import ask_daemon
 from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server
@@ -32,9 +33,14 @@ Answer = Callable[[str], None]
 @click.command(short_help="Sign in to a server.")
 @click.argument("name", required=False, shell_complete=complete_server)
 @click.option("--all", "of_all", is_flag=True, help="Sign in to each server that needs it, one by one.")
-@click.option("--no-browser", is_flag=True, help="Open nothing: print the address, and take one back.")
+@click.option("--no-browser", is_flag=True, help="Open none; the address that yours ends at can be pasted.")
 @click.option("--scopes", metavar="SCOPES", help="Ask for these, separated by spaces.")
-@click.option("--timeout", type=click.FloatRange(1, 86_400), metavar="S", help="Seconds to wait for you.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 86_400),
+    metavar="S",
+    help="Seconds that you may take.",
+)
 @with_config
 @json_option
 def login(
@@ -108,6 +114,7 @@ def _sign_in(config_path: str | None, request: JSON, *, no_browser: bool, as_jso
     def answer(address: str) -> None:
         ask_daemon(config_path, {"mcpx": "login_answer", "server": name, "address": address})
 
+    done: JSON | None = None
     with _failures(name, as_json=as_json) as failures:
         with _Person(no_browser=no_browser, as_json=as_json) as person:
             done = ask_daemon(config_path, request, lambda step: person.report(step, answer))
@@ -119,7 +126,7 @@ def _sign_in(config_path: str | None, request: JSON, *, no_browser: bool, as_jso
             _print(done)
         else:
             _show_result(name, done)
-    return not failures
+    return not failures and (done or {}).get("state") != State.NEEDS_SIGN_IN
 
 
 class _Person:
@@ -176,15 +183,16 @@ class _Person:
             echo(f"It ends at {redirect_uri}. If that shows an error, paste its address here:", err=True)
         self._stack.enter_context(TypedLines(self._take, self._input_ended, prompt))
 
-    def _take(self, line: str) -> None:
-        """Hand on what was pasted. In a thread of its own."""
+    def _take(self, line: str) -> bool:
+        """Hand on what was pasted, in a thread of its own; whether another try is wanted."""
         try:
             self._answer(line)
         except MCPXError as error:
             if sys.stdin.isatty():
                 echo(f"mcpx: {one_line(str(error))}", err=True, fg="red")
-            else:
-                self._failure = error
+                return True
+            self._failure = error
+        return False
 
     def _input_ended(self) -> None:
         if sys.stdin.isatty() and not self._as_json:
@@ -225,7 +233,7 @@ def _show_result(name: str, done: JSON) -> None:
     state = done.get("described")
     if state is None:
         echo(f"signed in to {shown_server(name)}", fg="green")
-    elif done["state"] in {"ready", "asleep"}:
+    elif done["state"] in {State.READY, State.ASLEEP}:
         tools = done["tools"]
         echo(f"signed in to {shown_server(name)}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
     else:

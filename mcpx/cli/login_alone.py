@@ -5,23 +5,28 @@ The sign-in is stored where the next daemon finds it. The responses are those of
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from mcpx.config import Config, ServerConfig, Stdio, read_config
+from mcpx.config import Config, ServerConfig, read_config
 from mcpx.daemon.paths import check_state_folder
 from mcpx.errors import MCPXError
 from mcpx.light_imports import light_sdk
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import account_at, callback_ports, describe_link, describe_result, person_account
+from mcpx.oauth.person import (
+    account_at,
+    callback_ports,
+    describe_link,
+    describe_result,
+    needs_sign_in,
+    person_account,
+)
 from mcpx.oauth.record import identity_of
 from mcpx.observe.log import configure
 from mcpx.text.nearest import suggestion
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
     from mcpx.catalog.model import JSON
 
 TICK_S: Final = 0.2  # between empty reports, which may end the sign-in
-ACCEPTED: Final = "application/json, text/event-stream"
 Report = Callable[[Any, Callable[[str], None]], None]
 
 
@@ -119,43 +123,13 @@ async def _needed(config: Config) -> list[str]:
 
     async def look(server: ServerConfig) -> None:
         account = accounts.of(server)
-        if account is None or not account.is_of_person:
-            return
-        await account.load()
-        tokens = account.record.tokens if account.record else None
-        if tokens is None:
-            wants = await _wants_sign_in(server)
-        else:
-            expires = tokens.expires_at
-            wants = tokens.refresh_token is None and expires is not None and expires <= time.time()
-        if wants:
+        if account is not None and account.is_of_person and await needs_sign_in(account):
             needed.append(server.name)
 
     async with anyio.create_task_group() as tasks:
         for server in config.servers.values():
             tasks.start_soon(look, server)
     return [name for name in config.servers if name in needed]
-
-
-async def _wants_sign_in(server: ServerConfig) -> bool:
-    """Whether a server answers 401 to a request without a token, which asks for nothing."""
-    with light_sdk():
-        import httpx2
-
-        from mcpx.oauth.network import open_network
-
-    transport = server.transport
-    if isinstance(transport, Stdio):
-        return False
-    headers = {**transport.headers, "content-type": "application/json", "accept": ACCEPTED}
-    try:
-        async with open_network(server) as network:
-            response = await network.send(
-                httpx2.Request("POST", transport.url, headers=headers, content=b"{}")
-            )
-    except MCPXError:
-        return False
-    return response.status_code == HTTPStatus.UNAUTHORIZED
 
 
 async def _signed_in(config: Config) -> list[str]:

@@ -28,10 +28,10 @@ _END: Final = "\x04"
 class TypedLines:
     """Calls `take` with each line, and `ended` at the end of input, while its context is open.
 
-    Both are called in a thread, and must not raise.
+    Both are called in a thread, and must not raise; `take` says whether more lines are wanted.
     """
 
-    def __init__(self, take: Callable[[str], None], ended: Callable[[], None], prompt: str = "") -> None:
+    def __init__(self, take: Callable[[str], bool], ended: Callable[[], None], prompt: str = "") -> None:
         self._take = take
         self._ended = ended
         self._prompt = prompt
@@ -72,46 +72,40 @@ class TypedLines:
 
     def _run(self) -> None:
         decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        take_in = self._key if self._mode else self._character
         self._show(self._prompt)
         while self._stop not in (ready := select.select([self._fd, self._stop], [], [])[0]):
             chunk = os.read(self._fd, _CHUNK) if ready else b""
-            text = decode(chunk, not chunk)
-            if not all(map(self._key if self._mode else self._character, text)):
-                break
+            if not all(map(take_in, decode(chunk) if chunk else "\n")):
+                return
             if not chunk:
-                if self._line:
-                    self._finish()
-                break
-        else:
-            return
-        self._ended()
+                self._ended()
+                return
 
     def _character(self, character: str) -> bool:
-        """Take in a character; False at the end of input."""
-        if character in "\r\n":
-            self._finish()
-        elif len(self._line) < MAX_LINE_CHARS:
-            self._line += character
+        """Take in a character; whether more are wanted."""
+        if character not in "\r\n":
+            self._line = (self._line + character)[:MAX_LINE_CHARS]
+            return True
+        line, self._line = self._line.strip(), ""
+        if line and not self._take(line):
+            return False
+        self._show(self._prompt)
         return True
 
     def _key(self, key: str) -> bool:
-        """Take in a key of a terminal, and show what it does; False at the end of input."""
+        """Take in a key of a terminal, and show what it does; whether more are wanted."""
+        if key == _END and not self._line:
+            self._ended()
+            return False
         if key in _ERASE or key == _KILL:
             gone = len(self._line) if key == _KILL else min(1, len(self._line))
             self._line = self._line[: len(self._line) - gone]
             self._show("\b \b" * gone)
-        elif key == _END:
-            return bool(self._line)
         elif key in "\r\n" or key.isprintable():
             self._show("\n" if key in "\r\n" else key)
             return self._character(key)
         return True
-
-    def _finish(self) -> None:
-        line, self._line = self._line.strip(), ""
-        if line:
-            self._take(line)
-        self._show(self._prompt)
 
     def _show(self, text: str) -> None:
         if self._mode is not None:

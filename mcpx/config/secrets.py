@@ -28,7 +28,7 @@ from mcpx.config.auth import OAuth
 from mcpx.config.model import ServerConfig, Stdio
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
-HIDDEN_GENERATIONS: Final = 3  # of the tokens of one account
+HIDDEN_GENERATIONS: Final = 2  # of the tokens of one account
 _ORDINARY_VARIABLES: Final = frozenset(
     {
         "HOME",

@@ -66,10 +66,19 @@ def read_transport(
         transport: Transport = _remote(strings, url_key, declared, sign_in)
     else:
         transport = _stdio(strings, entry, context, files)
-    if isinstance(transport, Http | Sse) and transport.headers and not is_confidential(transport.url):
-        notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
+    if isinstance(transport, Http | Sse) and not is_confidential(transport.url):
+        _note_what_is_unencrypted(transport, entry, at, notices)
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
     return transport, tuple(dict.fromkeys(strings.reasons)), variables
+
+
+def _note_what_is_unencrypted(
+    transport: Http | Sse, entry: JSONObject, at: Location, notices: ConfigNotices
+) -> None:
+    if transport.headers:
+        notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
+    for auth in (key for key in AUTH_KEYS if key in entry and transport.auth is not None):
+        notices.add(at.key(auth), "no sign-in goes unencrypted to another machine; use https://")
 
 
 def _declared(entry: JSONObject, at: Location) -> str | None:

@@ -255,7 +255,9 @@ class Fleet:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
     async def restart(self, upstream: Upstream) -> None:
-        """End a server in order and start it again; see `restart`."""
+        """End a server in order and start it again, with the sign-in that is stored now; see `restart`."""
+        if upstream.account is not None:
+            await upstream.account.reload()
         stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
         await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
 

@@ -187,6 +187,7 @@ class Hub:
     def stop(self) -> None:
         """Refuse new calls, let the running ones finish within the grace time, and end."""
         self.fleet.stop()
+        self.sign_ins.stop()
         self.root.stop()
 
     async def settled(self, seconds: float) -> bool:

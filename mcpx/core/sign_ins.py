@@ -1,13 +1,14 @@
 """Signing people in to servers, and out: the sign-ins that are under way, one per server.
 
 Run by the hub, as `Hub.sign_ins`. `begin` is for whoever can show a person an address: the control requests
-of the command line, and clients that can open one. No call waits here; those that may be sent again once a
-server is signed in to are tried by the fleet, which hears of it from the account.
+of the command line, and clients that can open one. The fleet goes on with the servers that were held for
+want of a sign-in: it hears of it from the account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,8 @@ from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import account_at, callback_ports, person_account
+from mcpx.oauth.person import account_at, callback_ports, needs_sign_in, person_account
+from mcpx.upstream.actor import Upstream
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -29,9 +31,8 @@ if TYPE_CHECKING:
     from mcpx.oauth.record import Record
 
 log = structlog.get_logger()
-FIRST_ATTEMPTS_TIMEOUT_S: Final = (
-    15.0  # that a look for servers that need a sign-in waits for those that start
-)
+CANCEL_TIMEOUT_S: Final = 10.0  # for a sign-in that is cancelled, whose result may be being stored
+FIRST_ATTEMPTS_TIMEOUT_S: Final = 15.0  # that `needed` waits for servers that start
 
 
 class SignIns:
@@ -49,8 +50,14 @@ class SignIns:
             self._tasks, self._listeners = tasks, CallbackListeners(tasks)
             incarnation.ready()
             await incarnation.stopping.wait()
-            self._tasks = self._listeners = None
+            self.stop()
             tasks.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Begin no more sign-ins, and cancel those under way."""
+        self._tasks = self._listeners = None
+        for sign_in in self._pending.values():
+            sign_in.cancel("MCPX ends")
 
     # --- signing in
 
@@ -108,6 +115,8 @@ class SignIns:
                 del self._pending[sign_in.name]
         if sign_in.error is None:
             log.info("sign_in.done", server=sign_in.name)
+        elif sign_in.error.problem is Problem.CANCELLED:
+            log.info("sign_in.cancelled", server=sign_in.name, cause=str(sign_in.error))
         else:
             log.warning(
                 "sign_in.failed",
@@ -142,11 +151,23 @@ class SignIns:
     async def needed(self) -> list[str]:
         """The servers that need a sign-in, once all have been tried or after a while."""
         await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
-        return [
-            name
-            for name, each in self._hub.upstreams.items()
-            if each.info().state is State.NEEDS_SIGN_IN or (each.account and not each.account.is_usable)
-        ]
+        needed: set[str] = set()
+
+        async def look(upstream: Upstream) -> None:
+            account, state = upstream.account, upstream.info().state
+            if account is None or not account.is_of_person:
+                return
+            if (
+                state is State.NEEDS_SIGN_IN
+                or not account.is_usable
+                or (state is State.ASLEEP and await needs_sign_in(account))
+            ):
+                needed.add(upstream.name)
+
+        async with anyio.create_task_group() as tasks:
+            for upstream in self._hub.upstreams.values():
+                tasks.start_soon(look, upstream)
+        return [name for name in self._hub.upstreams if name in needed]
 
     # --- signing out
 
@@ -177,6 +198,9 @@ class SignIns:
         if (pending := self._pending.get(name)) is not None:
             pending.cancel("you have signed out")
         with anyio.CancelScope(shield=True):  # bounded by the store and by `revoke`
+            if pending is not None:
+                with suppress(SignInError):  # a result that is being stored is to be removed, too
+                    await pending.wait(CANCEL_TIMEOUT_S)
             await account.load()
             if (record := await account.forget()) is None or record.tokens is None:
                 return False

@@ -33,6 +33,7 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _SUCCESS: Final = frozenset({200, 201})
 _REFUSAL: Final = frozenset({400, 401})
 _UNAUTHORIZED: Final = 401
+_PROPERTIES_REFUSED: Final = frozenset({400, 422})
 _MOVED: Final = frozenset({301, 302, 303, 307, 308, 404, 405, 410})
 _FOR_NOW: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
@@ -44,6 +45,10 @@ _HINTS: Final = {
 
 class EndpointMoved(SignInError):  # noqa: N818 - a condition
     """There is no token endpoint where it was: the metadata that name it may be old."""
+
+
+class ClientMetadataRefused(SignInError):  # noqa: N818 - a condition
+    """A client with these properties is not registered, but perhaps one with others."""
 
 
 def is_token_request(request: httpx2.Request) -> bool:
@@ -101,7 +106,8 @@ def check_registration(response: httpx2.Response) -> None:
         f"{_origin(response)} does not register MCPX as a client: {said}; register one there yourself, and"
         " put its client_id (and client_secret) into `auth` of the server"
     )
-    raise SignInError(Problem.REGISTRATION_REFUSED, text)
+    kind = ClientMetadataRefused if response.status_code in _PROPERTIES_REFUSED else SignInError
+    raise kind(Problem.REGISTRATION_REFUSED, text)
 
 
 def as_for_now(error: SignInError) -> SignInError:

@@ -105,9 +105,7 @@ class BrowserReturn:
         with anyio.move_on_after(RESULT_TIMEOUT_S):
             await self._ended.wait()
             return ended_page(self.name, self._problem)
-        return page(
-            "Nearly there", "MCPX has the answer. Where you began the sign-in stands what came of it."
-        )
+        return page("Nearly there", "MCPX has the answer; what came of it is said where you began.")
 
 
 class CallbackListener:
@@ -168,6 +166,8 @@ class CallbackListener:
                 if (head := await self._head(peer)) is None:
                     return
                 response = await self._response(head)
+            except OSError:
+                raise
             except Exception as error:  # noqa: BLE001 - the boundary: a request must not end the sign-in
                 contain(error, "callback")
                 return

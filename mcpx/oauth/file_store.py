@@ -22,7 +22,7 @@ log = structlog.get_logger()
 FOLDER: Final = "oauth"
 """In the state folder: the records of sign-ins."""
 LOCK_TIMEOUT_S: Final = 45.0  # for another process: a refresh takes 30 s at most
-_LOCK_PAUSE_S: Final = 0.05
+_LOCK_PAUSE_S: Final = 0.02
 
 T = TypeVar("T")
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final
 
 from mcpx.catalog.model import JSON
 from mcpx.config import Config, ServerConfig, Stdio
@@ -11,6 +15,8 @@ from mcpx.oauth.account import Account
 from mcpx.oauth.callback import ports_from
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.pending import PendingSignIn
+
+ACCEPTED: Final = "application/json, text/event-stream"
 
 
 def account_at(server: ServerConfig, account: Account | None) -> Account:
@@ -54,6 +60,33 @@ def callback_ports(server: ServerConfig, config: Config) -> tuple[int, ...]:
     transport = server.transport
     own = None if isinstance(transport, Stdio) or transport.auth is None else transport.auth.callback_port
     return ports_from(config.login_port) if own is None else (own,)
+
+
+async def needs_sign_in(account: Account) -> bool:
+    """Whether a person has to sign in, of a server that nobody has tried: one without tokens is asked."""
+    await account.load()
+    tokens = account.record.tokens if account.record else None
+    if tokens is None:
+        return await _wants_sign_in(account.server)
+    return tokens.refresh_token is None and (tokens.expires_at or math.inf) <= time.time()
+
+
+async def _wants_sign_in(server: ServerConfig) -> bool:
+    """Whether a server answers 401 to a request that asks for nothing, without a token."""
+    import httpx2  # noqa: PLC0415 - for those who look
+
+    from mcpx.oauth.network import open_network  # noqa: PLC0415 - likewise
+
+    if isinstance(server.transport, Stdio):
+        return False
+    headers = {**server.transport.headers, "content-type": "application/json", "accept": ACCEPTED}
+    request = httpx2.Request("POST", server.transport.url, headers=headers, content=b"{}")
+    try:
+        async with open_network(server) as network:
+            response = await network.send(request)
+    except MCPXError:
+        return False
+    return response.status_code == HTTPStatus.UNAUTHORIZED
 
 
 def describe_link(sign_in: PendingSignIn) -> JSON:

@@ -16,6 +16,7 @@ What it lacks in 2.3, and what is done instead (numbers are issues of modelconte
   come from the `Record`. A flow that has metadata discovers nothing anew only in a step-up; so its own first
   request is answered here as by a server that wants other scopes.
 * A client that the authorization server has forgotten is used for ever: see `mcpx.oauth.sign_in`.
+* It registers with the scopes that it will ask for, which some servers refuse: it is tried without them.
 * Scopes fall back to all that the authorization server knows (#1307, #2317): see `mcpx.oauth.scopes`.
 * Every refusal is one kind of error, whose text quotes the answer: judged before.
 * `private_key_jwt` signs in the client credentials grant only: here, whatever goes to the token endpoint.
@@ -24,6 +25,7 @@ What it lacks in 2.3, and what is done instead (numbers are issues of modelconte
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -88,6 +90,8 @@ class Flow:
         self.context.issuer = str((record.metadata or {}).get("issuer"))
         self.context.resource = record.resource
         self.context.sign = signer_of(server)
+        self.names_scope = True
+        """Whether a registration names scopes."""
 
     async def run(self, network: OAuthNetwork, *, refused: Problem, what: str, rounds: int = 1) -> Tokens:
         """Send what the flow asks for, until it has tokens.
@@ -114,7 +118,8 @@ class Flow:
                         response = wants_scopes
                     else:
                         sent_at = time.time()
-                        response = _judged(await network.send(request), refused=refused, what=what)
+                        sent = request if self.names_scope else _without_scope(request)
+                        response = _judged(await network.send(sent), refused=refused, what=what)
                     request = await flow.asend(response)
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValidationError) as error:
             raise _translated(error, self._server) from None  # it may quote the answer
@@ -131,6 +136,15 @@ def _judged(response: httpx2.Response, *, refused: Problem, what: str) -> httpx2
         return response
     answer = tokens_in(response, refused=refused, what=what)
     return httpx2.Response(200, json=answer, request=response.request)
+
+
+def _without_scope(request: httpx2.Request) -> httpx2.Request:
+    """A registration that names no scopes; any other request as it is."""
+    if is_token_request(request):
+        return request
+    about = json.loads(request.content)
+    about.pop("scope", None)
+    return httpx2.Request(request.method, request.url, json=about)
 
 
 def _translated(error: Exception, server: ServerConfig) -> SignInError:
@@ -167,8 +181,12 @@ def code_flow(
     scope: str | None,
     ask: AskPerson,
     on_registration: OnRegistration,
+    names_scope: bool = True,
 ) -> Flow:
-    """A sign-in of a person at the server of the record's metadata; `client` None registers one at first."""
+    """A sign-in of a person at the server of the record's metadata; `client` None registers one at first.
+
+    `names_scope` says whether the registration names the scopes that are asked for then.
+    """
     metadata = record.metadata or {}
     grants = metadata.get("grant_types_supported")
     refreshes = not isinstance(grants, list) or "refresh_token" in grants
@@ -203,7 +221,9 @@ def code_flow(
         called_back,
         _document_of(server),
     )
-    return Flow(provider, storage, server, record)
+    flow = Flow(provider, storage, server, record)
+    flow.names_scope = names_scope
+    return flow
 
 
 def machine_flow(server: ServerConfig, record: Record, client: Registration, *, scope: str | None) -> Flow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +12,7 @@ import httpx2
 from msgspec import structs
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.answers import ClientMetadataRefused
 from mcpx.oauth.callback_answer import AskPerson, Callback
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import client_of, is_good_for, is_registered, kept
@@ -156,23 +158,25 @@ class _Attempt:
             raise
 
     async def _signed_in(self, client: Registration | None) -> Record:
-        """Sign in as a client, or as one that is registered now."""
+        """Sign in as a client, or as one that is registered now: with less said of it if that is refused.
+
+        Some servers register one redirect URI and no more. oidc-provider registers no scopes of resources,
+        but lets a client that named none ask for them; others let it ask only for those that it named.
+        """
         self._client = client
-        try:
+        if client is not None:
             return await self._exchange(self._redirect_uris)
-        except SignInError as error:
-            alone = self._redirect_uris[:1]
-            if error.problem is not Problem.REGISTRATION_REFUSED or len(alone) == len(self._redirect_uris):
-                raise
-            return await self._exchange(alone)  # some servers register one redirect URI, and no more
+        self._require_registration()
+        with suppress(ClientMetadataRefused):
+            return await self._exchange(self._redirect_uris)
+        with suppress(ClientMetadataRefused):
+            return await self._exchange(self._redirect_uris, names_scope=False)
+        return await self._exchange(self._redirect_uris[:1], names_scope=False)
 
-    async def _exchange(self, redirect_uris: Sequence[str]) -> Record:
-        if self._client is None:
-            self._require_registration()
-
+    async def _exchange(self, redirect_uris: Sequence[str], *, names_scope: bool = True) -> Record:
         async def registered(client: Registration) -> None:
             uris = client.redirect_uris or tuple(redirect_uris)
-            scope = client.scope or self._scope
+            scope = client.scope or (self._scope if names_scope else None)
             self._client = structs.replace(client, redirect_uris=uris, scope=scope)
             if self._record is None or self._record.tokens is None:
                 await self._save(self._result(revision=self._base.revision + 1))
@@ -185,6 +189,7 @@ class _Attempt:
             scope=self._scope,
             ask=self._show,
             on_registration=registered,
+            names_scope=names_scope,
         )
         tokens = await flow.run(self._network, refused=Problem.CODE_REFUSED, what="the code of the sign-in")
         return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens)

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -145,9 +145,25 @@ class Household(House):
             await login.ended()
         return login
 
-    def kept(self) -> list[str]:
-        """The names of the files of sign-ins, without locks."""
-        return sorted(path.name for path in (self.folder / "state").glob("**/oauth/*.json"))
+    def kept(self) -> list[Path]:
+        """The files of sign-ins."""
+        return sorted((self.folder / "state").glob("**/oauth/*.json"))
+
+    def spilled(self) -> list[Path]:
+        """The files that hold a token of a sign-in, and are not for the user alone to read."""
+        tokens = [token.encode() for path in self.kept() for token in _tokens(json.loads(path.read_bytes()))]
+        assert tokens
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        holding = [path for path in files if any(token in path.read_bytes() for token in tokens)]
+        assert set(self.kept()) <= set(holding)
+        return [path for path in holding if path not in self.kept() or path.stat().st_mode & 0o077]
+
+
+def _tokens(value: Any) -> Iterator[str]:
+    """The tokens in a record."""
+    if isinstance(value, dict):
+        yield from (value[key] for key in ("access_token", "refresh_token") if value.get(key))
+        yield from (token for each in value.values() for token in _tokens(each))
 
 
 async def run_tool(client: Served, server: str, tool: str, **arguments: Any) -> dict[str, Any]:

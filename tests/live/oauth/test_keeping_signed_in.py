@@ -35,6 +35,7 @@ async def test_tokens_are_refreshed_before_they_expire_and_calls_go_on(house, is
             tasks.start_soon(wait)
             while not over.is_set():
                 assert text(await run_tool(client, "notes", "whoami")) == "alice"
+        assert house.spilled() == []
     answered = statuses((await notes.seen())[before:])
     assert set(answered) == {200}
     assert await issuer.times(*PERSON) == [1, 1, 1]

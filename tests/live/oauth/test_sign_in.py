@@ -83,18 +83,16 @@ async def test_two_accounts_of_one_server_are_two_entries(house, issuer, notes, 
 
 async def test_an_address_is_pasted_where_the_browser_is_on_another_machine(house, issuer, notes, browser):
     house.write({"notes": notes.entry()})
-    async with (
-        house.attached() as client,
-        person("alice", browser, sees_only=urlsplit(issuer.address).netloc) as far,
-        house.logging_in("notes", "--no-browser") as login,
-    ):
+    issuers = urlsplit(issuer.address).netloc
+    async with house.attached() as client, person("alice", browser, sees_only=issuers) as far:
         await client.initialize()
-        said = await login.printed(f"{issuer.address}/auth?")
-        address = next(word for word in said.split() if word.startswith(issuer.address))
-        returned = await far.follow(address)
-        assert urlsplit(returned).port == house.login_port
-        await login.paste(returned)
-        assert await login.ended() == 0, login.said
+        async with house.logging_in("notes", "--no-browser") as login:
+            said = await login.printed(f"{issuer.address}/auth?")
+            address = next(word for word in said.split() if word.startswith(issuer.address))
+            returned = await far.follow(address)
+            assert urlsplit(returned).port == house.login_port
+            await login.paste(returned)
+            assert await login.ended() == 0, login.said
         assert text(await run_tool(client, "notes", "whoami")) == "alice"
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,13 @@ from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\S*authorize\S*")
-PORT = 48_767  # and those after it: another than the default, which the machine's own sign-ins use
+
+
+def free_port():
+    """A port that nothing has now: the default is for the machine's own sign-ins."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Home(House):
@@ -30,7 +37,8 @@ class Home(House):
 
     def start(self, *, daemon, names=("notes",), **settings):
         servers = {name: {"type": "http", "url": self.issuer.mcp_url} for name in names}
-        self.write(servers, login_port=PORT, **settings)
+        self.port = free_port()
+        self.write(servers, login_port=self.port, **settings)
         if daemon:
             assert self.run("daemon", "start").returncode == 0
 
@@ -109,7 +117,7 @@ def test_programs_get_a_line_with_the_address_and_one_at_the_end(home, issuer, d
     link, result = map(json.loads, done.stdout.splitlines())
     assert set(link) == {"server", "url", "redirect_uri"}
     assert LINK.fullmatch(link["url"])
-    assert link["redirect_uri"] == f"http://127.0.0.1:{PORT}/callback"
+    assert link["redirect_uri"] == f"http://127.0.0.1:{home.port}/callback"
     assert (result["server"], result["signed_in"], result["scopes"]) == ("notes", True, ["read", "write"])
     assert result["expires_at"].endswith("+00:00")
     assert json.loads(home.run("logout", "notes", "--json").stdout) == {"server": "notes", "signed_out": True}
@@ -170,6 +178,7 @@ def test_at_a_terminal_junk_is_asked_about_again_and_an_address_may_be_long(home
         terminal.type(issuer.consent(link) + "&more=" + "m" * 6000 + "\n")
         assert terminal.end() == 0, terminal.written
     assert "signed in to notes" in terminal.written
+    assert terminal.written.count("address: ") == 2
 
 
 @ways
@@ -190,6 +199,19 @@ def test_a_sign_in_that_is_broken_off_leaves_nothing(home, issuer, daemon, numbe
     assert not [each for each in home.records() if each.get("tokens")]
     done = home.login("notes")
     assert done.returncode == 0, done
+
+
+@ways
+def test_the_end_of_input_at_a_terminal_leaves_the_browser(home, issuer, daemon):
+    home.start(daemon=daemon)
+    words = ("-m", "mcpx", "login", "notes", "--no-browser", "--config", home.config)
+    with Terminal(*words, env=environment(home.folder), columns=400) as terminal:
+        terminal.wait_for("address: ")
+        terminal.type("\x04")
+        terminal.wait_for("waiting for the browser")
+        assert issuer.browse(LINK.search(terminal.written).group(0))[0] == 200
+        assert terminal.end() == 0, terminal.written
+    assert terminal.written.count("address: ") == 1
 
 
 def test_ctrl_c_at_a_terminal_gives_it_back_as_it_was(home, issuer):
@@ -253,7 +275,7 @@ def test_names_that_cannot_be_signed_in_to_are_refused(home, issuer, daemon):
         "header": {"type": "http", "url": issuer.mcp_url, "headers": {"Authorization": "Bearer x"}},
         "off": {"type": "http", "url": issuer.mcp_url, "disabled": True},
     }
-    home.write(servers, login_port=PORT)
+    home.write(servers, login_port=free_port())
     if daemon:
         assert home.run("daemon", "start").returncode == 0
     said = {name: home.login(name) for name in (*servers, "offf")}
@@ -273,6 +295,23 @@ def test_names_that_cannot_be_signed_in_to_are_refused(home, issuer, daemon):
 def test_wrong_words_are_usage(home, issuer, words):
     home.start(daemon=False)
     assert home.login(*words).returncode == 2
+
+
+def test_a_daemon_that_stops_ends_it_at_once(home):
+    home.start(daemon=True, shutdown_grace=50)
+    with home.waiting("notes") as (process, _):
+        assert home.run("daemon", "stop").returncode == 0
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert b"cancelled: MCPX ends" in error
+
+
+def test_a_token_that_the_server_refuses_all_the_same_is_said(home, issuer):
+    home.start(daemon=True)
+    issuer.faults["token:authorization_code"] = Fault(200, {"access_token": "x", "token_type": "Bearer"})
+    done = home.login("notes")
+    assert done.returncode == 1
+    assert "signed in to notes; it is needs sign-in" in done.stdout
 
 
 def test_a_lost_daemon_ends_it(home, issuer):

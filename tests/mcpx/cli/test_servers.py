@@ -65,6 +65,24 @@ def test_the_first_server_makes_a_private_file_and_its_tools_are_listed(place):
     assert place.file.parent.stat().st_mode & 0o077 == 0
 
 
+def test_a_server_may_be_signed_in_to_as_a_client_that_is_registered_there(place):
+    given = ("--client-id", "c", "--client-secret", "--callback-port", "3118")
+    done = place.run("add", "--no-check", "--yes", "web", "https://127.0.0.1:9/mcp", *given)
+    assert done.returncode == 0, done
+    auth = {"client_id": "c", "client_secret": "${keychain:web}", "callback_port": 3118}
+    written = json.loads(place.file.read_text())
+    assert written == {"mcpServers": {"web": {"url": "https://127.0.0.1:9/mcp", "auth": auth}}}
+    pasted = json.dumps({"url": "https://127.0.0.1:9/mcp", "auth": {"CLIENT_ID": "c"}})
+    done = place.run("add-json", "--no-check", "--yes", "--client-secret", "more", pasted)
+    assert done.returncode == 0, done
+    entry = json.loads(place.file.read_text())["mcpServers"]["more"]
+    assert entry["auth"] == {"CLIENT_ID": "c", "client_secret": "${keychain:more}"}
+    done = place.run("add", "--no-check", "--yes", "bad", "https://h/mcp", "--client-secret")
+    assert done.returncode == 2
+    assert '"client_secret" without "client_id"' in done.stderr
+    assert "nothing was changed" in done.stderr
+
+
 def test_comments_stay_and_undo_gives_the_bytes_back(place):
     place.write()
     assert place.run("add", "--no-check", "--yes", "n", "npx", "-y", "x").returncode == 0

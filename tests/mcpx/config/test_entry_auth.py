@@ -233,6 +233,17 @@ def test_a_mistake_shows_no_value_that_came_out_of_a_variable() -> None:
         assert "s3cret" not in reason
 
 
+def test_without_https_it_is_said_that_there_is_none() -> None:
+    said = "no sign-in goes unencrypted to another machine; use https://"
+    for url, auth, notices in [
+        ("http://x/mcp", {"client_id": "i"}, (f"$.mcpServers.s.auth: {said}",)),
+        ("http://127.0.0.1/mcp", {"client_id": "i"}, ()),
+        ("http://x/mcp", False, ()),
+    ]:
+        assert config({"url": url, "auth": auth}).notices == notices
+    assert config({"url": "http://x/mcp"}).notices == ()
+
+
 def test_on_a_server_with_a_command_it_has_no_effect() -> None:
     text = json.dumps({"mcpServers": {"s": {"command": "x", "auth": {"client_id": "i"}, "tls": {"ca": "c"}}}})
     found = parse(text, where="c", environ={})

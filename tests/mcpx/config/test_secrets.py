@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.config import Redactor, parse, redactor_of
+from mcpx.config import Redactor, parse, redactor_of, secrets
 from mcpx.config.secrets import MIN_SECRET_LEN
 
 TOKEN = "tok/en+5ecret=="
@@ -103,3 +103,34 @@ def test_neither_a_redactor_nor_an_entry_shows_its_secrets():
     assert TOKEN not in repr(entry)
     assert TOKEN not in repr(redactor_of(entry))
     assert "'T'" in repr(entry)
+
+
+@pytest.fixture
+def hidden():
+    """Values that came while MCPX runs, as the tokens of a sign-in do."""
+    yield secrets.hide_values
+    secrets._hidden.clear()
+    secrets._hidden_forms.clear()
+
+
+def test_tokens_that_came_later_are_taken_out_by_every_redactor(hidden):
+    redact = Redactor([("K", "key-of-the-entry")])
+    hidden("notes", {"access token": "first-token", "refresh token": None})
+    shown = redact("first-token and key-of-the-entry")
+    assert shown == "***access token*** and ***K***"
+    assert Redactor().data({"a": ["first-token"]}) == {"a": ["***access token***"]}
+    assert Redactor().replace_by_numbers(b'"first-token"') == b'"***access token***"'
+
+
+def test_the_tokens_before_the_last_are_taken_out_for_a_while(hidden):
+    for number in range(5):
+        hidden("notes", {"access token": f"token-no-{number}"})
+        hidden("notes", {"access token": f"token-no-{number}"})  # the same again is no other
+    hidden("others", {"access token": "their-token"})
+    shown = Redactor()("token-no-0 token-no-1 token-no-2 token-no-3 token-no-4 their-token")
+    assert shown == " ".join(["token-no-0 token-no-1 token-no-2", *["***access token***"] * 3])
+
+
+def test_the_token_is_in_no_line_of_the_log_once_it_is_loaded(hidden):
+    hidden("notes", {"access token": "a token/with+signs"})
+    assert "with" not in Redactor()("GET /?t=a%20token%2Fwith%2Bsigns")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,8 @@ from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import config_of, entry, open_watched
 
 pytestmark = pytest.mark.anyio
-PORT = 49_767  # and those after it: another than the default, which the machine's own sign-ins use
+
+LOGIN_PORT = 40_000 + os.getpid() % 20_000  # another than the default, which the machine's own sign-ins use
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def issuer():
 async def signing(issuer, tmp_path, names=("s",), **auth):
     """A hub whose servers want a sign-in."""
     servers = {name: {"type": "http", "url": issuer.mcp_url, **auth} for name in names}
-    config = config_of(servers | {"prog": entry()}, login_port=PORT)
+    config = config_of(servers | {"prog": entry()}, login_port=LOGIN_PORT)
     with anyio.fail_after(40):
         async with open_watched(config, state=tmp_path) as watch:
             yield watch, watch.hub.sign_ins
@@ -166,11 +168,23 @@ async def test_an_entry_that_has_changed_meanwhile_is_not_signed_in(issuer, tmp_
         begun = sign_ins.begin("s")
         await begun.url()
         other = {"type": "http", "url": issuer.mcp_url + "?other"}
-        await watch.hub.reload(config_of({"s": other}, login_port=PORT))
+        await watch.hub.reload(config_of({"s": other}, login_port=LOGIN_PORT))
         await anyio.to_thread.run_sync(issuer.browse, begun.link)
         assert await problem_of(begun) is Problem.CANCELLED
         assert "changed meanwhile" in str(begun.error)
         assert await sign_ins.signed_in() == []
+
+
+async def test_servers_that_sleep_are_asked_whether_they_want_a_sign_in(issuer, tmp_path):
+    async with signing(issuer, tmp_path, start="on_demand") as (watch, sign_ins):
+        await agree(issuer, sign_ins.begin("s"))
+        await sign_ins.started("s")
+    async with signing(issuer, tmp_path, start="on_demand") as (watch, sign_ins):
+        assert watch.state() is State.ASLEEP
+        assert await sign_ins.needed() == []
+        await sign_ins.logout("s")
+        assert watch.state() is State.ASLEEP
+        assert await sign_ins.needed() == ["s"]
 
 
 async def test_who_cannot_be_signed_in_is_refused(issuer, tmp_path):

@@ -127,11 +127,28 @@ async def test_a_client_that_is_refused_at_the_end_is_registered_anew_by_the_nex
         assert len(issuer.seen("register")) == SECOND_CLIENT
 
 
-async def test_an_issuer_that_takes_one_redirect_uri_gets_one():
+@pytest.mark.parametrize(
+    ("refusals", "uris", "scope"), [(0, BACK, "read"), (1, BACK, None), (2, BACK[:1], None)]
+)
+async def test_an_issuer_that_refuses_a_client_is_told_less_of_it(refusals, uris, scope):
     with scripted_issuer() as issuer:
-        issuer.faults["register"] = Fault(status=400, body={"error": "invalid_redirect_uri"}, times=1)
-        record = await Person(issuer).signs_in()
-        assert list(record.registration.redirect_uris) == BACK[:1]
+        if refusals:
+            said = {"error": "invalid_client_metadata"}
+            issuer.faults["register"] = Fault(status=400, body=said, times=refusals)
+        person = Person(issuer)
+        record = await person.signs_in(scopes=["read"])
+        assert list(record.registration.redirect_uris) == uris
+        assert record.registration.scope == scope
+        assert person.asked_for["scope"] == "read"
+        assert issuer.asked == 1
+
+
+@pytest.mark.parametrize(("status", "times"), [(400, 3), (403, 1)])
+async def test_an_issuer_that_refuses_every_client_is_not_asked_for_long(status, times):
+    with scripted_issuer() as issuer:
+        issuer.faults["register"] = Fault(status=status)
+        assert (await refused(Person(issuer))).problem is Problem.REGISTRATION_REFUSED
+        assert len(issuer.seen("register")) == times
 
 
 async def test_a_client_with_a_secret_shows_it_although_no_method_was_said():
