@@ -307,7 +307,7 @@ class Fleet:
             self.observers.notify(name, EVERYTHING)
 
     def _account_changed(self, name: str) -> None:
-        """Try a server again whose account is signed in now; end the sessions of one that needs a sign-in.
+        """Try a server again whose account has tokens now; end the sessions of one that needs a sign-in.
 
         Those sessions are held as soon as they are tried again: else one that nobody uses would be ready.
         """
@@ -317,7 +317,7 @@ class Fleet:
         for each in self.upstreams[name].sessions():
             if (life := each.queue.lifecycle_or_none()) is None:
                 continue
-            if account.is_usable and life.held:
+            if account.is_usable and (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
                 self.supervisor.resume(each.child)
             elif not account.is_usable and life.phase is Phase.UP:
                 self.supervisor.recycle(each.child)

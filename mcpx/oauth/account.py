@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from mcpx.config import Http, ServerConfig, Sse
+from mcpx.config import ServerConfig
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.flight import Background, Flight
 from mcpx.oauth.record import Identity
@@ -32,6 +32,7 @@ __all__ = ["Account", "AccountState"]
 SENT_AGAIN: Final = "mcpx.sent_again"
 """In the extensions of a request that is sent once more, with a better token."""
 REFUSED: Final = "the server refuses its token, and there is none to renew it with"
+MAX_WANTED_SCOPES: Final = 50  # that are remembered
 _FORBIDDEN: Final = 403
 
 
@@ -51,7 +52,7 @@ class Account(SignInState):
         background = background or Background()
         super().__init__(server, identity, store, background, on_change=on_change, clock=clock)
         self._discovery = Flight(background)
-        self._origin = _origin(server)
+        self._origin: tuple[str, int | None, str] | None = None  # as the requests have it
 
     async def authorize(self, request: httpx2.Request) -> None:
         """Put the access token on a request, if there is one; one that has expired is renewed first.
@@ -64,10 +65,19 @@ class Account(SignInState):
         if self._clock() >= self._good_until:
             await self._obtain()
         url = request.url
-        if (url.host, url.port, url.scheme) != self._origin:
+        if (url.host, url.port, url.scheme) != self._origin and not self._is_own(url):
             request.headers.pop("Authorization", None)
         elif self._header is not None:
             request.headers["Authorization"] = self._header
+
+    def _is_own(self, url: httpx2.URL) -> bool:
+        """Whether a URL is of the entry's origin, the only one that is given tokens."""
+        import httpx2  # noqa: PLC0415 - for those who have servers over HTTP
+
+        if _origin(url) != _origin(httpx2.URL(self.identity.url)):
+            return False
+        self._origin = url.host, url.port, url.scheme
+        return True
 
     async def _obtain(self) -> None:
         """Have a token that counts, if there were any.
@@ -132,7 +142,8 @@ class Account(SignInState):
             if await self._renewal.renew(challenge):
                 return True
             raise self._refusal()
-        if self.is_usable:
+        await self.look()
+        if self.is_usable and self._header is None:
             await self._discovery.join(partial(self._discover, challenge))
         if self._header is not None:  # somebody has signed in meanwhile
             return True
@@ -165,7 +176,7 @@ class Account(SignInState):
 
         known = self.challenge
         wanted = dict.fromkeys(((known and known.scope) or "").split() + (challenge.scope or "").split())
-        self.challenge = replace(challenge, scope=" ".join(wanted) or None)
+        self.challenge = replace(challenge, scope=" ".join([*wanted][-MAX_WANTED_SCOPES:]) or None)
         is_news = known is None or known.scope != self.challenge.scope
         if not self.is_of_person and is_news and not is_second and await self._renewal.renew(challenge):
             return True
@@ -190,10 +201,6 @@ class Account(SignInState):
         return refusals.NoTokenNow(f"its token cannot be renewed at the moment: {why or 'try again'}")
 
 
-def _origin(server: ServerConfig) -> tuple[str, int | None, str]:
-    """The only origin that is given tokens: the host, the port, and the scheme, as `httpx2.URL` has them."""
-    import httpx2  # noqa: PLC0415 - for servers over HTTP
-
-    assert isinstance(server.transport, Http | Sse)  # noqa: S101 - `identity_of` says so
-    url = httpx2.URL(server.transport.url)
-    return url.host, url.port, url.scheme
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    scheme = url.scheme.lower()
+    return url.host.lower(), scheme, url.port or {"http": 80, "https": 443}.get(scheme)

@@ -18,7 +18,7 @@ import anyio.abc
 
 from mcpx.config import Config, ServerConfig
 from mcpx.config.auth import TokenStoreKind
-from mcpx.oauth.account import Account
+from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.flight import Background
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.store import open_store
@@ -31,8 +31,8 @@ TICK_S: Final = 1 / 64  # what waits are a multiple of
 class Accounts:
     """The accounts of a hub's servers. `state` is the folder of the token store, if not the usual one.
 
-    `on_change` is called with a server's name when its account was signed in or out, or needs a sign-in, in
-    the turn of that; it must not raise. `clock` gives seconds since 1970.
+    `on_change` is called with a server's name when its account was signed in or out, needs a sign-in, or has
+    tokens again, in the turn of that; it must not raise. `clock` gives seconds since 1970.
     """
 
     def __init__(
@@ -58,6 +58,8 @@ class Accounts:
             return None
         found = self._accounts.get(identity)
         if found is None or found.server.transport != server.transport:
+            if found is not None:
+                found.news.set()
             found = self._accounts[identity] = Account(
                 server,
                 identity,
@@ -78,7 +80,7 @@ class Accounts:
                 account.use(self._store)
         wanted = {identity_of(server) for server in config.servers.values() if server.disabled is None}
         for identity in self._accounts.keys() - wanted:
-            del self._accounts[identity]
+            self._accounts.pop(identity).news.set()
 
     async def run(self, incarnation: Incarnation) -> None:
         """Keep the tokens fresh, until asked to leave; a renewal that is under way is finished."""
@@ -106,6 +108,9 @@ class Accounts:
         while self._accounts.get(account.identity) is account:
             account.news.clear()
             await account.attend()
+            if account.state is AccountState.UNKNOWN:  # it looks by itself when its server wants a sign-in
+                await account.news.wait()
+                continue
             ticks = min(LOOK_INTERVAL_S, account.due_in_s()) // TICK_S + 1
             with anyio.move_on_after(ticks * TICK_S):
                 await account.news.wait()

@@ -46,12 +46,19 @@ class KeptRecord:
         Raises:
             SignInError: It cannot be read; that is not tried again.
         """
-        if self.is_loaded:
+        if not self.is_loaded:
+            async with self._turn:
+                await self._load_once()
+
+    async def _load_once(self) -> None:
+        if self.is_loaded:  # by another, while this one had to wait
             return
-        async with self._turn:
-            if not self.is_loaded:
-                self.is_loaded = True
-                await self._look()
+        try:
+            await self._look()
+        except SignInError:
+            self.is_loaded = True
+            raise
+        self.is_loaded = True
 
     async def look(self, *, again: bool = False) -> bool:
         """Take in what another process has stored; whether it is something else. Quick if nothing was stored.
@@ -65,9 +72,8 @@ class KeptRecord:
             return await self._look()
 
     async def _look(self) -> bool:
-        stamp = self._store.stamp(self._identity)
+        self._stamp = stamp = self._store.stamp(self._identity)  # a keychain that refuses is not asked again
         stored = None if stamp is None else await self._store.read(self._identity)
-        self._stamp = stamp
         if not self._is_other(stored):
             return False
         self._take(stored)

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from mcpx.oauth.record import Identity, Record
-from mcpx.paths import PARTIAL_SUFFIX, READ_FLAGS, distrust_folder, ensure_folder, replace_file
+from mcpx.paths import PARTIAL_SUFFIX, READ_FLAGS, ensure_folder, replace_file
 
 FORMAT: Final = 1
 MAX_RECORD_BYTES: Final = 2 << 20  # the metadata of two servers, of 256 KiB each before it is written as JSON
@@ -64,10 +64,7 @@ def prepare(folder: Path) -> None:
         PermissionError: Others may change what is in it.
     """
     ensure_folder(folder)
-    found = folder.lstat()
-    if (reason := distrust_folder(folder, found)) is not None:
-        raise PermissionError(reason)
-    if found.st_mode & _OPEN_TO_OTHERS:
+    if _checked(folder).st_mode & _OPEN_TO_OTHERS:
         folder.chmod(0o700)
 
 
@@ -79,8 +76,7 @@ def read_record(folder: Path, identity: Identity) -> Record | None:
         PermissionError: Others may change what is in the folder.
     """
     try:
-        if (reason := distrust_folder(folder, folder.lstat())) is not None:
-            raise PermissionError(reason)
+        _checked(folder)
         opened = os.open(record_path(folder, identity), READ_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -183,6 +179,20 @@ def lock_path(folder: Path, identity: Identity) -> Path:
 def mark_path(folder: Path, identity: Identity) -> Path:
     """Where it is noted that the keychain has the record, and not this folder."""
     return folder / f"{identity.key}.keychain"
+
+
+def _checked(folder: Path) -> os.stat_result:
+    """What the folder is found as. Where others may replace it as a whole, theirs is not taken for it.
+
+    Raises:
+        PermissionError: Others may change what is in it.
+    """
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{folder} is not a folder of yours")
+    if found.st_mode & 0o022:
+        raise PermissionError(f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):o})")
+    return found
 
 
 def _remove_partial(folder: Path, identity: Identity) -> None:

@@ -31,10 +31,19 @@ log = structlog.get_logger()
 
 
 class Renewal:
-    """Renews the tokens in `kept`. `clock` gives seconds since 1970."""
+    """Renews the tokens in `kept`. `clock` gives seconds since 1970.
+
+    `on_recovery` is called when that works again, after failures; it must not raise.
+    """
 
     def __init__(
-        self, server: ServerConfig, kept: KeptRecord, background: Background, clock: Callable[[], float]
+        self,
+        server: ServerConfig,
+        kept: KeptRecord,
+        background: Background,
+        *,
+        clock: Callable[[], float],
+        on_recovery: Callable[[], None],
     ) -> None:
         self.problem: str | None = None
         """Why the last one failed: a sentence without secrets; None if it did not."""
@@ -43,6 +52,7 @@ class Renewal:
         self._server = server
         self._kept = kept
         self._clock = clock
+        self._on_recovery = on_recovery
         self._flight = Flight(background)
         self._pause = schedule.Pause()
         self._spread = 0.0
@@ -94,7 +104,7 @@ class Renewal:
         self._fail(SignInError(Problem.GRANT_REFUSED, reason))
 
     async def _fly(self, challenge: Challenge | None) -> None:
-        before = _tokens(self._kept.record)
+        before, failed = _tokens(self._kept.record), self.problem is not None
 
         def is_enough(record: Record | None) -> bool:
             tokens = _tokens(record)
@@ -114,6 +124,9 @@ class Renewal:
         else:
             self._renewed += 1
             self.reset()
+            if failed:
+                log.info("oauth.renewed", server=self._server.name)
+                self._on_recovery()
 
     async def _fetch(self, challenge: Challenge | None, record: Record | None) -> Record:
         if not self.is_of_person:

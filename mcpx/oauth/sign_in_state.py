@@ -47,7 +47,7 @@ class AccountState(StrEnum):
 class SignInState:
     """The sign-in of one server, for as long as its entry says the same of it.
 
-    `on_change` is called when it was signed in or out, or needs a sign-in, in the turn of that; it must not
+    `on_change` is called when it was signed in or out, needs a sign-in, or has tokens again; it must not
     raise. `background` is where renewals run. `clock` gives seconds since 1970.
     """
 
@@ -70,7 +70,7 @@ class SignInState:
         self._on_change = on_change
         self._clock = clock
         self._kept = KeptRecord(identity, store, self._record_changed)
-        self._renewal = Renewal(server, self._kept, background, clock)
+        self._renewal = Renewal(server, self._kept, background, clock=clock, on_recovery=on_change)
         self.news = Signal()
         """Set when there may be something to `attend` to."""
         self._header: str | None = None
@@ -193,6 +193,16 @@ class SignInState:
     async def attend(self) -> None:
         """Take in what another process has stored, and renew the tokens if that is due. Never raises."""
         await self.load()
+        await self.look()
+        if self.due_in_s() > 0:
+            return
+        if self._renewal.is_possible:
+            await self._renewal.renew(ahead=True)
+        if self._is_over():
+            self._need_sign_in(EXPIRED)
+
+    async def look(self) -> None:
+        """Take in what another process has stored; store what could not be stored before. Never raises."""
         try:
             if self._kept.is_unstored:
                 await self._kept.store_again()
@@ -200,12 +210,6 @@ class SignInState:
                 self._signed_in()
         except SignInError as error:
             log.debug("oauth.store_unusable", server=self.server.name, reason=str(error))
-        if self.due_in_s() > 0:
-            return
-        if self._renewal.is_possible:
-            await self._renewal.renew(ahead=True)
-        if self._is_over():
-            self._need_sign_in(EXPIRED)
 
     def _is_over(self) -> bool:
         """Whether the token has expired, and nothing but a person can help."""
@@ -216,7 +220,7 @@ class SignInState:
     def _need_sign_in(self, reason: str | None) -> None:
         """Enter that state; a failed renewal is the better reason."""
         if self._renewal.problem is None:
-            self._problem = reason
+            self._problem = reason or self._problem
         if self._tokens is not None:
             self._good_until = -math.inf
         self._enter(AccountState.NEEDS_SIGN_IN)
@@ -247,4 +251,5 @@ class SignInState:
     def _enter(self, state: AccountState) -> None:
         if state is not self.state:
             self.state = state
+            self.news.set()
             self._on_change()

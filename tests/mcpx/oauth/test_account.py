@@ -5,7 +5,6 @@ from __future__ import annotations
 import timeit
 
 import anyio
-import httpx2
 import pytest
 
 from mcpx.config import Http, ServerConfig
@@ -171,7 +170,7 @@ async def test_a_token_that_another_process_has_refreshed_is_taken(account, issu
 
 
 async def test_calls_fail_for_now_while_the_issuer_is_down_and_work_again_soon_afterwards(
-    account, issuer, clock
+    account, issuer, clock, changes
 ):
     await account.load()
     clock.pass_s(3600)
@@ -181,9 +180,21 @@ async def test_calls_fail_for_now_while_the_issuer_is_down_and_work_again_soon_a
             await token_on(account)
     assert (len(issuer.asked), account.state) == (1, AccountState.SIGNED_IN)
     assert account.problem == "issuer.example cannot be reached"
-    await account.reload()
+    before = len(changes)
+    with anyio.fail_after(10):
+        while not await renewed(account):  # in a second, or less
+            await anyio.lowlevel.checkpoint()
     assert await token_on(account) == "Bearer access-0002"
-    assert account.problem is None
+    assert (account.problem, len(changes)) == (None, before + 1)
+
+
+async def renewed(account):
+    """Whether the token could be renewed."""
+    try:
+        await token_on(account)
+    except NoTokenNow:
+        return False
+    return True
 
 
 async def test_a_refresh_that_is_refused_ends_the_sign_in_when_the_token_does(
@@ -424,6 +435,45 @@ async def test_a_refresh_after_another_process_has_signed_out_needs_a_sign_in(ac
         await refuse(account, request_to())
 
 
+async def test_calls_that_come_while_the_token_is_being_loaded_wait_for_it(store, clock, monkeypatch):
+    account, read, gate = account_of(store, clock=clock), store.read, anyio.Event()
+
+    async def slow(identity):
+        await gate.wait()
+        return await read(identity)
+
+    monkeypatch.setattr(store, "read", slow)
+    had = []
+
+    async def call():
+        had.append(await token_on(account))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
+    assert had == ["Bearer access-0001"] * 3
+
+
+async def test_a_store_that_cannot_be_read_is_asked_once_and_said(store, clock, issuer, monkeypatch):
+    account, asked = account_of(store, clock=clock), []
+
+    async def locked(identity):
+        asked.append(identity)
+        raise SignInError(Problem.NOT_STORED, "the keychain is locked: unlock it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read", locked)
+        with pytest.raises(SignInRequired, match="the keychain is locked: unlock it; needs sign-in"):
+            await refused_once(account)
+        for _ in range(3):
+            await account.attend()
+        assert len(asked) == 1
+    await account.reload()
+    assert await token_on(account) == "Bearer access-0001"
+
+
 # --- machines
 
 
@@ -478,7 +528,16 @@ def test_the_command_names_the_configuration_where_that_is_not_the_usual_one(tmp
     assert account.login_command == f"mcpx login 'my notes' --config {tmp_path / 'c.json'}"
 
 
-def test_httpx_says_the_origin_of_a_request_as_it_says_that_of_the_entry():
-    account = account_of(MemoryStore(), server=server_of("HTTPS://Notes.Example:443/mcp"))
-    url = httpx2.Request("POST", "HTTPS://Notes.Example:443/mcp").url
-    assert (url.host, url.port, url.scheme) == account._origin
+@pytest.mark.parametrize(
+    ("entry", "request_url"),
+    [
+        ("HTTPS://Notes.Example:443/mcp", "https://notes.example/mcp"),
+        ("https://notes.example/mcp", "HTTPS://Notes.Example:443/mcp"),
+        ("http://bücher.example/mcp", "http://xn--bcher-kva.example/mcp"),
+        ("http://[::1]:8000/mcp", "http://[::1]:8000/other?x=1"),
+    ],
+)
+async def test_one_origin_may_be_written_in_many_ways(entry, request_url):
+    server = server_of(entry)
+    account = account_of(MemoryStore(record_of(server=server)), server=server)
+    assert await token_on(account, request_to(request_url)) == "Bearer access-0001"

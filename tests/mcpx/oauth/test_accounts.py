@@ -13,8 +13,9 @@ from mcpx.oauth.account import AccountState
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import identity_of
+from mcpx.oauth.refusals import SignInRequired
 from supervisors.child import Incarnation
-from tests.mcpx.oauth.records import Issuer, MemoryStore, record_of, server_of, token_on
+from tests.mcpx.oauth.records import Issuer, MemoryStore, record_of, refuse, request_to, server_of, token_on
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -144,16 +145,38 @@ async def test_a_sign_in_that_ends_is_reported_when_the_token_expires(store, iss
     assert len(issuer.asked) == 1
 
 
-async def test_what_another_process_has_signed_in_is_noticed(store, issuer):
+async def test_a_sign_in_of_another_process_is_noticed_where_one_is_needed(store, issuer):
     changes = []
     accounts = Accounts(on_change=changes.append, clock=wall)
     account = accounts.of(server_of())
     async with Running(accounts):
-        await anyio.sleep(100)
+        with pytest.raises(SignInRequired):
+            await refuse(account, request_to())
         store.kept[account.identity] = record_of(3, now=wall())
         await anyio.sleep(130)
         assert await token_on(account) == "Bearer access-0003"
-    assert changes
+    assert len(changes) >= 2
+
+
+async def test_a_sign_in_of_another_process_is_taken_when_a_server_wants_one(store, issuer):
+    accounts = Accounts(clock=wall)
+    account = accounts.of(server_of())
+    async with Running(accounts):
+        await anyio.sleep(100)
+        store.kept[account.identity] = record_of(3, now=wall())
+        assert await refuse(account, request_to())
+        assert await token_on(account) == "Bearer access-0003"
+    assert issuer.asked == []
+
+
+async def test_a_server_that_wants_no_sign_in_is_left_alone(store, monkeypatch):
+    looked = []
+    monkeypatch.setattr(store, "stamp", looked.append)
+    accounts = Accounts(clock=wall)
+    accounts.of(server_of())
+    async with Running(accounts):
+        await days(1)
+    assert len(looked) <= 3
 
 
 async def test_two_refreshers_of_one_record_never_use_a_token_twice(store, issuer):

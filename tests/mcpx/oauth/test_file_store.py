@@ -132,6 +132,21 @@ async def test_a_folder_that_others_may_change_is_not_used(store):
         assert caught.value.problem is Problem.NOT_STORED
 
 
+async def test_a_state_folder_of_a_group_is_good_enough(store):
+    store.folder.parent.mkdir()
+    store.folder.parent.chmod(0o775)
+    await store.write(record_of())
+    assert await store.read(IDENTITY) is not None
+
+
+async def test_a_folder_that_is_a_link_is_not_used(store, tmp_path):
+    store.folder.parent.mkdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    store.folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SignInError, match="not a folder of yours"):
+        await store.write(record_of())
+
+
 async def test_a_store_that_cannot_be_written_says_why_and_keeps_what_is_there(store, monkeypatch):
     await store.write(record_of())
 
