@@ -18,12 +18,12 @@ from urllib.parse import parse_qsl, unquote
 
 import httpx2
 
+from mcpx.oauth.callback_answer import HINTS, MAX_QUOTE_LEN
 from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
-MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
@@ -37,10 +37,6 @@ _PROPERTIES_REFUSED: Final = frozenset({400, 422})
 _MOVED: Final = frozenset({301, 302, 303, 307, 308, 404, 405, 410})
 _FOR_NOW: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
-_HINTS: Final = {
-    "invalid_target": '; `"resource": false` in its `auth` asks for a token without naming the server',
-    "invalid_scope": "; other scopes can be asked for with --scopes, or set as `scopes` in its `auth`",
-}
 
 
 class EndpointMoved(SignInError):  # noqa: N818 - a condition
@@ -82,9 +78,7 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
         raise SignInError(
             Problem.CLIENT_REFUSED, f"{_origin(response)} does not take MCPX as a client: {said}"
         )
-    raise SignInError(
-        refused, f"{_origin(response)} does not take {what}: {said}{_HINTS.get(code or '', '')}"
-    )
+    raise SignInError(refused, f"{_origin(response)} does not take {what}: {said}{HINTS.get(code or '', '')}")
 
 
 def check_registration(response: httpx2.Response) -> None:

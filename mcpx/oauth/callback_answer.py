@@ -18,10 +18,11 @@ _PROBLEMS: Final = {
     "unauthorized_client": Problem.CLIENT_REFUSED,
     "invalid_client": Problem.CLIENT_REFUSED,
 }
-_HINTS: Final = {
-    "invalid_scope": "; other scopes can be asked for with --scopes",
+HINTS: Final = {
+    "invalid_scope": "; other scopes can be asked for with --scopes, or set as `scopes` in its `auth`",
     "invalid_target": '; `"resource": false` in its `auth` asks for a token without naming the server',
 }
+"""What to do about an error of an authorization server."""
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,5 +77,5 @@ def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) 
 
 def _refusal(error: str, description: str | None, issuer: str) -> SignInError:
     said = one_line(error if not description else f"{error}: {description}", MAX_QUOTE_LEN)
-    hint = _HINTS.get(error, "")
+    hint = HINTS.get(error, "")
     return SignInError(_PROBLEMS.get(error, Problem.DENIED), f"{issuer} did not sign you in: {said}{hint}")

@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import oauth_of
 from mcpx.oauth.record import JSON, Record, Registration
@@ -43,7 +44,7 @@ def client_of(server: ServerConfig, record: Record | None, metadata: JSON) -> Re
     if belongs_to is not None and not is_issuer(belongs_to, issuer):
         text = (
             f"the client of {server.name} belongs to {belongs_to}, but the server wants a sign-in at"
-            f" {one_line(issuer, 200)}; if it has moved, set `issuer` in its `auth`"
+            f" {one_line(issuer, MAX_QUOTE_LEN)}; if it has moved, set `issuer` in its `auth`"
         )
         raise SignInError(Problem.WRONG_ISSUER, text)
     return Registration(

@@ -21,6 +21,7 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth_utils import check_resource_allowed
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import is_issuer
 from mcpx.oauth.errors import Problem, SignInError
@@ -28,7 +29,6 @@ from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
-MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
 _OK: Final = 200
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500

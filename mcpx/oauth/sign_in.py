@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx2
+from mcp.client.auth.utils import union_scopes
 from msgspec import structs
 
 from mcpx.config import ServerConfig
@@ -176,7 +177,7 @@ class _Attempt:
     async def _exchange(self, redirect_uris: Sequence[str], *, names_scope: bool = True) -> Record:
         async def registered(client: Registration) -> None:
             uris = client.redirect_uris or tuple(redirect_uris)
-            scope = client.scope or (self._scope if names_scope else None)
+            scope = union_scopes(client.scope, self._scope if names_scope else None)
             self._client = structs.replace(client, redirect_uris=uris, scope=scope)
             if self._record is None or self._record.tokens is None:
                 await self._save(self._result(revision=self._base.revision + 1))

@@ -219,6 +219,7 @@ async def test_a_step_up_asks_for_what_was_granted_and_what_is_wanted():
         ({}, ["write"], False),
         ({"scope": "read write"}, ["write"], True),
         ({"scope": None}, ["write"], False),
+        ({"scope": "nothing"}, ["read"], True),
     ],
     ids=str,
 )
