@@ -19,15 +19,14 @@ from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.core.restart import renew
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account, AccountState
-from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import account_at, callback_ports, needs_sign_in, person_account
 from mcpx.upstream.actor import Upstream
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
     from mcpx.core.hub import Hub
+    from mcpx.oauth.callback import CallbackListeners
+    from mcpx.oauth.pending import PendingSignIn
     from mcpx.oauth.record import Record
 
 log = structlog.get_logger()
@@ -46,12 +45,14 @@ class SignIns:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Carry sign-ins out, until asked to leave; then those under way are cancelled."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks, self._listeners = tasks, CallbackListeners(tasks)
-            incarnation.ready()
-            await incarnation.stopping.wait()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                incarnation.ready()
+                await incarnation.stopping.wait()
+                tasks.cancel_scope.cancel()
+        finally:
             self.stop()
-            tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
         """Begin no more sign-ins, and cancel those under way."""
@@ -83,27 +84,36 @@ class SignIns:
             MCPXError: The server is disabled, or MCPX ends.
             SignInError: `NOT_FOR_PEOPLE`: nobody signs in to this server.
         """
+        from mcpx.oauth import callback, pending, person  # noqa: PLC0415 - for who signs in
+
         upstream = self._hub.registry.upstream(name)
-        account = person_account(upstream.config, upstream.account)
-        if self._tasks is None or self._listeners is None:
+        account = person.person_account(upstream.config, upstream.account)
+        if self._tasks is None:
             raise MCPXError("MCPX ends; nothing was begun")
         timeout_s = self._hub.config.login_timeout if timeout_s is None else timeout_s
-        found = self._pending.get(name)
-        if found is not None and not (found.is_open and found.account is account):
-            found = None
-        if found is not None and scopes and {*scopes} != {*found.scopes}:
-            found.cancel("another was begun, for other scopes")
-            found = None
+        found = self._joinable(account, scopes)
         if found is None:
-            found = self._pending[name] = PendingSignIn(
+            if self._listeners is None:
+                self._listeners = callback.CallbackListeners(self._tasks)
+            found = self._pending[name] = pending.PendingSignIn(
                 account,
-                ports=callback_ports(account.server, self._hub.config),
+                ports=person.callback_ports(account.server, self._hub.config),
                 timeout_s=timeout_s,
                 scopes=scopes,
                 adopt=partial(self._adopt, account),
             )
             self._tasks.start_soon(self._carry_out, found, self._listeners)
         found.join(timeout_s)
+        return found
+
+    def _joinable(self, account: Account, scopes: Sequence[str]) -> PendingSignIn | None:
+        """The sign-in under way, if it is what is wanted; one for other scopes is cancelled."""
+        found = self._pending.get(account.server.name)
+        if found is None or not found.is_open or found.account is not account:
+            return None
+        if scopes and {*scopes} != {*found.scopes}:
+            found.cancel("another was begun, for other scopes")
+            return None
         return found
 
     async def _carry_out(self, sign_in: PendingSignIn, listeners: CallbackListeners) -> None:
@@ -150,6 +160,8 @@ class SignIns:
 
     async def needed(self) -> list[str]:
         """The servers that need a sign-in, once all have been tried or after a while."""
+        from mcpx.oauth.person import needs_sign_in  # noqa: PLC0415 - as above
+
         await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
         needed: set[str] = set()
 
@@ -191,7 +203,8 @@ class SignIns:
             MCPXError: The server is disabled.
             SignInError: MCPX does not sign in there, or what is stored cannot be removed.
         """
-        from mcpx.oauth.revocation import revoke  # noqa: PLC0415 - the SDK's part: for who signs out
+        from mcpx.oauth.person import account_at  # noqa: PLC0415 - as above
+        from mcpx.oauth.revocation import revoke  # noqa: PLC0415 - as above
 
         upstream = self._hub.registry.upstream(name)
         account = account_at(upstream.config, upstream.account)

@@ -218,7 +218,8 @@ class PendingSignIn:
         return SignInError(Problem.CANCELLED, f"the sign-in to {self.name} was cancelled: {why}")
 
     def _timed_out(self, timeout_s: float) -> SignInError:
-        text = f"nobody has signed in to {self.name} within {timeout_s:g} s"
+        problem, text = Problem.TIMED_OUT, f"nobody has signed in to {self.name} within {timeout_s:g} s"
         if self._return is not None and self._return.strays:
+            problem = Problem.STATE_MISMATCH
             text += ", but a browser came back with the state of another sign-in"
-        return SignInError(Problem.TIMED_OUT, f"{text}; run: {self.account.login_command}")
+        return SignInError(problem, f"{text}; run: {self.account.login_command}")

@@ -12,7 +12,6 @@ from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.gateway.frontends.operations import ControlRequest
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.person import describe_link, describe_result
 
 SIGN_INS: Final = ("login", "login_answer", "logout")
 
@@ -36,6 +35,8 @@ async def _login(hub: Hub, request: ControlRequest, report: Callable[[JSON], Non
     """Sign in to a server, with a report of the address to open; or name those that need it."""
     if request.server is None:
         return {"needed": await hub.sign_ins.needed()}
+    from mcpx.oauth.person import describe_link, describe_result  # noqa: PLC0415 - for who signs in
+
     sign_in = hub.sign_ins.begin(request.server, scopes=request.scopes, timeout_s=request.timeout)
     try:
         await sign_in.url()

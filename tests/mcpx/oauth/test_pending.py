@@ -163,8 +163,9 @@ async def test_an_answer_with_another_state_is_not_taken(issuer, tmp_path):
         sign_in = desk.begin()
         status, _ = await desk.browse(sign_in)
         assert status == 400
-        with pytest.raises(SignInError, match="state of another sign-in"):
+        with pytest.raises(SignInError, match="state of another sign-in") as caught:
             await sign_in.wait(0.0)
+        assert caught.value.problem is Problem.STATE_MISMATCH
         assert sign_in.is_open
         issuer.callback.clear()
         assert (await desk.browse(sign_in))[0] == 200
