@@ -310,6 +310,7 @@ class Fleet:
         """Try a server again whose account has tokens now; end the sessions of one that needs a sign-in.
 
         Those sessions are held as soon as they are tried again: else one that nobody uses would be ready.
+        Where calls run, those find out for themselves, and the others may finish.
         """
         account = self.upstreams[name].account if name in self.upstreams else None
         if account is None:
@@ -319,7 +320,7 @@ class Fleet:
                 continue
             if account.is_usable and (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
                 self.supervisor.resume(each.child)
-            elif not account.is_usable and life.phase is Phase.UP:
+            elif not (account.is_usable or each.queue.in_flight) and life.phase is Phase.UP:
                 self.supervisor.recycle(each.child)
 
     def _wake(self) -> None:

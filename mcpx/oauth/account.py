@@ -195,7 +195,8 @@ class Account(SignInState):
         why = self.problem
         if not self.is_usable:
             advice = f"needs sign-in: run: {self.login_command}"
-            return refusals.SignInRequired(f"{why}; {advice}" if why else advice)
+            text = f"{why}; {advice}" if why else advice
+            return refusals.SignInRequired(text, command=self.login_command)
         if self._renewal.is_refused:
             return refusals.ClientRefused(f"MCPX is given no token for it: {why}")
         return refusals.NoTokenNow(f"its token cannot be renewed at the moment: {why or 'try again'}")

@@ -15,7 +15,15 @@ class NotAuthorized(httpx2.TransportError):
     """The server did not run the request: MCPX has no token for it that counts."""
 
 
-class SignInRequired(NotAuthorized):
+class PersonRequired(NotAuthorized):
+    """A person has to act: `command` is what they run, "" where no person can."""
+
+    def __init__(self, message: str, *, command: str = "") -> None:
+        super().__init__(message)
+        self.command = command
+
+
+class SignInRequired(PersonRequired):
     """A person has to sign in; the text says how."""
 
 
@@ -23,16 +31,15 @@ class NoTokenNow(NotAuthorized):
     """The token has expired and cannot be refreshed at the moment; that is being tried again."""
 
 
-class MoreScopesRequired(NotAuthorized):
+class MoreScopesRequired(PersonRequired):
     """The token is good, but does not allow this request (`insufficient_scope`).
 
-    `scopes` are those that the server wants for it, as far as it says; `command` is what agrees to them.
+    `scopes` are those that the server wants for it, as far as it says.
     """
 
     def __init__(self, message: str, *, scopes: Sequence[str] = (), command: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message, command=command)
         self.scopes = tuple(scopes)
-        self.command = command
 
 
 class ClientRefused(NotAuthorized):

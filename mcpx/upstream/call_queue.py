@@ -95,6 +95,11 @@ class CallQueue:
         """How many requests wait for the server."""
         return len(self.ref.mailbox)
 
+    @property
+    def in_flight(self) -> int:
+        """How many calls are running at the server, in all its sessions."""
+        return self._counters.in_flight
+
     # --- in
 
     def submit(self, request: Request, reply: RawReply) -> None:

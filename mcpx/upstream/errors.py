@@ -28,12 +28,12 @@ from mcpx.upstream.transport.exchange import (
     PERMISSION_STATUSES,
     ConnectionDropped,
     NotExecuted,
+    PersonNeeded,
     Refused,
-    ScopesMissing,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.upstream.transport.unreachable import shown_url, unreachable
-from mcpx.upstream.unavailable import more_scopes_needed
+from mcpx.upstream.unavailable import person_needed
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
@@ -232,8 +232,8 @@ def call_error(
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
-    if isinstance(error, ScopesMissing):
-        return more_scopes_needed(error, server=server, tool=tool)
+    if isinstance(error, PersonNeeded):
+        return person_needed(error, server=server, tool=tool)
     if isinstance(error, NotExecuted):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"

@@ -11,7 +11,7 @@ from mcpx.observe.contained import contain
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sent
-from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted, ScopesMissing
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted, PersonNeeded
 from mcpx.upstream.transport.link import Link
 
 
@@ -69,8 +69,8 @@ class InFlight:
 
     def again_after(self, error: Exception) -> Request | None:
         """The request to send after that error, which concerned it alone; None where that is not safe."""
-        if isinstance(error, ScopesMissing):
-            return None  # a person has to agree first
+        if isinstance(error, PersonNeeded):
+            return None
         if isinstance(error, NotExecuted) and not self.request.turned_away:
             return replace(self.request, turned_away=True)
         if isinstance(error, ConnectionDropped) and self.request.safe:

@@ -12,7 +12,7 @@ from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.text import paragraphs
-from mcpx.upstream.transport.exchange import ScopesMissing
+from mcpx.upstream.transport.exchange import PersonNeeded
 
 
 class SignInNeeded(InputRequired):
@@ -39,10 +39,14 @@ def unavailable(info: ServerInfo, what: str, tool: str | None) -> CallError:
     return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool, details=details)
 
 
-def more_scopes_needed(refusal: ScopesMissing, *, server: str, tool: str | None) -> SignInNeeded:
-    """The error of a request that the server refuses until a person has agreed to more."""
-    cause = paragraphs(str(refusal))
+def person_needed(refusal: PersonNeeded, *, server: str, tool: str | None) -> SignInNeeded:
+    """The error of a request that the server refuses until a person has signed in, or agreed to more."""
+    cause, wants_more = paragraphs(str(refusal)), refusal.scopes is not None
     text = f"{server} did not take the call ({cause}); it was not run"
-    sign_in, wanted = refusal.command or None, list(refusal.scopes) or None
-    details = present(cause=cause, sign_in=sign_in, wanted_scopes=wanted)
-    return SignInNeeded(text, server=server, tool=tool, details=details, wants_more=True)
+    details = present(
+        state=None if wants_more else str(State.NEEDS_SIGN_IN),
+        cause=cause,
+        sign_in=refusal.command or None,
+        wanted_scopes=list(refusal.scopes or ()) or None,
+    )
+    return SignInNeeded(text, server=server, tool=tool, details=details, wants_more=wants_more)

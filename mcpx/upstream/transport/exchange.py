@@ -43,13 +43,16 @@ class NotExecuted(Exception):  # noqa: N818 - a condition
     """The server provably did not run the request: it was not reached, or it does not know the session."""
 
 
-class ScopesMissing(NotExecuted):
-    """The server wants that a person agrees to more first: to `scopes`, by `command`."""
+class PersonNeeded(NotExecuted):
+    """The server does not run it before a person has signed in, by `command`.
 
-    def __init__(self, reason: str, *, scopes: tuple[str, ...] = (), command: str = "") -> None:
+    `scopes` are what they have to agree to beyond what they have; None where they are not signed in at all.
+    """
+
+    def __init__(self, reason: str, *, command: str, scopes: tuple[str, ...] | None = None) -> None:
         super().__init__(reason)
-        self.scopes = scopes
         self.command = command
+        self.scopes = scopes
 
 
 class ConnectionDropped(Exception):  # noqa: N818 - a condition

@@ -28,7 +28,7 @@ from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from mcpx.config.auth import Tls
-from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NotAuthorized, SignInRequired
+from mcpx.oauth.refusals import MoreScopesRequired, NotAuthorized, NoTokenNow, PersonRequired
 from mcpx.upstream.transport import http_answers, http_bodies, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
@@ -39,8 +39,8 @@ from mcpx.upstream.transport.exchange import (
     Exchange,
     LinkObserver,
     NotExecuted,
+    PersonNeeded,
     Refused,
-    ScopesMissing,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import (
@@ -138,15 +138,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         request.extensions = {**request.extensions, "trace": exchange.trace}
         try:
             response = await exchange.within_deadline(self._send(request))
-        except (SignInRequired, ClientRefused) as error:
-            raise self._shut_out(error) from error
-        except MoreScopesRequired as error:
-            if not self._link.established:  # no session without them
-                self._link.held, self._link.retryable = True, False
-            reason = self._redact(str(error))
-            raise ScopesMissing(reason, scopes=error.scopes, command=error.command) from error
         except NotAuthorized as error:
-            raise NotExecuted(self._redact(str(error))) from error
+            raise self._not_authorized(error) from error
         except http_network.UNREACHABLE as error:
             problem = self._redact(unreachable(str(request.url), error))
             self._link.last_problem, self._link.retryable = problem, True
@@ -162,6 +155,22 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         if response is None:
             raise ConnectionDropped("the answer did not begin in time")
         return response
+
+    def _not_authorized(self, error: NotAuthorized) -> NotExecuted:
+        """Take in that no token counts; a session that no other will follow by itself takes nothing new."""
+        reason, scopes = self._redact(str(error)), None
+        if isinstance(error, NoTokenNow):
+            return NotExecuted(reason)
+        if isinstance(error, MoreScopesRequired):
+            scopes = error.scopes
+        else:
+            self._link.close(reason)  # it may finish what it has
+        if scopes is None or not self._link.established:
+            self._link.last_problem, self._link.retryable = reason, False
+            self._link.held = isinstance(error, PersonRequired)
+        if not isinstance(error, PersonRequired):
+            return NotExecuted(reason)
+        return PersonNeeded(reason, command=error.command, scopes=scopes)
 
     async def _judge(self, response: httpx2.Response, posted: Posted, exchange: Exchange) -> httpx2.Response:
         if response.is_error:
@@ -224,17 +233,6 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         if response.is_client_error and status != httpx2.codes.TOO_MANY_REQUESTS:
             self._link.mark_suspect()
         raise refused
-
-    def _shut_out(self, error: NotAuthorized) -> NotExecuted:
-        """Report that the server takes nothing more from us; the request that found out was not run."""
-        link, reason = self._link, self._redact(str(error))
-        link.held = isinstance(error, SignInRequired)
-        link.last_problem, link.retryable = reason, False
-        if link.established:
-            link.close(reason)  # what is in flight runs still, or is refused likewise
-        else:
-            link.lose(reason)  # a session without a handshake, too
-        return NotExecuted(reason)
 
     def _end_session(self, reason: str, *, retryable: bool = True) -> NotExecuted:
         """Report that the session is over; the request that found out was not run."""

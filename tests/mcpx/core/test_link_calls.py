@@ -61,6 +61,19 @@ async def test_64_calls_ask_the_person_once(tmp_path, modern):
     assert (len(person.asked), scene.issuer.asked) == (1, 1)
 
 
+async def test_64_calls_on_their_way_when_a_sign_in_is_taken_back_ask_once(tmp_path, modern):
+    async with needs_sign_in(tmp_path, top={**FREE, "shutdown_grace": 10}) as scene:
+        person = Person(scene, modern=modern)
+        await call(scene, person)
+        scene.issuer.revoke_all()
+        async with anyio.create_task_group() as tasks:
+            for number in range(64):
+                request = Exec("s", "count", msgspec.json.encode({"key": str(number)}))
+                tasks.start_soon(call, scene, person, request)
+    assert sorted(scene.issuer.calls[1:], key=int) == [str(number) for number in range(64)]
+    assert (len(person.asked), scene.issuer.asked) == (2, 2)
+
+
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_person_who_does_not_open_it_gets_the_error(tmp_path, modern, action):
     async with needs_sign_in(tmp_path, top=FREE) as scene:
@@ -109,7 +122,7 @@ async def test_a_link_comes_before_the_question_whether_a_tool_may_run(tmp_path,
         await scene.becomes(State.READY)
         scene.issuer.grants.access.clear()
         await scene.failure("look")
-        assert scene.state() is State.NEEDS_SIGN_IN
+        await scene.becomes(State.NEEDS_SIGN_IN)
         person, shown = Person(scene, modern=modern), []
         opened = person.shown
 

@@ -81,6 +81,7 @@ async def test_inspect_shows_the_state_and_the_tools_that_are_remembered(tmp_pat
         await scene.becomes(State.READY)
         scene.issuer.grants.access.clear()
         await scene.failure("count")
+        await scene.becomes(State.NEEDS_SIGN_IN)
         for page in await calls.inspect("s"), await calls.inspect("s", "count"), await calls.inspect():
             text = page.content[0]["text"]
             assert SAID in text
@@ -117,6 +118,16 @@ async def test_a_call_that_waits_when_it_becomes_known_is_refused_at_once(tmp_pa
             await anyio.to_thread.run_sync(issuer.wait_for, "resource_metadata")
             assert not failed.is_set()
             issuer.release()
+
+
+async def test_a_sign_in_that_ends_shows_before_anybody_calls(tmp_path):
+    async with needs_sign_in(tmp_path) as scene:
+        await scene.sign_in()
+        await scene.becomes(State.READY)
+        scene.hub.upstreams["s"].account._need_sign_in("it has expired")
+        await scene.becomes(State.NEEDS_SIGN_IN)
+        assert scene.status().sign_in.problem
+        assert not scene.status().sign_in.expires_at
 
 
 async def test_all_its_sessions_go_on_when_somebody_signs_in(tmp_path):

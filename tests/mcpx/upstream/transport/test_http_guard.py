@@ -46,7 +46,7 @@ class Observer:
 
     def __init__(self):
         self.established, self.retryable, self.held, self.last_problem = True, True, False, None
-        self.lost, self.closing = Ending(), Ending()
+        self.lost, self.closed = Ending(), Ending()
         self.heard = []
 
     def lose(self, reason):
@@ -55,7 +55,7 @@ class Observer:
 
     def close(self, reason):
         self.heard.append(reason)
-        self.closing.set(reason)
+        self.closed.set(reason)
 
     def mark_healthy(self):
         self.heard.append("healthy")
@@ -98,24 +98,25 @@ async def test_a_request_that_was_refused_is_sent_again_with_a_better_token():
 
 
 @pytest.mark.parametrize(
-    ("last", "over", "held", "retryable"),
+    ("last", "ended", "held", "retryable"),
     [
-        (None, True, False, False),
-        (SignInRequired("run: mcpx login x"), True, True, False),
-        (ClientRefused("no token for it"), True, False, False),
-        (NoTokenNow("try again"), False, False, True),
-        (MoreScopesRequired("run: mcpx login x"), False, False, True),
+        (None, "lost", False, False),
+        (SignInRequired("run: mcpx login x"), "closed", True, False),
+        (ClientRefused("no token for it"), "closed", False, False),
+        (NoTokenNow("try again"), None, False, True),
+        (MoreScopesRequired("run: mcpx login x"), None, False, True),
     ],
 )
-async def test_what_is_refused_with_every_token_fails_without_having_run(last, over, held, retryable):
+async def test_what_is_refused_with_every_token_fails_without_having_run(last, ended, held, retryable):
     async with guarded(wants_fresh, Tokens("stale", "stale too", last=last)) as (client, observer):
         with capture_failures() as failures:
             response = await client.post(URL, json=CALL)
     assert response.json()["error"]["message"] == str(failures[0])
     assert isinstance(failures[0], NotExecuted)
     assert last is None or str(failures[0]) == str(last)
-    is_over = observer.lost.is_set() or observer.closing.is_set()
-    assert (is_over, observer.held, observer.retryable) == (over, held, retryable)
+    assert observer.lost.is_set() == (ended == "lost")
+    assert observer.closed.is_set() == (ended == "closed")
+    assert (observer.held, observer.retryable) == (held, retryable)
 
 
 async def test_a_session_that_needs_more_scopes_to_begin_is_held():
