@@ -307,21 +307,14 @@ class Fleet:
             self.observers.notify(name, EVERYTHING)
 
     def _account_changed(self, name: str) -> None:
-        """Try a server again whose account has tokens now; end the sessions of one that needs a sign-in.
-
-        Those sessions are held as soon as they are tried again: else one that nobody uses would be ready.
-        Where calls run, those find out for themselves, and the others may finish.
-        """
+        """Try a server again whose account has tokens now."""
         account = self.upstreams[name].account if name in self.upstreams else None
-        if account is None:
+        if account is None or not account.is_usable:
             return
         for each in self.upstreams[name].sessions():
-            if (life := each.queue.lifecycle_or_none()) is None:
-                continue
-            if account.is_usable and (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
+            life = each.queue.lifecycle_or_none()
+            if life is not None and (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
                 self.supervisor.resume(each.child)
-            elif not (account.is_usable or each.queue.in_flight) and life.phase is Phase.UP:
-                self.supervisor.recycle(each.child)
 
     def _wake(self) -> None:
         self._news.pulse()

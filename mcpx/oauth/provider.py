@@ -16,7 +16,6 @@ What it lacks in 2.3, and what is done instead (numbers are issues of modelconte
   come from the `Record`. A flow that has metadata discovers nothing anew only in a step-up; so its own first
   request is answered here as by a server that wants other scopes.
 * A client that the authorization server has forgotten is used for ever: see `mcpx.oauth.sign_in`.
-* It registers with the scopes that it will ask for, which some servers refuse: it is tried without them.
 * Scopes fall back to all that the authorization server knows (#1307, #2317): see `mcpx.oauth.scopes`.
 * Every refusal is one kind of error, whose text quotes the answer: judged before.
 * `private_key_jwt` signs in the client credentials grant only: here, whatever goes to the token endpoint.

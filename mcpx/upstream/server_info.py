@@ -44,10 +44,12 @@ def server_info(
         return replace(info, state=state, cause=leaving or queue.pending_reason, catalogue=catalogue)
     life = queue.lifecycle()
     at = life.next_attempt_at
+    # all sessions share the account: one that nobody has used since is of no more use than one that is held
+    signed_out = life.held or (account is not None and not account.is_usable)
     return replace(
         info,
-        state=State.NEEDS_SIGN_IN if life.held else STATES[queue.lifecycle_phase()],
-        sign_in=account.login_command if life.held and account is not None else None,
+        state=State.NEEDS_SIGN_IN if signed_out else STATES[queue.lifecycle_phase()],
+        sign_in=account.login_command if signed_out and account is not None else None,
         cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
         retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
         catalogue=catalogue,

@@ -14,6 +14,8 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlencode
 
 import uvicorn
@@ -168,6 +170,14 @@ def split(url: str, issuer: str, provider: DemoProvider) -> Starlette:
     return server.streamable_http_app()
 
 
+class Server(uvicorn.Server):
+    """One of several: a signal ends all of them at once."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 async def main(lifetime_s: int) -> None:
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     one, issuer, two = (f"http://localhost:{each.getsockname()[1]}" for each in listeners)
@@ -180,7 +190,7 @@ async def main(lifetime_s: int) -> None:
     )
     apps = [combined(one, lifetime_s), authorization, split(two, issuer, provider)]
     print(f"serving {one}/mcp and {two}/mcp", file=sys.stderr, flush=True)
-    running = [uvicorn.Server(uvicorn.Config(app, log_config=None)) for app in apps]
+    running = [Server(uvicorn.Config(app, log_config=None)) for app in apps]
     await asyncio.gather(
         *(each.serve(sockets=[listener]) for each, listener in zip(running, listeners, strict=True))
     )

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -130,6 +132,14 @@ class Seen:
         return token is None or "notes:write" in token.scopes
 
 
+class Server(uvicorn.Server):
+    """Ends at once when it is told to: nobody who is connected matters then."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 if __name__ == "__main__":
     listener = socket.create_server(("127.0.0.1", 0))
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -138,4 +148,4 @@ if __name__ == "__main__":
     sse = build(f"{base}/sse", introspection).sse_app()
     seen = Seen(streamable, sse, f"{base}/.well-known/oauth-protected-resource/mcp", introspection)
     print(f"serving at {base}/mcp", file=sys.stderr, flush=True)
-    uvicorn.Server(uvicorn.Config(seen, log_config=None)).run(sockets=[listener])
+    Server(uvicorn.Config(seen, log_config=None)).run(sockets=[listener])

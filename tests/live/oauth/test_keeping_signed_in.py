@@ -6,11 +6,13 @@ import anyio
 import pytest
 
 from tests.live.oauth.household import run_tool, text
+from tests.live.oauth.people import person
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
 PERSON = ("asked to sign in", "asked to agree", "registered")
 SCOPES = ("notes:read", "notes:write")
-SHORT_S = 3
+SHORT_S = 2
+PACE_S = 0.05  # between calls that go on and on
 
 
 def statuses(seen):
@@ -35,6 +37,7 @@ async def test_tokens_are_refreshed_before_they_expire_and_calls_go_on(house, is
             tasks.start_soon(wait)
             while not over.is_set():
                 assert text(await run_tool(client, "notes", "whoami")) == "alice"
+                await anyio.sleep(PACE_S)
         assert house.spilled() == []
     answered = statuses((await notes.seen())[before:])
     assert set(answered) == {200}
@@ -82,7 +85,9 @@ async def test_what_the_authorization_server_took_back_is_asked_for_again(house,
     assert await issuer.times("asked to sign in", "registered") == [1, 1]
 
 
-async def test_tokens_are_revoked_at_a_logout(house, issuer, notes, alice):
+async def test_tokens_are_revoked_at_a_logout_and_another_person_may_sign_in(
+    house, issuer, notes, alice, browser
+):
     house.write({"notes": notes.entry()})
     async with house.attached() as client:
         await client.initialize()
@@ -95,6 +100,11 @@ async def test_tokens_are_revoked_at_a_logout(house, issuer, notes, alice):
         refused = await run_tool(client, "notes", "whoami")
         assert refused["structuredContent"]["outcome"] == "not_sent"
         assert (await house.server("notes"))["state"] == "needs sign-in"
+        async with person("bob", browser) as bob:
+            assert await (await house.sign_in(bob, "notes")).ended() == 0
+        assert text(await run_tool(client, "notes", "whoami")) == "bob"
+        assert await (await house.sign_in(alice, "notes")).ended() == 0
+        assert text(await run_tool(client, "notes", "whoami")) == "alice"
     assert await issuer.times("refresh_token", "grant refused") == [0, 0]
 
 
