@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +43,15 @@ async def sign_in(
             await pending.wait()
     finally:
         pending.leave()
+
+
+def expire_stored(state: Path) -> None:
+    """Let what is stored be the sign-in of some time ago: its access tokens have expired."""
+    for file in (state / "oauth").glob("*.json"):
+        stored = json.loads(file.read_bytes())
+        tokens = stored["record"]["tokens"]
+        tokens["obtained_at"], tokens["expires_at"] = tokens["obtained_at"] - 7200, time.time() - 60
+        file.write_text(json.dumps(stored))
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.errors import CallError
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signing_in import config_for, signed_in
+from tests.mcpx.oauth.signing_in import config_for, expire_stored, signed_in
 from tests.mcpx.scripted import PATIENCE_S, open_watched
 
 pytestmark = pytest.mark.anyio
@@ -44,19 +44,15 @@ async def test_the_server_finds_that_it_has_expired(era, tmp_path):
             assert watch.hub.supervisor.state("r").failures == 0
 
 
-async def test_it_was_expired_when_it_was_given(tmp_path):
+async def test_it_has_expired_while_mcpx_was_not_running(tmp_path):
     with scripted_issuer() as issuer:
         async with signed_in(issuer, tmp_path):
             pass
-        issuer.token_answer = {"expires_in": 0}
         issuer.expire()
+        expire_stored(tmp_path)
         async with open_watched(config_for(issuer), state=tmp_path) as watch:
-            issuer.token_answer = {}
-            issuer.expire()
             await call_all(watch)
-            assert sorted(issuer.calls) == sorted(["first", *map(str, range(CALLS))])
-            assert (issuer.asked, issuer.reuses) == (1, 0)
-            assert issuer.refreshes <= 3  # at the start of the session, and then
+            check(issuer)
 
 
 async def test_the_refresh_is_slow(tmp_path):
