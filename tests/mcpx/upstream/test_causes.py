@@ -1,4 +1,4 @@
-"""Why a server over HTTP cannot be reached, as `status` says it; and what a call is told that needs a person."""
+"""Why a server over HTTP cannot be reached, and what a call is told that needs a person."""
 
 from __future__ import annotations
 
