@@ -43,7 +43,12 @@ class SignInHouse(House):
     def __init__(self, folder: Path, issuer: ScriptedIssuer) -> None:
         super().__init__(folder)
         self.issuer = issuer
+        self.name = "config.json"
         self.write({"r": {"url": issuer.mcp_url}}, login_port=free_port(), audit="full", login_shell=False)
+
+    @property
+    def config(self) -> str:
+        return str(self.folder / self.name)
 
     def begin(self, *command: str) -> Python:
         """Begin a command, as a process that goes on."""
@@ -90,8 +95,12 @@ class SignInHouse(House):
         assert self.issuer.asked <= asked
         assert not self.issuer.leaked_to("elsewhere")
         self.check_files()
-        for shown in (self.done("status", "--json")[1], self.done("doctor")[1], self.done("inspect", "r")[1]):
-            assert not [secret for secret in self.issuer.secrets if secret in shown]
+
+    def check_shown(self) -> None:
+        """No secret is in what is printed of the server, nor in the arguments of a process."""
+        shown = [self.done(*command)[1] for command in (["status", "--json"], ["doctor"], ["inspect", "r"])]
+        shown += [file.read_text("utf-8", "replace") for file in Path("/proc").glob("[0-9]*/cmdline")]
+        assert not [secret for secret in self.issuer.secrets for text in shown if secret in text]
 
     def check_files(self) -> None:
         """Secrets are in the record alone, which is its owner's alone."""
@@ -127,12 +136,19 @@ def alive(pid: int) -> bool:
         return False
 
 
-def id_of(step: tuple[str, bool]) -> str:
-    return f"{'after' if step[1] else 'before'} {step[0]}"
+def id_of(value: str | tuple[str, bool]) -> str:
+    return value if isinstance(value, str) else f"{'after' if value[1] else 'before'} {value[0]}"
 
 
-@pytest.mark.parametrize("step", STEPS, ids=id_of)
-@pytest.mark.parametrize("killed", ["daemon", "login", "login alone"])
+@pytest.mark.parametrize(
+    ("killed", "step"),
+    [
+        *(("daemon", step) for step in STEPS),
+        *(("login alone", step) for step in STEPS),
+        *(("login", step) for step in STEPS if step[0] == "token:authorization_code"),
+    ],
+    ids=id_of,
+)
 def test_a_sign_in_is_killed(killed, step):
     at, works = step
     with houses() as house:
@@ -174,3 +190,28 @@ def test_a_refresh_is_killed(works, rotates):
         house.check_files()
         house.check(asked=2 if works and rotates else 1)
         assert "during" not in house.issuer.calls
+
+
+def test_a_daemon_that_is_killed_in_a_refresh_keeps_nobody_from_it():
+    """Another daemon of the same person waits for the refresh of the first, which is killed in it."""
+    with houses() as house:
+        house.login()
+        assert house.done("daemon", "start")[0] == 0
+        assert house.call("first")[0] == 0
+        house.check_shown()
+        house.issuer.expire()
+        house.issuer.faults[REFRESH] = Fault(hold=True, times=1)
+        calls = [house.begin("exec", "r", "count", json.dumps({"key": "during"}))]
+        house.issuer.wait_for(REFRESH)
+        pid = house.pid
+        assert pid is not None
+        (house.folder / "second.json").write_text((house.folder / house.name).read_text())
+        house.name = "second.json"
+        assert house.done("daemon", "start")[0] == 0
+        calls.append(house.begin("exec", "r", "count", json.dumps({"key": "second"})))
+        house.issuer.wait_for("mcp:tools/call", 2)
+        os.kill(pid, signal.SIGKILL)
+        out, err = calls[1].communicate(timeout=PATIENCE_S)
+        assert (calls[1].returncode, out) == (0, b"second\n"), err
+        calls[0].communicate(timeout=PATIENCE_S)
+        assert (house.issuer.asked, house.issuer.reuses) == (1, 0)
