@@ -1,6 +1,6 @@
 """Kill `mcpx login`, and a call that refreshes its token, at each of their steps: whatever they do to files.
 
-`python kill_sign_ins.py [STRIDE]` plays every step, or one of STRIDE. After each kill the person is asked once
+`python kill_sign_ins.py [STRIDE]` plays each step, or one of STRIDE. After each kill the person is asked once
 more at most, the server can be used, and no secret is in a file but the record, which is its owner's alone.
 `python kill_sign_ins.py --at STEP ARGUMENTS` is `mcpx ARGUMENTS`, killed at a step.
 """
