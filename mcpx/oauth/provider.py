@@ -89,14 +89,25 @@ class Flow:
         self.context.issuer = str((record.metadata or {}).get("issuer"))
         self.context.resource = record.resource
         self.context.sign = signer_of(server)
-        self.names_scope = True
-        """Whether a registration names scopes."""
 
-    async def run(self, network: OAuthNetwork, *, refused: Problem, what: str, rounds: int = 1) -> Tokens:
+    async def run(
+        self,
+        network: OAuthNetwork,
+        *,
+        refused: Problem,
+        what: str,
+        rounds: int = 1,
+        names_scope: bool = True,
+    ) -> Tokens:
         """Send what the flow asks for, until it has tokens.
 
-        `rounds` is how often the flow may send the server's own request, which is answered here: a refresh
-        never does before it has ended. For `refused` and `what` see `tokens_in`.
+        Args:
+            network: Sends the requests.
+            refused: The problem if what is shown for tokens is not taken, as for `tokens_in`.
+            what: What that is, for the error.
+            rounds: How often the flow may send the server's own request, which is answered here: a refresh
+                never does before it has ended.
+            names_scope: Whether a registration names the scopes that are asked for then.
 
         Raises:
             SignInError: With the problem of the step that failed.
@@ -117,7 +128,7 @@ class Flow:
                         response = wants_scopes
                     else:
                         sent_at = time.time()
-                        sent = request if self.names_scope else _without_scope(request)
+                        sent = request if names_scope else _without_scope(request)
                         response = _judged(await network.send(sent), refused=refused, what=what)
                     request = await flow.asend(response)
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValidationError) as error:
@@ -180,12 +191,8 @@ def code_flow(
     scope: str | None,
     ask: AskPerson,
     on_registration: OnRegistration,
-    names_scope: bool = True,
 ) -> Flow:
-    """A sign-in of a person at the server of the record's metadata; `client` None registers one at first.
-
-    `names_scope` says whether the registration names the scopes that are asked for then.
-    """
+    """A sign-in of a person at the server of the record's metadata; `client` None registers one at first."""
     metadata = record.metadata or {}
     grants = metadata.get("grant_types_supported")
     refreshes = not isinstance(grants, list) or "refresh_token" in grants
@@ -220,9 +227,7 @@ def code_flow(
         called_back,
         _document_of(server),
     )
-    flow = Flow(provider, storage, server, record)
-    flow.names_scope = names_scope
-    return flow
+    return Flow(provider, storage, server, record)
 
 
 def machine_flow(server: ServerConfig, record: Record, client: Registration, *, scope: str | None) -> Flow:

@@ -135,7 +135,7 @@ class Renewal:
             return await obtain(self._server, record, challenge)
         tokens = _tokens(record)
         if record is None or tokens is None or tokens.refresh_token is None:
-            raise SignInError(Problem.GRANT_REFUSED, "another process has signed out")
+            raise SignInError(Problem.GRANT_REFUSED, "somebody has signed out")
         from mcpx.oauth.refresh import refresh  # noqa: PLC0415 - as above
 
         return await refresh(self._server, record)

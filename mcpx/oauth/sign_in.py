@@ -190,9 +190,13 @@ class _Attempt:
             scope=self._scope,
             ask=self._show,
             on_registration=registered,
+        )
+        tokens = await flow.run(
+            self._network,
+            refused=Problem.CODE_REFUSED,
+            what="the code of the sign-in",
             names_scope=names_scope,
         )
-        tokens = await flow.run(self._network, refused=Problem.CODE_REFUSED, what="the code of the sign-in")
         return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens)
 
     def _result(self, *, revision: int) -> Record:

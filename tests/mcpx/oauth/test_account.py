@@ -431,7 +431,7 @@ async def test_a_refresh_after_another_process_has_signed_out_needs_a_sign_in(ac
     store.kept.clear()
     assert await refuse(account, request)
     assert await token_on(account, request_to()) is None
-    with pytest.raises(SignInRequired, match="another process has signed out; needs sign-in"):
+    with pytest.raises(SignInRequired, match="somebody has signed out; needs sign-in"):
         await refuse(account, request_to())
 
 

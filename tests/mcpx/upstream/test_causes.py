@@ -1,4 +1,4 @@
-"""Why a server over HTTP cannot be reached, as `status` says it."""
+"""Why a server over HTTP cannot be reached, and what a call is told that needs a person."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import httpx2
 import pytest
 
 from mcpx.config import parse
-from mcpx.upstream.errors import cause_of
+from mcpx.errors import Code, Outcome
+from mcpx.upstream.errors import call_error, cause_of
+from mcpx.upstream.transport.exchange import PersonNeeded
+from mcpx.upstream.unavailable import SignInNeeded
 
 URL = "https://me:word@example.com:9/mcp?key=secret#x"
 
@@ -38,3 +41,20 @@ def test_it_names_the_url_and_the_reason_and_nothing_secret(error, why):
     config = parse(json.dumps({"mcpServers": {"s": {"url": URL}}}), where="x").servers["s"]
     cause = cause_of(ExceptionGroup("", [error]), config)
     assert cause.text == f"the server cannot be reached: https://example.com:9/mcp: {why}"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "details"),
+    [
+        (None, {"state": "needs sign-in", "cause": "why", "sign_in": "mcpx login s"}),
+        (("a", "b"), {"cause": "why", "sign_in": "mcpx login s", "wanted_scopes": ["a", "b"]}),
+        ((), {"cause": "why", "sign_in": "mcpx login s"}),
+    ],
+)
+def test_a_call_that_a_person_has_to_act_for_was_not_run_and_says_the_command(scopes, details):
+    error = call_error(PersonNeeded("why", command="mcpx login s", scopes=scopes), server="s", tool="t")
+    assert isinstance(error, SignInNeeded)
+    assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
+    assert str(error) == "s did not take the call (why); it was not run"
+    assert error.details == details
+    assert error.wants_more is (scopes is not None)

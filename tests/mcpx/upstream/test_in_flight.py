@@ -7,7 +7,12 @@ import pytest
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.requests import CallTool
-from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted, Refused
+from mcpx.upstream.transport.exchange import (
+    ConnectionDropped,
+    NotExecuted,
+    PersonNeeded,
+    Refused,
+)
 
 
 def in_flight(position=None, **options):
@@ -25,6 +30,12 @@ def test_a_request_that_was_dropped_goes_again_once_and_only_if_that_is_safe():
     again = in_flight(safe=True).again_after(ConnectionDropped("x"))
     assert not again.safe
     assert InFlight(again, RawReply(), None).again_after(ConnectionDropped("x")) is None
+
+
+@pytest.mark.parametrize("scopes", [None, ("read",)])
+def test_what_a_person_has_to_act_for_does_not_go_again(scopes):
+    error = PersonNeeded("x", command="mcpx login s", scopes=scopes)
+    assert in_flight(safe=True).again_after(error) is None
 
 
 def test_a_refusal_is_an_answer():
