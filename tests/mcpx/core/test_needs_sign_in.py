@@ -157,6 +157,6 @@ async def test_a_401_of_a_server_that_opens_a_stream_for_any_address_is_no_sign_
     with scripted_issuer(discovery="none") as issuer:
         stream = {"content-type": "text/event-stream"}
         for step in "resource_metadata", "metadata", "other":
-            issuer.faults[step] = Fault(endless=True, headers=stream)
+            issuer.faults[step] = Fault(status=200, headers=stream, body=b":" * 2000, slowly=True)
         async with scene_with(issuer, tmp_path) as scene:
             assert scene.state() is State.PARKED
