@@ -161,7 +161,7 @@ class Router:
         """
         rule = upstream.policy.asks(tool)
         if rule is not None or call.context.answers is not None:
-            if upstream.queue.is_held:
+            if upstream.needs_sign_in:
                 raise upstream.queue.unavailable(call)  # before a person is asked in vain
             call = admitted(self._approvals, upstream, tool, call, rule=rule, reply=reply)
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)

@@ -171,6 +171,11 @@ class Upstream:
             return None
         return "modern" if self.catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
+    @property
+    def needs_sign_in(self) -> bool:
+        """Whether a person has to sign in before a call can run, whatever the state of this session."""
+        return self.queue.is_held or (self.account is not None and not self.account.is_usable)
+
     def sessions(self) -> list[Upstream | DirectSession]:
         """This one, and those with the same server beside it: the companion, and those of one client each."""
         companion = self.companion.session if self.companion is not None else None
