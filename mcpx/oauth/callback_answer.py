@@ -57,7 +57,7 @@ def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) 
             `CLIENT_REFUSED` or `UNREACHABLE` for an error.
     """
     if callback.state is None or not secrets.compare_digest(callback.state.encode(), state.encode()):
-        text = "the browser came back from another sign-in than the one that waits; nothing was accepted"
+        text = "the browser came back from another sign-in than the one that waits: refused; sign in again"
         raise SignInError(Problem.STATE_MISMATCH, text)
     if callback.iss is None and names_issuer:
         text = (
@@ -71,7 +71,9 @@ def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) 
     if callback.error is not None:
         raise _refusal(callback.error, callback.error_description, issuer)
     if not callback.code:
-        raise SignInError(Problem.CODE_REFUSED, f"the browser came back from {issuer} without a code")
+        raise SignInError(
+            Problem.CODE_REFUSED, f"the browser came back from {issuer} without a code: sign in again"
+        )
     return callback.code
 
 

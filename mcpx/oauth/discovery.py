@@ -130,7 +130,9 @@ class _Search:
             canonical = ""
         if not check_resource_allowed(requested_resource=self.url, configured_resource=canonical):
             other = one_line(resource, MAX_QUOTE_LEN)
-            text = f"the metadata of {self._name} are those of another server, {other}, and not of {self.url}"
+            text = (
+                f'the metadata of {self._name} are those of another server, "{other}", and not of {self.url}'
+            )
             raise SignInError(Problem.METADATA_REFUSED, text)
 
     async def server_metadata(self, issuer: str | None) -> JSON | None:

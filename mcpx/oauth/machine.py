@@ -10,7 +10,7 @@ from msgspec import structs
 from mcpx.config import ServerConfig
 from mcpx.oauth.answers import as_for_now
 from mcpx.oauth.challenge import Challenge
-from mcpx.oauth.client import client_of, kept
+from mcpx.oauth.client import client_of, kept, with_advice
 from mcpx.oauth.discovery import Discovered, discover
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network
@@ -62,7 +62,7 @@ async def _obtain(network: OAuthNetwork, record: Record | None, challenge: Chall
     try:
         tokens = await flow.run(network, refused=Problem.GRANT_REFUSED, what="its client credentials")
     except SignInError as error:
-        raise as_for_now(error) from error
+        raise with_advice(server, as_for_now(error)) from error.__cause__
     return structs.replace(base, tokens=structs.replace(tokens, refresh_token=None))
 
 

@@ -141,7 +141,7 @@ class OAuthNetwork:
         host = parsed.host
         if parsed.userinfo or not host:
             raise SignInError(
-                Problem.INSECURE, f"{what} may not hold a user or lack a host: {_shown(parsed)}"
+                Problem.INSECURE, f"{what} needs a host, and may name no user: {_shown(parsed)}"
             )
         if parsed.scheme != "https" and not (
             parsed.scheme == "http" and is_loopback(host) and self._is_local

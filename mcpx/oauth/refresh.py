@@ -70,7 +70,7 @@ async def _refreshed(network: OAuthNetwork, record: Record, metadata: JSON) -> R
     try:
         tokens = await flow.run(network, refused=Problem.GRANT_REFUSED, what="the refresh token", rounds=0)
     except SignInError as error:
-        raise as_for_now(error) from error
+        raise as_for_now(error) from error.__cause__
     return structs.replace(record, tokens=tokens, revision=record.revision + 1)
 
 
