@@ -112,6 +112,9 @@ class OAuthNetwork:
             if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
                 text = f"the answer of {host} is compressed, which was not asked for"
                 raise SignInError(Problem.METADATA_REFUSED, text)
+            if response.headers.get("content-type", "").startswith("text/event-stream"):
+                text = f"the answer of {host} is an event stream, which would not end"
+                raise SignInError(Problem.METADATA_REFUSED, text)
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
