@@ -25,7 +25,20 @@ pytestmark = pytest.mark.anyio
 
 URL = "https://auth.example/authorize?client_id=c"
 SERVER = ServerConfig(name="linear", transport=Http(url="https://mcp.linear.example/mcp"))
-ACCOUNT = SimpleNamespace(needs_person=True)
+
+
+class StubAccount:
+    """What a call asks an account; `is_stored` is for one whose tokens another process has stored."""
+
+    def __init__(self, *, is_stored=False):
+        self.needs_person = True
+        self._is_stored = is_stored
+
+    async def attend(self):
+        self.needs_person = not self._is_stored
+
+
+ACCOUNT = StubAccount()
 UPSTREAM = SimpleNamespace(config=SERVER, account=ACCOUNT)
 OPENS = read_capabilities(b'{"elicitation":{"url":{}}}')
 ACCEPTED, DECLINED = {"action": "accept"}, {"action": "decline"}
@@ -442,3 +455,10 @@ def test_what_is_no_answer_to_a_link_is_left_alone(responses):
 
 def test_a_link_is_found_however_its_name_is_written():
     assert answer_to_link(InputAnswers(b'{"mcpx\\/sign-in":{"action":"accept"}}')) == ACCEPTED
+
+
+async def test_a_sign_in_that_another_process_has_stored_is_enough():
+    async with stage() as on:
+        upstream = SimpleNamespace(config=SERVER, account=StubAccount(is_stored=True))
+        assert await on.links.obtain(needed(), upstream, None, client=None, answers=None) is None
+        assert on.sign_in.wanted == 0
