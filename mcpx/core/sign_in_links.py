@@ -93,7 +93,9 @@ class SignInLinks:
         Raises:
             CallError: The client gets no link, or its person has not signed in.
         """
-        if upstream.account is None or not upstream.account.needs_person:
+        if (account := upstream.account) is not None and account.needs_person:
+            await account.attend()  # `mcpx login` signs in by itself where there is no daemon
+        if account is None or not account.needs_person:
             return None  # somebody has signed in since
         if caller is None or client is None or not _may_open_links(caller):
             raise need

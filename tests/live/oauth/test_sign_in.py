@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
 
+from tests.live.gateways import open_gateway
 from tests.live.oauth.household import run_tool, text
 from tests.live.oauth.issuer import CLIENT_DOCUMENT_URL
 from tests.live.oauth.people import person
@@ -65,6 +67,18 @@ async def test_a_server_of_the_older_transport_is_signed_in_to_likewise(house, i
         login = await house.sign_in(alice, "notes")
         assert await login.ended() == 0, login.said
         assert text(await run_tool(client, "notes", "whoami")) == "alice"
+
+
+async def test_a_process_that_serves_goes_on_at_the_next_call_when_a_login_was_done_beside_it(
+    house, issuer, notes, alice
+):
+    house.write({"notes": notes.entry()})
+    async with open_gateway("stdio-auto", Path(house.config)) as gateway:
+        assert "mcpx login notes" in (await gateway.exec("notes", "whoami")).content[0].text
+        login = await house.sign_in(alice, "notes")
+        assert await login.ended() == 0, login.said
+        assert (await gateway.exec("notes", "whoami")).content[0].text == "alice"
+    assert house.daemons() == []
 
 
 async def test_two_accounts_of_one_server_are_two_entries(house, issuer, notes, alice, browser):
