@@ -8,8 +8,8 @@ import time
 import pytest
 
 from mcpx.catalog.snapshot import iso_seconds
-from mcpx.oauth.answers import MAX_LIFETIME_S, MAX_SCOPES_LEN
-from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.answers import MAX_LIFETIME_S
+from mcpx.oauth.challenge import MAX_SCOPES_LEN, Challenge
 from mcpx.oauth.discovery import find_sign_in
 from mcpx.oauth.errors import Problem
 from mcpx.oauth.file_store import FileStore
