@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.errors import CallError, Code
-from mcpx.oauth.file_store import FileStore
+from mcpx.oauth.token_store import FileStore
 from tests.mcpx.core.test_sign_ins import agree, signing
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from mcpx.oauth.account import Account, AccountState
-from mcpx.oauth.file_store import FileStore
 from mcpx.oauth.record import identity_of
 from mcpx.oauth.refusals import NoTokenNow, SignInRequired
+from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth import refreshing
 from tests.mcpx.oauth.records import request_to, token_on
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer

@@ -14,10 +14,9 @@ import anyio
 import pytest
 import structlog.testing
 
-from mcpx.oauth import file_store, record_files
+from mcpx.oauth import record_files, token_store
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.file_store import FileStore
-from mcpx.oauth.store import open_store
+from mcpx.oauth.token_store import FileStore, open_store
 from tests.mcpx.oauth.records import record_of, server_of
 
 pytestmark = pytest.mark.anyio
@@ -189,7 +188,7 @@ async def test_a_lock_that_is_removed_with_its_record_is_no_lock_any_more(store)
 
 
 async def test_a_lock_that_another_process_keeps_is_waited_for_only_so_long(store, monkeypatch):
-    monkeypatch.setattr(file_store, "LOCK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(token_store, "LOCK_TIMEOUT_S", 0.01)
     async with store.lock(IDENTITY):
         with pytest.raises(SignInError, match="another process keeps the sign-in of notes locked") as caught:
             async with store.lock(IDENTITY):
