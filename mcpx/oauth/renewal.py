@@ -164,16 +164,14 @@ class Renewal:
                 self._on_recovery()
 
     async def _fetch(self, challenge: Challenge | None, record: Record | None) -> Record:
-        if not self.is_of_person:
-            from mcpx.oauth.machine import obtain  # noqa: PLC0415 - large, for those who sign in
+        from mcpx.oauth import token_requests  # noqa: PLC0415 - large, for those who sign in
 
-            return await obtain(self._server, record, challenge)
+        if not self.is_of_person:
+            return await token_requests.obtain(self._server, record, challenge)
         tokens = _tokens(record)
         if record is None or tokens is None or tokens.refresh_token is None:
             raise SignInError(Problem.GRANT_REFUSED, "somebody has signed out")
-        from mcpx.oauth.refresh import refresh  # noqa: PLC0415 - as above
-
-        return await refresh(self._server, record)
+        return await token_requests.refresh(self._server, record)
 
     def _fail(self, error: SignInError) -> None:
         is_first = self.problem is None
