@@ -2,21 +2,22 @@
 
 The SDK knows one failure, whose text quotes the answer. Here a refusal is told by the error codes of RFC
 6749 5.2 and RFC 7591 3.2.2, and a text of the server's is quoted without secrets. What some servers write
-otherwise than the SDK reads it (scopes in an array, an empty refresh token) is put right.
+otherwise than the SDK reads it (scopes in an array, an empty refresh token) is put right, and what is kept of
+them is bounded.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import re
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TypeGuard
 from urllib.parse import parse_qsl, unquote
 
 import httpx2
+import msgspec
 
 from mcpx.oauth.callback_answer import HINTS, MAX_QUOTE_LEN
 from mcpx.oauth.challenge import clean_scope
@@ -25,11 +26,17 @@ from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
+MAX_SCOPES_LEN: Final = (
+    4096  # characters of the scopes of a token, and of those of a client; more are cut off
+)
+MAX_LIFETIME_S: Final = 10 * 365 * 86_400.0  # of a token; a longer one is renewed then
+_BOM: Final = b"\xef\xbb\xbf"
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
     {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
 )
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_VISIBLE: Final = re.compile(r"[\x20-\x7e]+")  # what RFC 6749 has client ids, secrets and refresh tokens of
 _SUCCESS: Final = frozenset({200, 201})
 _REFUSAL: Final = frozenset({400, 401})
 _UNAUTHORIZED: Final = 401
@@ -63,7 +70,7 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
     Raises:
         SignInError: `refused`; `CLIENT_REFUSED` for the client; `UNREACHABLE` for a failure for now.
     """
-    answer = _json_in(response)
+    answer = json_object(response) or {}
     if response.status_code in _SUCCESS and _is_token(answer.get("access_token")):
         return _normal(answer, _origin(response))
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
@@ -87,10 +94,8 @@ def check_registration(response: httpx2.Response) -> None:
     Raises:
         SignInError: `REGISTRATION_REFUSED`, or `UNREACHABLE` for a failure for now.
     """
-    answer = _json_in(response)
-    registered = answer.get("client_id")
-    is_name = isinstance(registered, str) and 0 < len(registered) <= MAX_CLIENT_ID_LEN
-    if response.status_code in _SUCCESS and is_name:
+    answer = json_object(response) or {}
+    if response.status_code in _SUCCESS and _is_client(answer):
         return
     said = _quoted(response, answer)
     if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
@@ -135,12 +140,12 @@ def _normal(answer: JSON, origin: str) -> JSON:
     scope = answer.get("scope")
     if isinstance(scope, list):
         scope = " ".join(each for each in scope if isinstance(each, str))
-    if isinstance(scope, str) and (clean := clean_scope(scope)):
+    if isinstance(scope, str) and (clean := first_scopes(scope)):
         normal["scope"] = clean
-    if isinstance(refresh_token := answer.get("refresh_token"), str) and refresh_token:
+    if _is_visible(refresh_token := answer.get("refresh_token")):
         normal["refresh_token"] = refresh_token
     try:
-        seconds = int(float(answer.get("expires_in", 0)))
+        seconds = int(min(float(answer.get("expires_in", 0)), MAX_LIFETIME_S))
     except (TypeError, ValueError, OverflowError):
         seconds = 0
     if seconds > 0:
@@ -153,13 +158,31 @@ def _is_token(value: object) -> bool:
     return isinstance(value, str) and _TOKEN.fullmatch(value) is not None
 
 
-def _json_in(response: httpx2.Response) -> JSON:
-    """The JSON object of an answer, or an empty one."""
+def _is_visible(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and _VISIBLE.fullmatch(value) is not None
+
+
+def _is_client(answer: JSON) -> bool:
+    """Whether a registration gives a client that can be kept and shown again."""
+    client_id, secret = answer.get("client_id"), answer.get("client_secret")
+    return (
+        _is_visible(client_id) and len(client_id) <= MAX_CLIENT_ID_LEN and (not secret or _is_visible(secret))
+    )
+
+
+def first_scopes(scope: str) -> str:
+    """The scopes in a text, as many as `MAX_SCOPES_LEN` has room for."""
+    clean = clean_scope(scope)
+    return clean if len(clean) <= MAX_SCOPES_LEN else clean[: MAX_SCOPES_LEN + 1].rpartition(" ")[0]
+
+
+def json_object(response: httpx2.Response) -> JSON | None:
+    """The JSON object of an answer, which can be written again; None for anything else."""
     try:
-        found = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = msgspec.json.decode(response.content.removeprefix(_BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _origin(response: httpx2.Response) -> str:
