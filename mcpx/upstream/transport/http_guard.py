@@ -52,9 +52,9 @@ from mcpx.upstream.transport.http_network import (
     open_network,
 )
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
-from mcpx.upstream.transport.unreachable import unreachable
 from mcpx.wire.envelope import RPCError
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
+from mcpx.wire.unreachable import unreachable
 
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
 TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without
