@@ -20,7 +20,7 @@ from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signed_in import Person
 
 pytestmark = pytest.mark.anyio
-TIMES = int(os.environ.get("MCPX_TEST_REFRESHES", "15"))  # for each of two processes
+TIMES = int(os.environ.get("MCPX_TEST_REFRESHES", "8"))  # for each of two processes
 
 
 @pytest.fixture
