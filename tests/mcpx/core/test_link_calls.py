@@ -98,6 +98,9 @@ async def test_a_call_that_needs_another_scope_goes_on_when_it_was_agreed_to(tmp
         result = await call(scene, person, Exec("s", "admin", b'{"key":"x"}'))
         assert "isError" not in result
         assert (scene.issuer.calls, len(person.asked)) == (["k", "x"], 2)
+        first, second = (asked["message"] for asked in person.asked)
+        assert "wants you to sign in before" in first
+        assert "wants you to agree to more (write) before" in second
         assert scene.hub.upstreams["s"].queue.lifecycle().generation == 2  # the session went on
         assert sorted(scene.status().sign_in.scopes) == ["read", "write"]
 
