@@ -62,7 +62,12 @@ def login(
         raise click.UsageError("name one server, or --all")
     if of_all and scopes:
         raise click.UsageError("--scopes are for one server: name it")
-    request: JSON = {"mcpx": "login", "scopes": (scopes or "").split(), "timeout": timeout}
+    from mcpx.config.auth import SCOPE
+
+    words = (scopes or "").split()
+    if not all(map(SCOPE.fullmatch, words)):
+        raise click.BadParameter("expected scopes without odd characters", param_hint="--scopes")
+    request: JSON = {"mcpx": "login", "scopes": words, "timeout": timeout}
     names = [name] if name is not None else _ask(config_path, {"mcpx": "login"})["needed"]
     if not names and not as_json:
         echo("no server needs a sign-in", err=True)
@@ -236,6 +241,8 @@ def _show_result(name: str, done: JSON) -> None:
     elif done["state"] in {State.READY, State.ASLEEP}:
         tools = done["tools"]
         echo(f"signed in to {shown_server(name)}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
+    elif done["state"] == State.NEEDS_SIGN_IN:
+        echo(f"signed in to {shown_server(name)}, but that does not suffice: {one_line(state)}", fg="yellow")
     else:
         echo(f"signed in to {shown_server(name)}; it is {one_line(state)}", fg="yellow")
 

@@ -6,7 +6,8 @@ out what may be secret.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +16,7 @@ from mcpx.config.trust import NonEmpty, doc
 
 Grant = Literal["authorization_code", "client_credentials"]
 TokenAuth = Literal["none", "client_secret_basic", "client_secret_post"]
+SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
 TokenStoreKind = Literal["file", "keychain"]
 
 

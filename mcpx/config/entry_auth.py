@@ -7,11 +7,10 @@ An unknown key is a mistake in `auth`, and noted in `oauth`, where other clients
 from __future__ import annotations
 
 import os.path
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
 
-from mcpx.config.auth import Grant, OAuth, Tls, TokenAuth
+from mcpx.config.auth import SCOPE, Grant, OAuth, Tls, TokenAuth
 from mcpx.config.auth_spellings import AUTH_KEYS, in_own_words
 from mcpx.config.certificates import CertificateProblem, certificate_problem, read_pem
 from mcpx.config.document import LocatedError, Location, as_object, quote
@@ -24,7 +23,6 @@ from mcpx.text import holds_controls, kind_of
 
 ALGORITHMS: Final = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)), "EdDSA")
 """Of signatures with a private key (RFC 7518, RFC 8037)."""
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
 _MANY: Final = "scopes"
 
 
@@ -230,7 +228,7 @@ def _bad_path(text: str) -> str | None:
 
 
 def _bad_scopes(text: str) -> str | None:
-    return None if all(map(_SCOPE.fullmatch, text.split())) else "expected scopes without odd characters"
+    return None if all(map(SCOPE.fullmatch, text.split())) else "expected scopes without odd characters"
 
 
 def _bad_algorithm(text: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 
-from mcpx.catalog.snapshot import iso_seconds
+from mcpx.catalog.snapshot import State, iso_seconds
 from mcpx.core.status import (
     AuditStatus,
     ChangeStatus,
@@ -127,7 +127,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         changes=_changes(upstream) or msgspec.UNSET,
-        sign_in=_sign_in(upstream.account),
+        sign_in=_sign_in(upstream.account, info),
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
         **info.from_last_time(),
     )
@@ -146,18 +146,19 @@ def _changes(upstream: Upstream) -> list[ChangeStatus]:
     ]
 
 
-def _sign_in(account: Account | None) -> SignInStatus | msgspec.UnsetType:
+def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspec.UnsetType:
     """How the sign-in of a server is; nothing where it has none and never wanted one."""
     if account is None or (account.record is None and account.state == "unknown"):
         return msgspec.UNSET
     expires_at, scopes = (account.expires_at, account.scopes) if account.is_usable else (None, ())
     asked = account.challenge.scope if account.challenge is not None else None
+    is_too_little = info.state is State.NEEDS_SIGN_IN and account.is_usable
     return SignInStatus(
         command=account.login_command if account.is_of_person else msgspec.UNSET,
         expires_at=msgspec.UNSET if expires_at is None else iso_seconds(expires_at),
         scopes=list(scopes) or msgspec.UNSET,
         wanted_scopes=[each for each in (asked or "").split() if each not in scopes] or msgspec.UNSET,
-        problem=account.problem or msgspec.UNSET,
+        problem=account.problem or (is_too_little and info.cause) or msgspec.UNSET,
     )
 
 

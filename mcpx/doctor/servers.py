@@ -14,10 +14,13 @@ from mcpx.doctor.configuration import concerns_command
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.starting import Start, start_once
+from mcpx.oauth.record import identity_of
 from mcpx.text import one_line
 
 SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
 MIB: Final = 1 << 20
+UNAUTHORIZED: Final = "the server answers HTTP 401"
+"""In what is said of a server that wants credentials, or others."""
 SOURCES: Final = {
     "npx": "install Node.js, which has it: https://nodejs.org",
     "node": "install Node.js: https://nodejs.org",
@@ -121,9 +124,21 @@ def _failed(server: ServerConfig, problem: str, installation: Installation) -> F
     if isinstance(server.transport, Stdio):
         line = command_line({"command": server.transport.command, "args": server.transport.args})
         advice = f"try it in a terminal: {redactor_of(server)(line)}"
+    elif UNAUTHORIZED in text:
+        advice = _credentials_advice(server, installation)
     else:
         advice = f"is its address right, and does it run? It is in {installation.file}"
     return wrong(server.name, text, advice)
+
+
+def _credentials_advice(server: ServerConfig, installation: Installation) -> str:
+    """What to type where a server answers 401 and MCPX does not sign in to it."""
+    login, file = installation.command("login", server.name), installation.file
+    if isinstance(server.transport, Stdio) or identity_of(server) is not None:
+        return f'it names no sign-in: put what it wants into "headers" of its entry in {file}'
+    if server.transport.auth is None:
+        return f'take "auth": false out of its entry in {file}, then: {login}'
+    return f"correct its header Authorization in {file}; or take that out, then: {login}"
 
 
 def _is_ready_in_daemon(name: str, installation: Installation) -> bool:

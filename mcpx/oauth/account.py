@@ -90,7 +90,7 @@ class Account(SignInState):
             return
         if self.is_usable and self._renewal.is_possible and await self._renewal.renew():
             return
-        if self._is_over():
+        if self.is_usable and self._is_over():
             self._need_sign_in(EXPIRED)
         if self._clock() >= self._good_until:
             raise self._refusal()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mcpx.catalog.model import JSON
+from mcpx.catalog.snapshot import State
 from mcpx.core.hub import Hub
 from mcpx.gateway.frontends.operations import ControlRequest
 from mcpx.oauth.errors import Problem, SignInError
@@ -45,7 +46,8 @@ async def _login(hub: Hub, request: ControlRequest, report: Callable[[JSON], Non
     finally:
         sign_in.leave()
     info = await hub.sign_ins.started(sign_in.name)
-    state = {"state": str(info.state), "described": info.describe_state(), "tools": len(info.tools)}
+    described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
+    state = {"state": str(info.state), "described": described, "tools": len(info.tools)}
     return describe_result(sign_in.account) | state
 
 

@@ -289,7 +289,15 @@ def test_names_that_cannot_be_signed_in_to_are_refused(home, issuer, daemon):
 
 @pytest.mark.parametrize(
     "words",
-    [(), ("a", "--all"), ("--all", "--scopes", "x"), ("a", "--timeout", "0"), ("a", "b"), ("a", "--nothing")],
+    [
+        (),
+        ("a", "--all"),
+        ("--all", "--scopes", "x"),
+        ("a", "--timeout", "0"),
+        ("a", "b"),
+        ("a", "--nothing"),
+        ("a", "--scopes", "x \x1b[31m"),
+    ],
     ids=str,
 )
 def test_wrong_words_are_usage(home, issuer, words):
@@ -311,7 +319,7 @@ def test_a_token_that_the_server_refuses_all_the_same_is_said(home, issuer):
     issuer.faults["token:authorization_code"] = Fault(200, {"access_token": "x", "token_type": "Bearer"})
     done = home.login("notes")
     assert done.returncode == 1
-    assert "signed in to notes; it is needs sign-in" in done.stdout
+    assert "signed in to notes, but that does not suffice: the server refuses its token" in done.stdout
 
 
 def test_a_lost_daemon_ends_it(home, issuer):

@@ -63,6 +63,19 @@ async def test_status_has_the_command_and_what_is_known_of_the_account(tmp_path)
         assert not row.sign_in.wanted_scopes
 
 
+async def test_status_says_why_a_sign_in_does_not_suffice(tmp_path):
+    wanted = {"www-authenticate": 'Bearer error="insufficient_scope", scope="admin"'}
+    async with needs_sign_in(tmp_path) as scene:
+        scene.issuer.faults["mcp:initialize"] = scene.issuer.faults["mcp:server/discover"] = Fault(
+            403, headers=wanted
+        )
+        await scene.sign_in("read")
+        await scene.becomes(State.NEEDS_SIGN_IN)
+        sign_in = scene.status().sign_in
+        assert (sign_in.scopes, sign_in.wanted_scopes) == (["read"], ["admin"])
+        assert "the server wants the scopes admin" in sign_in.problem
+
+
 async def test_a_server_that_wants_no_sign_in_has_none_in_its_status(tmp_path):
     async with needs_sign_in(tmp_path, is_open=True) as scene:
         assert scene.state() is State.READY

@@ -50,6 +50,14 @@ def wants_sign_in(home: Home) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def refuses_credentials(home: Home, **said: Any) -> Iterator[None]:
+    """A server that answers 401 to what its entry says."""
+    with scripted_issuer() as issuer:
+        home.write({"s": entry(), "bad": {"url": issuer.mcp_url, **said}})
+        yield
+
+
 def changed_tool(home: Home) -> None:
     """A tool that is not as it was, of which MCPX knows, and which cannot run."""
     home.write({"s": entry()}, pin="block")

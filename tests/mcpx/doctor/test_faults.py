@@ -137,6 +137,18 @@ FAULTS = {
     "a server that answers 401": Fault(
         planting.wants_sign_in, ("bad", "needs sign-in"), "mcpx login bad", starts=True
     ),
+    "a header that the server refuses": Fault(
+        lambda home: planting.refuses_credentials(home, headers={"Authorization": "Bearer x"}),
+        ("bad", "HTTP 401"),
+        "correct its header Authorization",
+        starts=True,
+    ),
+    "a sign-in that is turned off": Fault(
+        lambda home: planting.refuses_credentials(home, auth=False),
+        ("bad", "HTTP 401"),
+        'take "auth": false out',
+        starts=True,
+    ),
     "a second daemon": Fault(planting.second_daemon, ("two daemons",), "kill"),
     "a file where the socket is to be": Fault(planting.file_for_socket, ("socket", "in the way"), "rm"),
     "a runtime folder that is open": Fault(
