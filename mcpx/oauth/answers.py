@@ -26,9 +26,6 @@ from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
-MAX_SCOPES_LEN: Final = (
-    4096  # characters of the scopes of a token, and of those of a client; more are cut off
-)
 MAX_LIFETIME_S: Final = 10 * 365 * 86_400.0  # of a token; a longer one is renewed then
 _BOM: Final = b"\xef\xbb\xbf"
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -140,7 +137,7 @@ def _normal(answer: JSON, origin: str) -> JSON:
     scope = answer.get("scope")
     if isinstance(scope, list):
         scope = " ".join(each for each in scope if isinstance(each, str))
-    if isinstance(scope, str) and (clean := first_scopes(scope)):
+    if isinstance(scope, str) and (clean := clean_scope(scope)):
         normal["scope"] = clean
     if _is_visible(refresh_token := answer.get("refresh_token")):
         normal["refresh_token"] = refresh_token
@@ -168,12 +165,6 @@ def _is_client(answer: JSON) -> bool:
     return (
         _is_visible(client_id) and len(client_id) <= MAX_CLIENT_ID_LEN and (not secret or _is_visible(secret))
     )
-
-
-def first_scopes(scope: str) -> str:
-    """The scopes in a text, as many as `MAX_SCOPES_LEN` has room for."""
-    clean = clean_scope(scope)
-    return clean if len(clean) <= MAX_SCOPES_LEN else clean[: MAX_SCOPES_LEN + 1].rpartition(" ")[0]
 
 
 def json_object(response: httpx2.Response) -> JSON | None:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcpx.config.auth import OAuth
-from mcpx.oauth.answers import first_scopes
-from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.challenge import Challenge, clean_scope
 from mcpx.oauth.discovery import Discovered
 from mcpx.oauth.record import Record
 
@@ -51,7 +50,7 @@ def _usual(oauth: OAuth, found: Discovered, challenge: Challenge | None) -> Sequ
     named = (found.resource_metadata or {}).get("scopes_supported")
     if not isinstance(named, list):
         return []
-    return first_scopes(" ".join(each for each in named if isinstance(each, str))).split()
+    return clean_scope(" ".join(each for each in named if isinstance(each, str))).split()
 
 
 def _more(challenge: Challenge | None) -> list[str]:

@@ -10,7 +10,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToke
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig
-from mcpx.oauth.answers import MAX_LIFETIME_S, first_scopes
+from mcpx.oauth.answers import MAX_LIFETIME_S
+from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.client import auth_method
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON, Record, Registration, Tokens
@@ -102,7 +103,7 @@ def _registration(client: OAuthClientInformationFull, issuer: str) -> Registrati
         else None,
         token_auth=client.token_endpoint_auth_method,
         redirect_uris=tuple(str(uri) for uri in client.redirect_uris or ()),
-        scope=None if client.scope is None else first_scopes(client.scope),
+        scope=None if client.scope is None else clean_scope(client.scope),
         issuer=issuer,
     )
 

@@ -9,8 +9,8 @@ import pytest
 from mcpx.oauth.file_store import FileStore
 
 from mcpx.catalog.snapshot import iso_seconds
-from mcpx.oauth.answers import MAX_LIFETIME_S, MAX_SCOPES_LEN
-from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.answers import MAX_LIFETIME_S
+from mcpx.oauth.challenge import MAX_SCOPES_LEN, Challenge
 from mcpx.oauth.discovery import find_sign_in
 from mcpx.oauth.errors import Problem
 from mcpx.oauth.record_files import decode_record, encode_record, record_path
