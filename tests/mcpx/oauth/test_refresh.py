@@ -47,7 +47,7 @@ async def test_what_the_answer_does_not_repeat_is_kept():
         assert second.tokens.expires_at is None
 
 
-@pytest.mark.parametrize("expires_in", [0, -1, "", "soon", None, [], 1e400])
+@pytest.mark.parametrize("expires_in", [0, -1, "", "soon", None, []])
 async def test_a_lifetime_that_says_nothing_is_none(expires_in):
     with scripted_issuer() as issuer:
         person = Person(issuer)
