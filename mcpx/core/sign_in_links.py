@@ -32,8 +32,7 @@ from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE
-from mcpx.upstream.sign_in_answer import KEY, answer_to_link
-from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.upstream.unavailable import LINK_KEY, SignInNeeded, answer_to_link
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ class _Link:
         except BaseException:
             self._is_shown = False
             raise
-        asked = {KEY: {"method": ELICITATION, "params": params}}
+        asked = {LINK_KEY: {"method": ELICITATION, "params": params}}
         return {"resultType": INPUT_REQUIRED, "inputRequests": asked}
 
     async def _ask(self, caller: CallerHandle) -> None:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from mcpx.config import ServerConfig
 from mcpx.oauth.errors import SignInError
-from mcpx.oauth.flight import Background, Flight
 from mcpx.oauth.record import Identity
+from mcpx.oauth.renewal import Background, Flight
 from mcpx.oauth.sign_in_state import EXPIRED, AccountState, SignInState
-from mcpx.oauth.store import TokenStore
+from mcpx.oauth.token_store import TokenStore
 from mcpx.observe.contained import contain
 from mcpx.text import cut
 

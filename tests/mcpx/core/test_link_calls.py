@@ -11,7 +11,7 @@ from mcpx.catalog.snapshot import State
 from mcpx.core.messages import Exec
 from mcpx.errors import CallError, Code
 from mcpx.upstream.context import InputAnswers
-from mcpx.upstream.sign_in_answer import KEY
+from mcpx.upstream.unavailable import LINK_KEY
 from tests.mcpx.core.signing import COUNTED, Person, needs_sign_in
 from tests.mcpx.scripted import PATIENCE_S, soon
 
@@ -146,7 +146,7 @@ async def test_an_answer_that_comes_after_the_sign_in_does_not_reach_the_server(
         await scene.sign_in()
         await scene.becomes(State.READY)
         person = Person(scene, modern=True)
-        answers = InputAnswers(msgspec.json.encode({KEY: {"action": "accept"}}))
+        answers = InputAnswers(msgspec.json.encode({LINK_KEY: {"action": "accept"}}))
         result = await scene.hub.calls.run(replace(COUNTED, context=person.context(answers)), bytes)
         assert b"k" in result
         sent = [each for each in scene.issuer.seen("mcp:tools/call") if b"inputResponses" in each.body]

@@ -18,8 +18,7 @@ from mcpx.oauth.errors import Problem, SignInError
 from mcpx.upstream.context import ClientId, InputAnswers, read_capabilities
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.requests import RequestContext
-from mcpx.upstream.sign_in_answer import KEY, answer_to_link, without_link
-from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.upstream.unavailable import LINK_KEY, SignInNeeded, answer_to_link, without_link
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +156,7 @@ async def until(condition):
 
 
 def brought(answer):
-    return InputAnswers(msgspec.json.encode({KEY: answer}))
+    return InputAnswers(msgspec.json.encode({LINK_KEY: answer}))
 
 
 # --- who is given a link
@@ -364,7 +363,7 @@ async def test_a_client_of_2026_gets_the_link_and_comes_back_for_the_result():
     async with stage() as on, anyio.create_task_group() as tasks:
         caller, done = Caller(modern=True), anyio.Event()
         result = await on.obtain(caller.context())
-        request = result["inputRequests"][KEY]
+        request = result["inputRequests"][LINK_KEY]
         assert (result["resultType"], request["method"]) == ("input_required", "elicitation/create")
         assert request["params"]["url"] == URL
         assert "elicitationId" not in request["params"]
@@ -438,7 +437,7 @@ async def test_more_scopes_are_another_matter_than_a_first_sign_in():
 
 
 def test_the_answer_to_a_link_is_taken_out_of_what_goes_to_the_server():
-    both = InputAnswers(msgspec.json.encode({KEY: ACCEPTED, "1": {"a": 1}}), "state")
+    both = InputAnswers(msgspec.json.encode({LINK_KEY: ACCEPTED, "1": {"a": 1}}), "state")
     assert answer_to_link(both) == ACCEPTED
     assert without_link(both) == InputAnswers(b'{"1":{"a":1}}', "state")
     assert without_link(brought(ACCEPTED)) is None
