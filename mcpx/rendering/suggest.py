@@ -15,7 +15,7 @@ from itertools import islice
 from os.path import commonprefix
 from typing import Any, Final
 
-from mcpx.catalog.snapshot import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, one_line, quoted, shown_name, shown_uri
@@ -100,10 +100,11 @@ def _servers_with(tool: str, servers: Sequence[ServerInfo]) -> list[str]:
 
 def _state_note(server: ServerInfo, things: str) -> str:
     """The state of a server, if that may be why the name is not known."""
-    state = one_line(server.describe_state(), _STATE_LEN)
+    verb = "" if server.state is State.NEEDS_SIGN_IN else "is "
+    state = verb + one_line(server.describe_state(), _STATE_LEN)
     if server.catalogue is None:
-        return f"It has not listed its {things} yet: it is {state}."
-    return "" if server.available else f"It is {state}; these are the {things} it listed last."
+        return f"It has not listed its {things} yet: it {state}."
+    return "" if server.available else f"It {state}; these are the {things} it listed last."
 
 
 def _found(servers: Sequence[ServerInfo], name: str) -> str:

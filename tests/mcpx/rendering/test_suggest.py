@@ -95,6 +95,11 @@ def test_a_stale_list_says_that_it_is_stale():
     )
 
 
+def test_a_server_that_needs_a_sign_in_is_said_to_need_it():
+    held = server("fs", tool("read"), state=State.NEEDS_SIGN_IN, sign_in="mcpx login fs")
+    assert "It needs sign-in: run: mcpx login fs; these are the" in str(unknown_tool(held, "write", [held]))
+
+
 def test_an_unknown_resource_names_the_nearest_uris():
     docs = server(
         "docs", *(resource(f"file:///home/docs/{name}.md") for name in ("heart", "diabetes", "pressure"))
