@@ -9,6 +9,7 @@ them is bounded.
 from __future__ import annotations
 
 import base64
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -26,8 +27,7 @@ from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
-MAX_LIFETIME_S: Final = 10 * 365 * 86_400.0  # of a token; a longer one is renewed then
-_BOM: Final = b"\xef\xbb\xbf"
+MAX_LIFETIME_S: Final = 10 * 365 * 86_400  # of a token; a longer one is renewed then
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
     {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
@@ -142,7 +142,7 @@ def _normal(answer: JSON, origin: str) -> JSON:
     if _is_visible(refresh_token := answer.get("refresh_token")):
         normal["refresh_token"] = refresh_token
     try:
-        seconds = int(min(float(answer.get("expires_in", 0)), MAX_LIFETIME_S))
+        seconds = min(int(float(answer.get("expires_in", 0))), MAX_LIFETIME_S)
     except (TypeError, ValueError, OverflowError):
         seconds = 0
     if seconds > 0:
@@ -170,8 +170,9 @@ def _is_client(answer: JSON) -> bool:
 def json_object(response: httpx2.Response) -> JSON | None:
     """The JSON object of an answer, which can be written again; None for anything else."""
     try:
-        found = msgspec.json.decode(response.content.removeprefix(_BOM))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = json.loads(response.content)  # which takes an Infinity, as some servers write one
+        msgspec.json.encode(found)  # which takes no lone surrogates
+    except (ValueError, OverflowError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
