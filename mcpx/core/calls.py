@@ -197,11 +197,14 @@ class ToolCalls:
         """
         upstream = self._upstreams.get(server_name)
         if upstream is not None:
-            await self._await_listing(upstream, tool_name)
-            if upstream.catalogue is None:
-                if tool_name and upstream.queue.is_held:
-                    return server_name, tool_name
-                raise not_listed(upstream.info(), tool_name)
+            try:
+                await self._await_listing(upstream, tool_name)
+                if upstream.catalogue is None:
+                    raise not_listed(upstream.info(), tool_name)
+            except SignInNeeded:
+                if not tool_name:
+                    raise
+                return server_name, tool_name
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
         elif not (server_name and tool_name) or tool_name in self._upstreams:

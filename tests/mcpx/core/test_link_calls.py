@@ -12,7 +12,8 @@ from mcpx.core.messages import Exec
 from mcpx.errors import CallError, Code
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.unavailable import LINK_KEY
-from tests.mcpx.core.signing import COUNTED, Person, needs_sign_in
+from tests.mcpx.core.signing import COUNTED, Person, needs_sign_in, scene_with
+from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +152,16 @@ async def test_an_answer_that_comes_after_the_sign_in_does_not_reach_the_server(
         assert b"k" in result
         sent = [each for each in scene.issuer.seen("mcp:tools/call") if b"inputResponses" in each.body]
         assert sent == []
+
+
+async def test_the_link_is_given_too_where_the_tools_are_those_of_last_time(tmp_path, modern):
+    with scripted_issuer() as issuer:
+        async with scene_with(issuer, tmp_path, **FREE) as scene:
+            await scene.sign_in()
+            await scene.becomes(State.READY)
+        issuer.grants.access.clear()
+        async with scene_with(issuer, tmp_path, **FREE) as scene:
+            person = Person(scene, modern=modern)
+            assert await scene.hub.calls.resolve("s", "count") == ("s", "count")
+            assert "k" in str(await call(scene, person))
+            assert (issuer.calls, len(person.asked)) == (["k"], 1)
