@@ -29,6 +29,7 @@ LONGEST_PAUSE_S: Final = 60.0
 NO_DAEMON: Final = "There is no MCPX daemon, and none can be had"
 NO_CONFIG: Final = "MCPX cannot use its configuration"
 REFUSED: Final = "The MCPX daemon does not serve this client"
+NO_SERVER: Final = "The MCPX daemon cannot open this session now"
 
 
 class Launcher(Protocol):
@@ -159,7 +160,7 @@ class Connecting:
     def give_up(self, cause: str, *, trouble: str = NO_DAEMON) -> DaemonError:
         """Become idle; the error that says why, and what to do. The cause goes to standard error, once."""
         self._stop()
-        self._is_refused = trouble == REFUSED
+        self._is_refused = trouble in (REFUSED, NO_SERVER)
         if self._given_up is not None:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         advice = _advice(self.paths.config, trouble)
@@ -207,6 +208,8 @@ def _advice(config: str, trouble: str) -> str:
         )
     if trouble == NO_CONFIG:
         return f"In a terminal, mcpx check{option} shows every mistake"
+    if trouble == NO_SERVER:
+        return f"In a terminal, mcpx status{option} shows the servers"
     if trouble == REFUSED:
         return f"In a terminal, mcpx daemon restart{option} replaces a daemon of another version"
     return f"In a terminal, mcpx doctor{option} says more"

@@ -42,7 +42,7 @@ CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 
 
 class Session:
-    """One client's session. `refused` is why the daemon does not open it, or None.
+    """One client's session. `refused` is why the daemon does not open it; `waits_for_server`: only for now.
 
     `to_daemon` are its own lines for the daemon; whoever sends them takes them out. Without `answers` nothing
     is remembered. A client of a `transparent` door hears of every change that is announced.
@@ -52,6 +52,7 @@ class Session:
         self._answers = answers
         self._transparent = transparent
         self.refused: str | None = None
+        self.waits_for_server = False
         self.to_daemon: list[bytes] = []
         self._pending = PendingRequests(transparent=transparent)
         self._in_force = InForce()
@@ -138,7 +139,7 @@ class Session:
             return []  # it stays pending until the connection ends
         request = self._pending.get(message.id)
         if request is not None and (cause := self._why_not_opened(request, message)):
-            self.refused = self.refused or cause
+            self.refused, self.waits_for_server = self.refused or cause, True
             return []  # likewise
         self._pending.pop(message.id)
         if request is not None and message.result:
@@ -267,7 +268,9 @@ class Session:
             self._keep(request, message.result)
             return self._announcements.announce_made_up()
         if request.method == "initialize":
-            self.refused = _unavailable(message.error) or bytes(message.error).decode(errors="replace")
+            cause = _unavailable(message.error)
+            self.refused = cause or bytes(message.error).decode(errors="replace")
+            self.waits_for_server = cause is not None
         return []
 
 

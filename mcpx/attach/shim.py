@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from mcpx.attach.connecting import NO_DAEMON, REFUSED, Connecting
+from mcpx.attach.connecting import NO_DAEMON, NO_SERVER, REFUSED, Connecting
 from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.remembered import RememberedAnswers
@@ -210,12 +210,12 @@ class Shim:
             self._send_own()
         if self._session.refused is not None:
             cause, self._session.refused = self._session.refused, None
-            self._refused(cause)
+            self._refused(cause, NO_SERVER if self._session.waits_for_server else REFUSED)
 
     def _take_answer(self, answer: dict[str, Any]) -> None:
         """Begin, now that the daemon has answered the greeting; or refuse what waits, if it has refused."""
         if isinstance(cause := answer.get("error"), str):
-            self._refused(cause.rstrip("."))
+            self._refused(cause.rstrip("."), REFUSED)
             return
         limit = answer.get(LIMIT_KEY)
         self._from_client.set_limit(limit if isinstance(limit, int) else MAX_CLIENT_LINE)
@@ -224,11 +224,11 @@ class Shim:
             self._answers.daemon_answers(self._connecting.paths, answer.get("version"))
         self._open_session()
 
-    def _refused(self, cause: str) -> None:
+    def _refused(self, cause: str, trouble: str) -> None:
         """The daemon refuses the client, which is to hear that at once when it is started again."""
         if self._answers is not None:
             self._answers.drop()
-        self._disconnect(self._connecting.give_up(cause, trouble=REFUSED))
+        self._disconnect(self._connecting.give_up(cause, trouble=trouble))
 
     def _open_session(self) -> None:
         """Send what the previous daemon knew, then what has waited."""

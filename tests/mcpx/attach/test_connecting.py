@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mcpx.attach import connecting
-from mcpx.attach.connecting import COOLDOWN_S, FIRST_PAUSE_S, MAX_ATTEMPTS, REFUSED, Connecting
+from mcpx.attach.connecting import COOLDOWN_S, FIRST_PAUSE_S, MAX_ATTEMPTS, NO_SERVER, REFUSED, Connecting
 from mcpx.daemon.launch import ConfigProblemError, StartFailedError
 from mcpx.daemon.paths import daemon_paths
 from mcpx.errors import DaemonError
@@ -111,11 +111,13 @@ def test_a_changed_configuration_is_tried_at_once(made, now, tmp_path):
     assert attempts.count == 2
 
 
-def test_a_daemon_that_refuses_is_not_asked_each_second(made, now, monkeypatch):
+@pytest.mark.parametrize("trouble", [REFUSED, NO_SERVER])
+def test_a_daemon_that_refuses_is_not_asked_each_second(made, now, monkeypatch, trouble):
     attempts = made(StartFailedError("never"))
     asked: list[float] = []
     monkeypatch.setattr(attempts, "existing", lambda: asked.append(now[0]))
-    attempts.give_up("there is no such profile", trouble=REFUSED)
+    error = attempts.give_up("there is no such profile", trouble=trouble)
+    assert ("daemon restart" in str(error)) == (trouble == REFUSED)
     assert attempts.poll(wanted=False) is None
     attempts.give_up("there is none")
     assert attempts.poll(wanted=False) is None

@@ -149,7 +149,7 @@ def test_a_server_that_cannot_be_had_does_not_fail_the_opening():
     client.session.from_client(line(id=1, method="initialize", params=HELLO))
     error = {"code": -32603, "message": "s is parked", "data": {"code": "server_unavailable"}}
     assert client.session.from_daemon(line(id=1, error=error)) == []
-    assert client.session.refused == "s is parked"
+    assert (client.session.refused, client.session.waits_for_server) == ("s is parked", True)
     client.session.daemon_lost([])
     (opened,) = read(client.session.refuse([], "s is parked"))
     assert opened["result"]["serverInfo"]["name"] == "mcpx"
