@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, unquote
 import httpx2
 import msgspec
 
+from mcpx.oauth.addresses import shown_origin
 from mcpx.oauth.callback_answer import HINTS, MAX_QUOTE_LEN
 from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
@@ -67,22 +68,26 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
     Raises:
         SignInError: `refused`; `CLIENT_REFUSED` for the client; `UNREACHABLE` for a failure for now.
     """
-    answer = json_object(response) or {}
+    answer, origin = json_object(response) or {}, shown_origin(response.request.url)
     if response.status_code in _SUCCESS and _is_token(answer.get("access_token")):
-        return _normal(answer, _origin(response))
+        return _normal(answer, origin)
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
     said = _quoted(response, answer)
     refusal = response.status_code in _REFUSAL or (code is not None and response.is_client_error)
     refusal = refusal or (response.is_success and code is not None)
     if not refusal or code in _FOR_NOW or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-        text = f"{_origin(response)} gives no token now: {said}"
+        text = f"{origin} gives no token now: {said}"
         kind = EndpointMoved if response.status_code in _MOVED else SignInError
         raise kind(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
     if code in _CLIENT or (code is None and response.status_code == _UNAUTHORIZED):
         raise SignInError(
-            Problem.CLIENT_REFUSED, f"{_origin(response)} does not take MCPX as a client: {said}"
+            Problem.CLIENT_REFUSED,
+            f"{origin} does not take MCPX as a client: {said}",
         )
-    raise SignInError(refused, f"{_origin(response)} does not take {what}: {said}{HINTS.get(code or '', '')}")
+    raise SignInError(
+        refused,
+        f"{origin} does not take {what}: {said}{HINTS.get(code or '', '')}",
+    )
 
 
 def check_registration(response: httpx2.Response) -> None:
@@ -91,15 +96,15 @@ def check_registration(response: httpx2.Response) -> None:
     Raises:
         SignInError: `REGISTRATION_REFUSED`, or `UNREACHABLE` for a failure for now.
     """
-    answer = json_object(response) or {}
+    answer, origin = json_object(response) or {}, shown_origin(response.request.url)
     if response.status_code in _SUCCESS and _is_client(answer):
         return
     said = _quoted(response, answer)
     if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-        text = f"{_origin(response)} registers no clients now: {said}"
+        text = f"{origin} registers no clients now: {said}"
         raise SignInError(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
     text = (
-        f"{_origin(response)} does not register MCPX as a client: {said}; register one there yourself, and"
+        f"{origin} does not register MCPX as a client: {said}; register one there yourself, and"
         " put its client_id (and client_secret) into `auth` of the server"
     )
     kind = ClientMetadataRefused if response.status_code in _PROPERTIES_REFUSED else SignInError
@@ -175,11 +180,6 @@ def json_object(response: httpx2.Response) -> JSON | None:
     except (ValueError, OverflowError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _origin(response: httpx2.Response) -> str:
-    url = response.request.url
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def _quoted(response: httpx2.Response, answer: JSON) -> str:

@@ -28,7 +28,7 @@ from msgspec import structs
 from mcpx.config import Http, ServerConfig, Sse
 from mcpx.config.auth import OAuth
 from mcpx.config.certificates import CertificateProblem, ssl_context
-from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server
+from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server, shown_origin
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.wire.unreachable import why_unreachable
 
@@ -198,11 +198,6 @@ def oauth_of(server: ServerConfig) -> OAuth:
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
-
-
-def shown_origin(url: httpx2.URL) -> str:
-    """A URL's scheme, host and port."""
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def _shown(url: httpx2.URL) -> str:
