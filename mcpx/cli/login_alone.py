@@ -143,7 +143,7 @@ async def _signed_in(config: Config) -> list[str]:
 
 async def _log_out(config: Config, name: str) -> bool:
     with light_sdk():
-        from mcpx.oauth.revocation import revoke
+        from mcpx.oauth.token_requests import revoke
 
     server = config.servers[name]
     account = account_at(server, Accounts(kind=config.token_store).of(server))

@@ -1,12 +1,13 @@
 """The certificates of an entry's `tls`, in an `ssl` context, and what is wrong with them.
 
-Called when a configuration is read (`certificate_problem`), when a connection is opened (`trusting`,
-`show_certificate`), and by `mcpx check`. The files are read each time, so that new ones are taken at the next
+Called when a configuration is read (`certificate_problem`), when a connection is opened (`ssl_context`), and
+by `mcpx check`. The files are read each time, so that new ones are taken at the next
 connection. Nobody is asked for a passphrase. `ssl` is imported by who has such an entry.
 """
 
 from __future__ import annotations
 
+import functools
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,14 +34,38 @@ def certificate_problem(tls: Tls) -> CertificateProblem | None:
     import ssl  # noqa: PLC0415 - 10 ms, for who has certificates
 
     try:
-        context = trusting(tls.ca) if tls.ca else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        show_certificate(context, tls)
+        context = _trusting(tls.ca) if tls.ca else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _show_certificate(context, tls)
     except CertificateProblem as problem:
         return problem
     return None
 
 
-def trusting(ca: str) -> ssl.SSLContext:
+def ssl_context(tls: Tls | None = None) -> ssl.SSLContext:
+    """The certificates that a server is known by, and the one that it is shown.
+
+    Without certificates of its own it is one context for all: 20 ms, the first time.
+
+    Raises:
+        CertificateProblem: Those of `tls` cannot be used.
+    """
+    if tls is None or tls == Tls():
+        return _usual_context()
+    import httpx2  # noqa: PLC0415 - for who opens a connection
+
+    context = httpx2.create_ssl_context() if tls.ca is None else _trusting(tls.ca)
+    _show_certificate(context, tls)
+    return context
+
+
+@functools.cache
+def _usual_context() -> ssl.SSLContext:
+    import httpx2  # noqa: PLC0415 - for who opens a connection
+
+    return httpx2.create_ssl_context()
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
     """A new context that trusts the certificates in that file alone.
 
     Raises:
@@ -57,7 +82,7 @@ def trusting(ca: str) -> ssl.SSLContext:
     return context
 
 
-def show_certificate(context: ssl.SSLContext, tls: Tls) -> None:
+def _show_certificate(context: ssl.SSLContext, tls: Tls) -> None:
     """Have a context show the client's certificate, if `tls` names one.
 
     Raises:

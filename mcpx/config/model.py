@@ -228,7 +228,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "file"  # noqa: S105 - a kind of store
     approve_timeout: Annotated[
-        Seconds, doc("Seconds that you may take to agree to a call before it fails.")
+        Seconds, doc("Seconds that you may take to agree to a call, or to open a link, before it fails.")
     ] = 120.0
     tiers: Annotated[
         bool,

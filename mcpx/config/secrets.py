@@ -52,6 +52,7 @@ _ORDINARY_HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "origin", "user-agent"}
 )
 
+_END_OF_STRING: Final = re.compile(r'(?<!\\)"')
 _NUMBER: Final = re.compile(rb"\x1a(\d{1,6})\x1a")
 
 Secret = tuple[str, str]
@@ -121,7 +122,8 @@ def hide_values(owner: str, values: dict[str, str | None]) -> None:
     """Have every redactor take out these secrets too, which came while MCPX runs: tokens.
 
     `values` are by name. The ones that the same owner gave before stay for a while: an error may still quote
-    them.
+    them. A form that would end a JSON string is none: a server could make each line of the log unreadable by
+    a token such as `"event":`.
     """
     kept = [values, *(each for each in _hidden.get(owner, ()) if each != values)]
     _hidden[owner] = kept[:HIDDEN_GENERATIONS]
@@ -129,7 +131,8 @@ def hide_values(owner: str, values: dict[str, str | None]) -> None:
     for each in (each for generations in _hidden.values() for each in generations):
         for name, value in each.items():
             for form in _forms(value or ""):
-                names.setdefault(form, f"***{name}***")
+                if _END_OF_STRING.search(form) is None:
+                    names.setdefault(form, f"***{name}***")
     _hidden_forms[:] = sorted(names.items(), key=lambda form: (-len(form[0]), form))
 
 

@@ -24,12 +24,11 @@ from mcpx.core.approving import obtain_approval
 from mcpx.core.auditing import note_refused, noting_refusals
 from mcpx.core.execution import ExecutionResult
 from mcpx.core.input_required import input_requests, obtain_input
-from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
+from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, as_call_error, tool_of
 from mcpx.core.results import ResultRenderer
 from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.tool_names import not_listed, resolve_tool
-from mcpx.errors import CallError, Code, Outcome, internal_error
-from mcpx.observe.contained import contain
+from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.rendering.results import ToolResult
 from mcpx.trust.approvals import Approvals
@@ -37,8 +36,7 @@ from mcpx.trust.questions import ApprovalRequired
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
-from mcpx.upstream.sign_in_answer import without_link
-from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.upstream.unavailable import SignInNeeded, without_link
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire import envelope
 from supervisors import Reply, SupervisorError
@@ -49,20 +47,6 @@ ReportProgress = Callable[[float, float | None, str | None], None]
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 INSPECT_WAIT_S: Final = 5.0  # for a first listing; the state of a server that takes longer is an answer, too
-
-
-def as_call_error(
-    error: BaseException, message: Message, where: str = "answer", outcome: Outcome = Outcome.UNKNOWN
-) -> CallError:
-    """An exception that the handling of a message or of its result raised, as the error for the requester.
-
-    One that is not a CallError is a fault of MCPX: it is logged with `where` it was met, and the call has
-    that `outcome`.
-    """
-    if isinstance(error, CallError):
-        return error
-    contain(error, where, server=message.server_name)
-    return internal_error(error, server=message.server_name, tool=tool_of(message), outcome=outcome)
 
 
 class Requests(Protocol):

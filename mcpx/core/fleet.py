@@ -24,7 +24,7 @@ from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.readiness import Readiness
 from mcpx.core.reload_plan import ReloadPlan
-from mcpx.core.restart import await_start, restart
+from mcpx.core.restart import await_start, restart, try_again
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.oauth.accounts import Accounts
@@ -45,7 +45,6 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
-    Phase,
     Signal,
     Supervisor,
 )
@@ -62,9 +61,9 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
+    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual,
+    `tokens` the one for the tokens of sign-ins, if not that.
 
-    `tokens` is the one for the tokens of sign-ins, if not that.
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
 
@@ -181,8 +180,8 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
-            grace_s = self._config.shutdown_grace
-            self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
+            spec = child_spec(upstream, grace_s=self._config.shutdown_grace, on_demand=on_demand)
+            self.supervisor.add(spec)
 
     def _may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
@@ -202,7 +201,9 @@ class Fleet:
         old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
         new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
-            self._inherit(new[name], old[name])
+            if new[name].config.disabled is None:
+                new[name].queue.pending_reason = OLD_ENDING
+            new[name].inherit_from(old[name])  # shown as starting, until it has listed for itself
         for name in plan.added:
             self._start(new[name], asleep=self._may_sleep(new[name]))
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
@@ -223,12 +224,6 @@ class Fleet:
         self.upstreams.clear()
         self.upstreams.update(upstreams)
 
-    def _inherit(self, new: Upstream, old: Upstream) -> None:
-        """Show `new` as starting, with what `old` offered, until it has listed for itself."""
-        if new.config.disabled is None:
-            new.queue.pending_reason = OLD_ENDING
-        new.inherit_from(old)
-
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         was_asleep = old.queue.is_asleep
         await self._retire(old, CHANGED)
@@ -244,7 +239,7 @@ class Fleet:
 
     async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
         upstream.retire(why)
-        self._wake()
+        self._news.pulse()
         if upstream.child not in self._children:
             return
         timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
@@ -255,9 +250,7 @@ class Fleet:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
     async def restart(self, upstream: Upstream) -> None:
-        """End a server in order and start it again, with the sign-in that is stored now; see `restart`."""
-        if upstream.account is not None:
-            await upstream.account.reload()
+        """End a server in order and start it again; see `restart`."""
         stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
         await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
 
@@ -271,7 +264,7 @@ class Fleet:
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
                 each.queue.close()
-        self._wake()
+        self._news.pulse()
 
     # --- events
 
@@ -294,11 +287,11 @@ class Fleet:
             self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and (
-            not isinstance(upstream, Upstream) or upstream.main is not None
+        elif isinstance(event, ChildStopped) and not (
+            isinstance(upstream, Upstream) and upstream.main is None
         ):
             self._children.pop(event.child, None)
-        self._wake()
+        self._news.pulse()
 
     def pins_changed(self, name: str) -> None:
         """Put in force what is pinned of a server now, and have it announced."""
@@ -308,13 +301,7 @@ class Fleet:
 
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
-        account = self.upstreams[name].account if name in self.upstreams else None
-        if account is None or not account.is_usable:
-            return
-        for each in self.upstreams[name].sessions():
-            life = each.queue.lifecycle_or_none()
-            if life is not None and (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
-                self.supervisor.resume(each.child)
-
-    def _wake(self) -> None:
-        self._news.pulse()
+        upstream = self.upstreams.get(name)
+        if upstream is not None and upstream.account is not None and upstream.account.is_usable:
+            for each in upstream.sessions():
+                try_again(each, self.supervisor)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from mcpx.errors import CallError, Outcome, internal_error
+from mcpx.observe.contained import contain
 from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
 
 
@@ -75,3 +77,17 @@ def tool_of(message: Message) -> str | None:
         case Exec(tool_name=tool) | Inspect(tool_names=(tool,)):
             return tool
     return None
+
+
+def as_call_error(
+    error: BaseException, message: Message, where: str = "answer", outcome: Outcome = Outcome.UNKNOWN
+) -> CallError:
+    """An exception that the handling of a message or of its result raised, as the error for the requester.
+
+    One that is not a CallError is a fault of MCPX: it is logged with `where` it was met, and the call has
+    that `outcome`.
+    """
+    if isinstance(error, CallError):
+        return error
+    contain(error, where, server=message.server_name)
+    return internal_error(error, server=message.server_name, tool=tool_of(message), outcome=outcome)

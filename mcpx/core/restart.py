@@ -16,12 +16,14 @@ RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still
 
 
 async def restart(upstream: Upstream, supervisor: Supervisor, news: Signal, *, stop_timeout_s: float) -> None:
-    """End a server's sessions in order and start them again; one that waits or is parked is tried now.
+    """End a server's sessions in order and start them again, with the sign-in that is stored now.
 
-    One that is asleep is started; clients' own sessions that are asleep stay so. Returns when the server is
-    ready again or has failed, or after `RESTART_TIMEOUT_S` beyond the time to stop. `news` is pulsed at each
-    event of the supervisor.
+    One that waits or is parked is tried now, one that is asleep is started; clients' own sessions that are
+    asleep stay so. Returns when the server is ready again or has failed, or after `RESTART_TIMEOUT_S` beyond
+    the time to stop. `news` is pulsed at each event of the supervisor.
     """
+    if upstream.account is not None:
+        await upstream.account.reload()
     life = upstream.queue.lifecycle()
     for each in upstream.sessions():
         _restart_one(each, supervisor)
@@ -40,10 +42,9 @@ async def await_start(upstream: Upstream, news: Signal) -> None:
 
 
 def _restart_one(session: Upstream | DirectSession, supervisor: Supervisor) -> None:
-    life = session.queue.lifecycle()
-    if life.phase in {Phase.WAITING, Phase.PARKED} or life.held:
-        supervisor.resume(session.child)
-    elif not session.queue.is_asleep:
+    if try_again(session, supervisor):
+        return
+    if not session.queue.is_asleep:
         supervisor.recycle(session.child)
     elif isinstance(session, Upstream) and session.main is None:
         session.queue.wake()
@@ -54,10 +55,17 @@ def renew(session: Upstream | DirectSession, supervisor: Supervisor) -> None:
     life = session.queue.lifecycle_or_none()
     if life is None or life.phase in {Phase.IDLE, Phase.DONE}:
         return
-    if life.phase in {Phase.WAITING, Phase.PARKED}:
-        supervisor.resume(session.child)
-    else:
+    if not try_again(session, supervisor):
         supervisor.recycle(session.child)
+
+
+def try_again(session: Upstream | DirectSession, supervisor: Supervisor) -> bool:
+    """Start a session now that waits for that, is parked, or was held; whether it was one of these."""
+    life = session.queue.lifecycle_or_none()
+    if life is None or not (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
+        return False
+    supervisor.resume(session.child)
+    return True
 
 
 def _has_retried(upstream: Upstream, since: int) -> bool:

@@ -21,9 +21,8 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config import Era
 from mcpx.core.approving import admitted
 from mcpx.core.auditing import audited
-from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
-from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
+from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request, as_call_error
 from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed, rule_against
 from mcpx.errors import CallError, Outcome

@@ -32,8 +32,7 @@ from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE
-from mcpx.upstream.sign_in_answer import KEY, answer_to_link
-from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.upstream.unavailable import LINK_KEY, SignInNeeded, answer_to_link
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class SignInLinks:
             raise _failed(need, str(error)) from None
         # one that is over says why to the client that comes back for it
         self._links = {each: kept for each, kept in self._links.items() if not kept.over.is_set()}
-        link = self._links[key] = _Link(pending, server, self._within_s())
+        link = self._links[key] = _Link(pending, server, need, self._within_s())
         self._tasks.start_soon(link.follow)
         log.info("sign_in.link", server=need.server)
         return link
@@ -161,7 +160,9 @@ class _Link:
     It is `over` when the person has signed in, or when there is a `failure`, a clause that says why not.
     """
 
-    def __init__(self, pending: PendingSignIn, server: ServerConfig, within_s: float) -> None:
+    def __init__(
+        self, pending: PendingSignIn, server: ServerConfig, need: SignInNeeded, within_s: float
+    ) -> None:
         self.id = str(uuid.uuid4())
         self._is_shown = False
         self.is_announced = False
@@ -169,6 +170,7 @@ class _Link:
         self.over = anyio.Event()
         self._pending = pending
         self._server = server
+        self._wants = _what_is_wanted(need)
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + within_s)
         self._asking = anyio.Lock()
         self._answered = False
@@ -215,7 +217,7 @@ class _Link:
         except BaseException:
             self._is_shown = False
             raise
-        asked = {KEY: {"method": ELICITATION, "params": params}}
+        asked = {LINK_KEY: {"method": ELICITATION, "params": params}}
         return {"resultType": INPUT_REQUIRED, "inputRequests": asked}
 
     async def _ask(self, caller: CallerHandle) -> None:
@@ -244,10 +246,18 @@ class _Link:
         transport = self._server.transport
         host = "" if isinstance(transport, Stdio) else f" ({_host(transport.url)})"
         message = (
-            f"The server {name}{host} wants you to sign in before it runs this call."
-            f" The link opens {_host(url)} in your browser; the call goes on when you have signed in there."
+            f"The server {name}{host} wants {self._wants} before it runs this call."
+            f" The link opens {_host(url)} in your browser; the call goes on when you have done that there."
         )
         return {**_URL_MODE, "message": message, "url": url}
+
+
+def _what_is_wanted(need: SignInNeeded) -> str:
+    """What the person is to do, for the question; scopes are the server's words."""
+    if not need.wants_more:
+        return "you to sign in"
+    scopes = one_line(" ".join(need.details.get("wanted_scopes", ())))
+    return f"you to agree to more ({cut(scopes, MAX_NAME_CHARS)})" if scopes else "you to agree to more"
 
 
 def _may_open_links(caller: CallerHandle) -> bool:

@@ -204,7 +204,7 @@ class SignIns:
             SignInError: MCPX does not sign in there, or what is stored cannot be removed.
         """
         from mcpx.oauth.person import account_at  # noqa: PLC0415 - as above
-        from mcpx.oauth.revocation import revoke  # noqa: PLC0415 - as above
+        from mcpx.oauth.token_requests import revoke  # noqa: PLC0415 - as above
 
         upstream = self._hub.registry.upstream(name)
         account = account_at(upstream.config, upstream.account)

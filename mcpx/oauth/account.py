@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from mcpx.config import ServerConfig
 from mcpx.oauth.errors import SignInError
-from mcpx.oauth.flight import Background, Flight
 from mcpx.oauth.record import Identity
+from mcpx.oauth.renewal import Background, Flight
 from mcpx.oauth.sign_in_state import EXPIRED, AccountState, SignInState
-from mcpx.oauth.store import TokenStore
+from mcpx.oauth.token_store import TokenStore
 from mcpx.observe.contained import contain
+from mcpx.text import cut
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,6 +34,7 @@ SENT_AGAIN: Final = "mcpx.sent_again"
 """In the extensions of a request that is sent once more, with a better token."""
 REFUSED: Final = "the server refuses its token, and there is none to renew it with"
 MAX_WANTED_SCOPES: Final = 50  # that are remembered
+MAX_SHOWN_SCOPES: Final = 500  # characters of them in a message
 _FORBIDDEN: Final = 403
 
 
@@ -180,11 +182,11 @@ class Account(SignInState):
         is_news = known is None or known.scope != self.challenge.scope
         if not self.is_of_person and is_news and not is_second and await self._renewal.renew(challenge):
             return True
-        scopes = f"the scopes {challenge.scope}" if challenge.scope else "more scopes"
+        scopes = f"the scopes {cut(challenge.scope, MAX_SHOWN_SCOPES)}" if challenge.scope else "more scopes"
         advice = f"run: {self.login_command}" if self.is_of_person else 'see "scopes" of its "auth"'
         raise MoreScopesRequired(
             f"the server wants {scopes} for that, which were not granted: {advice}",
-            scopes=(challenge.scope or "").split(),
+            scopes=(challenge.scope or "").split()[:MAX_WANTED_SCOPES],
             command=self.login_command if self.is_of_person else "",
         )
 

@@ -19,9 +19,9 @@ import anyio.abc
 from mcpx.config import Config, ServerConfig
 from mcpx.config.auth import TokenStoreKind
 from mcpx.oauth.account import Account, AccountState
-from mcpx.oauth.flight import Background
 from mcpx.oauth.record import Identity, identity_of
-from mcpx.oauth.store import open_store
+from mcpx.oauth.renewal import Background
+from mcpx.oauth.token_store import open_store
 from supervisors import Incarnation, Signal
 
 LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock

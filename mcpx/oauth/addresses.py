@@ -9,7 +9,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import httpx2
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
@@ -75,3 +78,8 @@ def is_loopback(host: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     return is_ip(name) and reach_of(name) is Reach.LOOPBACK
+
+
+def shown_origin(url: httpx2.URL) -> str:
+    """A URL's scheme, host and port, for a message."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"

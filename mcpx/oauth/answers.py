@@ -2,7 +2,8 @@
 
 The SDK knows one failure, whose text quotes the answer. Here a refusal is told by the error codes of RFC
 6749 5.2 and RFC 7591 3.2.2, and a text of the server's is quoted without secrets. What some servers write
-otherwise than the SDK reads it (scopes in an array, an empty refresh token) is put right.
+otherwise than the SDK reads it (scopes in an array, an empty refresh token) is put right, and what is kept of
+them is bounded.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import re
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TypeGuard
 from urllib.parse import parse_qsl, unquote
 
 import httpx2
+import msgspec
 
+from mcpx.oauth.addresses import shown_origin
 from mcpx.oauth.callback_answer import HINTS, MAX_QUOTE_LEN
 from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
@@ -25,11 +28,13 @@ from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
+MAX_LIFETIME_S: Final = 10 * 365 * 86_400  # of a token; a longer one is renewed then
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
     {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
 )
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_VISIBLE: Final = re.compile(r"[\x20-\x7e]+")  # what RFC 6749 has client ids, secrets and refresh tokens of
 _SUCCESS: Final = frozenset({200, 201})
 _REFUSAL: Final = frozenset({400, 401})
 _UNAUTHORIZED: Final = 401
@@ -63,22 +68,26 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
     Raises:
         SignInError: `refused`; `CLIENT_REFUSED` for the client; `UNREACHABLE` for a failure for now.
     """
-    answer = _json_in(response)
+    answer, origin = json_object(response) or {}, shown_origin(response.request.url)
     if response.status_code in _SUCCESS and _is_token(answer.get("access_token")):
-        return _normal(answer, _origin(response))
+        return _normal(answer, origin)
     code = answer.get("error") if isinstance(answer.get("error"), str) else None
     said = _quoted(response, answer)
     refusal = response.status_code in _REFUSAL or (code is not None and response.is_client_error)
     refusal = refusal or (response.is_success and code is not None)
     if not refusal or code in _FOR_NOW or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-        text = f"{_origin(response)} gives no token now: {said}"
+        text = f"{origin} gives no token now: {said}"
         kind = EndpointMoved if response.status_code in _MOVED else SignInError
         raise kind(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
     if code in _CLIENT or (code is None and response.status_code == _UNAUTHORIZED):
         raise SignInError(
-            Problem.CLIENT_REFUSED, f"{_origin(response)} does not take MCPX as a client: {said}"
+            Problem.CLIENT_REFUSED,
+            f"{origin} does not take MCPX as a client: {said}",
         )
-    raise SignInError(refused, f"{_origin(response)} does not take {what}: {said}{HINTS.get(code or '', '')}")
+    raise SignInError(
+        refused,
+        f"{origin} does not take {what}: {said}{HINTS.get(code or '', '')}",
+    )
 
 
 def check_registration(response: httpx2.Response) -> None:
@@ -87,17 +96,15 @@ def check_registration(response: httpx2.Response) -> None:
     Raises:
         SignInError: `REGISTRATION_REFUSED`, or `UNREACHABLE` for a failure for now.
     """
-    answer = _json_in(response)
-    registered = answer.get("client_id")
-    is_name = isinstance(registered, str) and 0 < len(registered) <= MAX_CLIENT_ID_LEN
-    if response.status_code in _SUCCESS and is_name:
+    answer, origin = json_object(response) or {}, shown_origin(response.request.url)
+    if response.status_code in _SUCCESS and _is_client(answer):
         return
     said = _quoted(response, answer)
     if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-        text = f"{_origin(response)} registers no clients now: {said}"
+        text = f"{origin} registers no clients now: {said}"
         raise SignInError(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
     text = (
-        f"{_origin(response)} does not register MCPX as a client: {said}; register one there yourself, and"
+        f"{origin} does not register MCPX as a client: {said}; register one there yourself, and"
         " put its client_id (and client_secret) into `auth` of the server"
     )
     kind = ClientMetadataRefused if response.status_code in _PROPERTIES_REFUSED else SignInError
@@ -137,10 +144,10 @@ def _normal(answer: JSON, origin: str) -> JSON:
         scope = " ".join(each for each in scope if isinstance(each, str))
     if isinstance(scope, str) and (clean := clean_scope(scope)):
         normal["scope"] = clean
-    if isinstance(refresh_token := answer.get("refresh_token"), str) and refresh_token:
+    if _is_visible(refresh_token := answer.get("refresh_token")):
         normal["refresh_token"] = refresh_token
     try:
-        seconds = int(float(answer.get("expires_in", 0)))
+        seconds = min(int(float(answer.get("expires_in", 0))), MAX_LIFETIME_S)
     except (TypeError, ValueError, OverflowError):
         seconds = 0
     if seconds > 0:
@@ -153,18 +160,26 @@ def _is_token(value: object) -> bool:
     return isinstance(value, str) and _TOKEN.fullmatch(value) is not None
 
 
-def _json_in(response: httpx2.Response) -> JSON:
-    """The JSON object of an answer, or an empty one."""
+def _is_visible(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and _VISIBLE.fullmatch(value) is not None
+
+
+def _is_client(answer: JSON) -> bool:
+    """Whether a registration gives a client that can be kept and shown again."""
+    client_id, secret = answer.get("client_id"), answer.get("client_secret")
+    return (
+        _is_visible(client_id) and len(client_id) <= MAX_CLIENT_ID_LEN and (not secret or _is_visible(secret))
+    )
+
+
+def json_object(response: httpx2.Response) -> JSON | None:
+    """The JSON object of an answer, which can be written again; None for anything else."""
     try:
-        found = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _origin(response: httpx2.Response) -> str:
-    url = response.request.url
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+        found = json.loads(response.content)  # which takes an Infinity, as some servers write one
+        msgspec.json.encode(found)  # which takes no lone surrogates
+    except (ValueError, OverflowError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _quoted(response: httpx2.Response, answer: JSON) -> str:

@@ -7,20 +7,18 @@ else is refused, and changes nothing. Time, memory and connections are bounded.
 
 from __future__ import annotations
 
-import hmac
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from html import escape
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import anyio.abc
 import structlog
 
-from mcpx.oauth.callback_answer import Callback
-from mcpx.oauth.callback_page import ended_page, page, refusal_page
+from mcpx.oauth.callback_answer import BrowserReturn, callback_in
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.observe.contained import contain
 
@@ -35,7 +33,26 @@ HEAD_TIMEOUT_S: Final = 10.0  # for a request to arrive
 SEND_TIMEOUT_S: Final = 5.0  # for a page to be taken
 RESULT_TIMEOUT_S: Final = 30.0  # that the browser waits to be told what came of the sign-in
 ACCEPT_RETRY_S: Final = 0.2  # after accepting failed: most likely there are no descriptors left
-_PARAMETERS: Final = ("code", "state", "iss", "error", "error_description")
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="robots" content="noindex">
+<title>{title}</title>
+<h1>{title}</h1>
+<p>{text}</p>
+</html>
+"""
+_POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_HEADERS: Final = (
+    "Content-Type: text/html; charset=utf-8",
+    "Cache-Control: no-store",
+    f"Content-Security-Policy: {_POLICY}",
+    "Referrer-Policy: no-referrer",
+    "X-Content-Type-Options: nosniff",
+    "Connection: close",
+)
 
 
 def redirect_uri(port: int) -> str:
@@ -46,66 +63,6 @@ def redirect_uri(port: int) -> str:
 def ports_from(first: int) -> tuple[int, ...]:
     """The ports that are tried, in order; 0 stands for any that is free."""
     return (*range(first, min(first + OTHER_PORTS, MAX_PORT) + 1), 0)
-
-
-def callback_in(query: str) -> Callback | None:
-    """The answer that a query holds; None for one that is none, or names something twice."""
-    try:
-        pairs = parse_qsl(query, max_num_fields=32, errors="strict")
-    except ValueError:
-        return None
-    found = [(name, value) for name, value in pairs if name in _PARAMETERS]
-    values = dict(found)
-    if len(values) != len(found) or ("code" in values) == ("error" in values):
-        return None
-    return Callback(**values)
-
-
-class BrowserReturn:
-    """What one sign-in waits for: the answer with its state, whether the browser or a person brings it."""
-
-    def __init__(self, name: str, state: str) -> None:
-        self.name = name
-        self.strays = 0
-        """How many answers have come meanwhile that belong to no sign-in."""
-        self._state = state
-        self._answer: Callback | None = None
-        self._answered = anyio.Event()
-        self._ended = anyio.Event()
-        self._problem: str | None = None
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the answer has come."""
-        return self._answered.is_set()
-
-    def fits(self, state: str | None) -> bool:
-        """Whether this is the sign-in's state."""
-        return state is not None and hmac.compare_digest(state.encode(errors="replace"), self._state.encode())
-
-    def take(self, answer: Callback) -> None:
-        """Take the answer, unless there is one already."""
-        if not self.is_answered:
-            self._answer = answer
-            self._answered.set()
-
-    async def wait(self) -> Callback:
-        """The answer, when it has come."""
-        while self._answer is None:
-            await self._answered.wait()
-        return self._answer
-
-    def end(self, problem: str | None) -> None:
-        """Have the browser told what came of the sign-in: signed in, or a problem."""
-        self._problem = problem
-        self._ended.set()
-
-    async def page(self) -> bytes:
-        """What the browser shows, when the sign-in has ended."""
-        with anyio.move_on_after(RESULT_TIMEOUT_S):
-            await self._ended.wait()
-            return ended_page(self.name, self._problem)
-        return page("Nearly there", "MCPX has the answer; what came of it is said where you began.")
 
 
 class CallbackListener:
@@ -224,7 +181,9 @@ class CallbackListener:
             text = "MCPX has taken the answer to this sign-in already. You can close this page."
             return page("Already taken", text, HTTPStatus.CONFLICT)
         expected.take(answer)
-        return await expected.page()
+        with anyio.move_on_after(RESULT_TIMEOUT_S):
+            return ended_page(expected.name, await expected.ended())
+        return page("Nearly there", "MCPX has the answer; what came of it is said where you began.")
 
 
 class CallbackListeners:
@@ -285,11 +244,29 @@ async def _send(peer: socket.socket, response: bytes) -> None:
         peer.shutdown(socket.SHUT_WR)
 
 
-def pasted(address: str) -> Callback | None:
-    """The answer in the address that a browser came back to: all of it, or its query alone."""
-    text = address.strip().strip("<>\"'")
-    try:
-        query = urlsplit(text).query or text.lstrip("?")
-    except ValueError:
-        return None
-    return callback_in(query)
+# --- what the browser shows: small pages, without scripts, that load nothing
+
+
+def page(title: str, text: str, status: HTTPStatus = HTTPStatus.OK, *headers: str) -> bytes:
+    """A whole response with a title and one paragraph, which are plain text."""
+    body = _PAGE.format(title=escape(title), text=escape(text)).encode("utf-8", "replace")
+    lines = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        *_HEADERS,
+        *headers,
+        f"Content-Length: {len(body)}",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+def ended_page(name: str, problem: str | None) -> bytes:
+    """The page of a sign-in that has ended: at a server of that name, with a problem or without."""
+    if problem is None:
+        return page("Signed in", f"MCPX is signed in to {name}. You can close this page.")
+    return page("Not signed in", f"MCPX is not signed in to {name}: {problem}. You can close this page.")
+
+
+def refusal_page(status: HTTPStatus, *headers: str) -> bytes:
+    """The page for a request that belongs to no sign-in."""
+    text = "This is where a browser returns to after a sign-in. None waits for this request."
+    return page("Nothing to do here", text, status, *headers)

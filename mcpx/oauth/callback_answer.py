@@ -1,11 +1,16 @@
-"""What a browser brings back from a sign-in, and how it is asked for. Imports no protocol and no network."""
+"""What a browser brings back from a sign-in: awaited (`BrowserReturn`), read from its address, and judged.
+
+Nothing of it is believed before its state and its issuer are checked (`code_in`).
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
+import anyio
 import msgspec
 
 from mcpx.oauth.errors import Problem, SignInError
@@ -46,6 +51,29 @@ with that error.
 """
 
 
+def callback_in(query: str) -> Callback | None:
+    """The answer that a query holds; None for one that is none, or names something twice."""
+    try:
+        pairs = parse_qsl(query, max_num_fields=32, errors="strict")
+    except ValueError:
+        return None
+    found = [(name, value) for name, value in pairs if name in Callback.__struct_fields__]
+    values = dict(found)
+    if len(values) != len(found) or ("code" in values) == ("error" in values):
+        return None
+    return Callback(**values)
+
+
+def pasted(address: str) -> Callback | None:
+    """The answer in the address that a browser came back to: all of it, or its query alone."""
+    text = address.strip().strip("<>\"'")
+    try:
+        query = urlsplit(text).query or text.lstrip("?")
+    except ValueError:
+        return None
+    return callback_in(query)
+
+
 def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) -> str:
     """The code of an authorization response to the request with this `state`.
 
@@ -57,7 +85,7 @@ def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) 
             `CLIENT_REFUSED` or `UNREACHABLE` for an error.
     """
     if callback.state is None or not secrets.compare_digest(callback.state.encode(), state.encode()):
-        text = "the browser came back from another sign-in than the one that waits; nothing was accepted"
+        text = "the browser came back from another sign-in than the one that waits: refused; sign in again"
         raise SignInError(Problem.STATE_MISMATCH, text)
     if callback.iss is None and names_issuer:
         text = (
@@ -71,7 +99,9 @@ def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) 
     if callback.error is not None:
         raise _refusal(callback.error, callback.error_description, issuer)
     if not callback.code:
-        raise SignInError(Problem.CODE_REFUSED, f"the browser came back from {issuer} without a code")
+        raise SignInError(
+            Problem.CODE_REFUSED, f"the browser came back from {issuer} without a code: sign in again"
+        )
     return callback.code
 
 
@@ -79,3 +109,50 @@ def _refusal(error: str, description: str | None, issuer: str) -> SignInError:
     said = one_line(error if not description else f"{error}: {description}", MAX_QUOTE_LEN)
     hint = HINTS.get(error, "")
     return SignInError(_PROBLEMS.get(error, Problem.DENIED), f"{issuer} did not sign you in: {said}{hint}")
+
+
+class BrowserReturn:
+    """What one sign-in waits for: the answer with its state, whether the browser or a person brings it."""
+
+    def __init__(self, name: str, state: str) -> None:
+        self.name = name
+        self.strays = 0
+        """How many answers have come meanwhile that belong to no sign-in."""
+        self._state = state
+        self._answer: Callback | None = None
+        self._answered = anyio.Event()
+        self._ended = anyio.Event()
+        self._problem: str | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer has come."""
+        return self._answered.is_set()
+
+    def fits(self, state: str | None) -> bool:
+        """Whether this is the sign-in's state."""
+        return state is not None and secrets.compare_digest(
+            state.encode(errors="replace"), self._state.encode()
+        )
+
+    def take(self, answer: Callback) -> None:
+        """Take the answer, unless there is one already."""
+        if not self.is_answered:
+            self._answer = answer
+            self._answered.set()
+
+    async def wait(self) -> Callback:
+        """The answer, when it has come."""
+        while self._answer is None:
+            await self._answered.wait()
+        return self._answer
+
+    def end(self, problem: str | None) -> None:
+        """Have the browser told what came of the sign-in: signed in, or a problem."""
+        self._problem = problem
+        self._ended.set()
+
+    async def ended(self) -> str | None:
+        """Wait until the sign-in has ended; the problem, or None where it is signed in."""
+        await self._ended.wait()
+        return self._problem

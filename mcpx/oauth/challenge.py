@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_HEADER_LEN: Final = 8192  # characters of all challenges that are read
+MAX_SCOPES_LEN: Final = 4096  # characters of a list of scopes; those beyond are cut off
 _FORBIDDEN: Final = 403
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - of RFC 9110
 _PART: Final = re.compile(
@@ -63,5 +64,6 @@ def challenge_in(response: httpx2.Response) -> Challenge:
 
 
 def clean_scope(scope: str) -> str:
-    """A list of scopes as RFC 6749 3.3 has it: printable words of ASCII with a space between two."""
-    return " ".join(word for word in scope.split() if word.isascii() and word.isprintable())
+    """A list of scopes as RFC 6749 3.3 has it: printable words of ASCII with a space between two. Bounded."""
+    clean = " ".join(word for word in scope.split() if word.isascii() and word.isprintable())
+    return clean if len(clean) <= MAX_SCOPES_LEN else clean[: MAX_SCOPES_LEN + 1].rpartition(" ")[0]

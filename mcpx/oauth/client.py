@@ -67,6 +67,16 @@ def is_registered(server: ServerConfig, client: Registration) -> bool:
     return oauth_of(server).client_id is None and not _is_document(client, server)
 
 
+def with_advice(server: ServerConfig, error: SignInError) -> SignInError:
+    """An error of a sign-in, which says what to do about a client that is refused."""
+    if error.problem is not Problem.CLIENT_REFUSED:
+        return error
+    if oauth_of(server).client_id is None:
+        return SignInError(error.problem, f"{error}; MCPX registers anew when you sign in again")
+    advice = f"check client_id and its secret or key in `auth` of {server.name}"
+    return SignInError(error.problem, f"{error}; {advice}")
+
+
 def is_issuer(name: str, issuer: str) -> bool:
     """Whether two names are of one issuer: a slash at the end makes no other (RFC 8414 3.1, SDK's #1919)."""
     return name.rstrip("/") == issuer.rstrip("/")

@@ -8,7 +8,6 @@ is of no use, guesses no endpoints, and accepts metadata whose optional fields a
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import httpx2
@@ -21,6 +20,7 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth_utils import check_resource_allowed
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.answers import json_object
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import is_issuer
@@ -115,9 +115,7 @@ class _Search:
                 self._check_resource(found["resource"])
                 return found
         if named is not None:
-            text = (
-                f"{self._name} names metadata for a sign-in, but there are none that can be read at {named}"
-            )
+            text = f"{self._name} names metadata for a sign-in, but none can be read at {_shown(named)}"
             raise self._worst() or SignInError(Problem.NO_METADATA, text)
         if (problem := self._worst()) is not None and problem.for_now:
             raise problem  # it says nothing of whether the server has metadata
@@ -130,7 +128,9 @@ class _Search:
             canonical = ""
         if not check_resource_allowed(requested_resource=self.url, configured_resource=canonical):
             other = one_line(resource, MAX_QUOTE_LEN)
-            text = f"the metadata of {self._name} are those of another server, {other}, and not of {self.url}"
+            text = (
+                f'the metadata of {self._name} are those of another server, "{other}", and not of {self.url}'
+            )
             raise SignInError(Problem.METADATA_REFUSED, text)
 
     async def server_metadata(self, issuer: str | None) -> JSON | None:
@@ -170,6 +170,9 @@ class _Search:
                 text = f"the metadata of {shown} lack {endpoint}"
                 raise SignInError(Problem.METADATA_REFUSED, text)
             self._network.check_url(url, f"{endpoint} of {shown}")
+            if "#" in url:  # what is added to it would be lost
+                text = f"{endpoint} of {shown} has a fragment, which none may have (RFC 6749 3.1)"
+                raise SignInError(Problem.METADATA_REFUSED, text)
         return metadata
 
     async def _document(self, url: str) -> JSON | None:
@@ -181,23 +184,23 @@ class _Search:
             return None
         status = response.status_code
         if status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS:
-            text = f"the metadata for a sign-in to {self._name} cannot be had now: HTTP {status} at {url}"
+            text = f"the metadata of {self._name} cannot be had now: HTTP {status} at {_shown(url)}"
             self._problems.append(SignInError(Problem.UNREACHABLE, text))
         if status != _OK:
             return None
-        try:
-            found = json.loads(response.content)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
+        if (found := json_object(response)) is not None:
             return found
-        text = f"the metadata for a sign-in to {self._name} at {url} are no JSON object"
+        text = f"the metadata for a sign-in to {self._name} at {_shown(url)} are no JSON object"
         self._problems.append(SignInError(Problem.METADATA_REFUSED, text))
         return None
 
     def _worst(self) -> SignInError | None:
         """The problem that says most about why nothing was found."""
         return min(self._problems, key=lambda each: _ORDER.index(each.problem), default=None)
+
+
+def _shown(url: str) -> str:
+    return one_line(url, MAX_QUOTE_LEN)
 
 
 def _issuer_named(server: ServerConfig, resource_metadata: JSON | None) -> str | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcpx.config.secrets import hide_values
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Identity, Record
-from mcpx.oauth.store import TokenStore
+from mcpx.oauth.token_store import TokenStore
 
 log = structlog.get_logger()
 

@@ -25,8 +25,8 @@ from mcpx import environment
 from mcpx.environment.secrets import keychain_variables
 from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.file_store import FileStore
 from mcpx.oauth.record import Identity, Record
+from mcpx.oauth.token_store import FileStore
 from mcpx.paths import replace_file
 
 TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it

@@ -10,9 +10,7 @@ quotes URLs and answers, in which there are codes and tokens.
 
 from __future__ import annotations
 
-import functools
 import logging
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,19 +23,19 @@ import anyio
 import anyio.to_thread
 import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
+from msgspec import structs
 
 from mcpx.config import Http, ServerConfig, Sse
 from mcpx.config.auth import OAuth
-from mcpx.config.certificates import CertificateProblem, show_certificate, trusting
-from mcpx.errors import leaves
-from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server
+from mcpx.config.certificates import CertificateProblem, ssl_context
+from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server, shown_origin
 from mcpx.oauth.errors import Problem, SignInError
+from mcpx.wire.unreachable import why_unreachable
 
 REQUEST_TIMEOUT_S: Final = 10.0  # of one request with its redirects and its answer
 MAX_BODY_BYTES: Final = 262_144  # of one answer; metadata has a few thousand
 MAX_REDIRECTS: Final = 5  # of one request
 MAX_URL_LEN: Final = 8192  # characters; a browser takes more, many servers do not
-_MAX_CAUSES: Final = 10  # of an error, one behind the other
 _LOGGERS: Final = (
     "mcp.client.auth.oauth2",
     "httpx2",
@@ -84,7 +82,7 @@ class OAuthNetwork:
             text = f"{host} did not answer within {REQUEST_TIMEOUT_S:.0f} s"
             raise SignInError(Problem.UNREACHABLE, text) from error
         except httpx2.HTTPError as error:
-            text = f"{host} cannot be reached: {_reason(error)}"
+            text = f"{host} cannot be reached: {why_unreachable(error)}"
             raise SignInError(Problem.UNREACHABLE, text) from error
 
     async def _send(self, request: httpx2.Request, redirects: int) -> httpx2.Response:
@@ -111,6 +109,9 @@ class OAuthNetwork:
         try:
             if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
                 text = f"the answer of {host} is compressed, which was not asked for"
+                raise SignInError(Problem.METADATA_REFUSED, text)
+            if response.headers.get("content-type", "").startswith("text/event-stream"):
+                text = f"the answer of {host} is an event stream, which would not end"
                 raise SignInError(Problem.METADATA_REFUSED, text)
             async for chunk in response.aiter_raw():
                 body += chunk
@@ -141,7 +142,7 @@ class OAuthNetwork:
         host = parsed.host
         if parsed.userinfo or not host:
             raise SignInError(
-                Problem.INSECURE, f"{what} may not hold a user or lack a host: {_shown(parsed)}"
+                Problem.INSECURE, f"{what} needs a host, and may name no user: {_shown(parsed)}"
             )
         if parsed.scheme != "https" and not (
             parsed.scheme == "http" and is_loopback(host) and self._is_local
@@ -199,29 +200,9 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def shown_origin(url: httpx2.URL) -> str:
-    """A URL's scheme, host and port."""
-    return f"{url.scheme}://{url.netloc.decode('ascii')}"
-
-
 def _shown(url: httpx2.URL) -> str:
     """A URL without what may be secret in it."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))
-
-
-def _reason(error: BaseException) -> str:
-    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
-    found: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if found is None:
-            break
-        leaf = next(leaves(found))
-        if isinstance(leaf, ssl.SSLError):
-            return str(leaf.reason or leaf)
-        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
-            return os.strerror(leaf.errno)
-        found = leaf.__cause__ or leaf.__context__
-    return str(error) or type(error).__name__
 
 
 @asynccontextmanager
@@ -250,23 +231,12 @@ def _certificates(server: ServerConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]
     """What servers are known by, and what the server itself is, which alone is shown the certificate."""
     transport = server.transport
     tls = transport.tls if isinstance(transport, Http | Sse) else None
-    if tls is None:
-        return _system_trust(), _system_trust()
     try:
-        usual = _system_trust() if tls.ca is None else trusting(tls.ca)
-        if tls.cert is None:
-            return usual, usual
-        own = httpx2.create_ssl_context() if tls.ca is None else trusting(tls.ca)
-        show_certificate(own, tls)
+        usual = ssl_context(None if tls is None else structs.replace(tls, cert=None))
+        return usual, usual if tls is None or tls.cert is None else ssl_context(tls)
     except CertificateProblem as problem:
         text = f'the certificates in "tls" of {server.name} cannot be used: {problem}'
         raise SignInError(Problem.INSECURE, text) from None
-    return usual, own
-
-
-@functools.cache
-def _system_trust() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
 
 
 async def _reach(url: httpx2.URL) -> Reach:

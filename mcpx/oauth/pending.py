@@ -19,13 +19,11 @@ import anyio
 import anyio.to_thread
 
 from mcpx.oauth.callback import (
-    BrowserReturn,
     CallbackListener,
     CallbackListeners,
-    pasted,
     redirect_uri,
 )
-from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.callback_answer import BrowserReturn, Callback, pasted
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.observe.contained import contain
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from mcpx.config import Http, ServerConfig, Sse
 
 JSON = dict[str, Any]
+MAX_TIME: Final = 253_402_214_400.0  # seconds since 1970: what a calendar can show
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TIME)]
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -48,8 +50,8 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     token_type: str = "Bearer"  # noqa: S105 - a kind of token
     refresh_token: str | None = None
     scope: str | None = None
-    obtained_at: float = 0.0
-    expires_at: float | None = None
+    obtained_at: Time = 0.0
+    expires_at: Time | None = None
     """When the access token expires; None if that was not said."""
 
     def __repr__(self) -> str:
@@ -61,7 +63,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str
     client_secret: str | None = None
-    client_secret_expires_at: float | None = None
+    client_secret_expires_at: Time | None = None
     token_auth: str | None = None
     redirect_uris: tuple[str, ...] = ()
     scope: str | None = None

@@ -2,32 +2,67 @@
 
 A token of a person's sign-in is refreshed; that of a machine (`grant: client_credentials`) is obtained anew.
 The result is stored before it is used. Another process may have done all that: then its tokens are taken.
+It is done in a `Flight`, which many wait for and which nobody who waits can cut off.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.abc
 import structlog
 
 from mcpx.config import Http, ServerConfig, Sse
 from mcpx.oauth import schedule
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.flight import Background, Flight
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Record, Tokens
 from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mcpx.oauth.challenge import Challenge
 
 log = structlog.get_logger()
+
+
+class Background:
+    """Where flights run, for as long as `tasks` is set: each of those who wait may leave then."""
+
+    tasks: anyio.abc.TaskGroup | None = None
+
+
+class Flight:
+    """Does one thing at a time, in the tasks of `background`; without any in the task of whoever began it.
+
+    The work must be bounded, and must not raise.
+    """
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+        self._landed: anyio.Event | None = None
+
+    async def join(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, or wait for the end of that which is being done."""
+        if (landed := self._landed) is None:
+            landed = self._landed = anyio.Event()
+            if self._background.tasks is None:
+                await self._fly(work, landed)
+            else:
+                self._background.tasks.start_soon(self._fly, work, landed)
+        await landed.wait()
+
+    async def _fly(self, work: Callable[[], Awaitable[None]], landed: anyio.Event) -> None:
+        try:
+            with anyio.CancelScope(shield=True):  # a token that was rotated must not get lost
+                await work()
+        finally:
+            self._landed = None
+            landed.set()
 
 
 class Renewal:
@@ -129,16 +164,14 @@ class Renewal:
                 self._on_recovery()
 
     async def _fetch(self, challenge: Challenge | None, record: Record | None) -> Record:
-        if not self.is_of_person:
-            from mcpx.oauth.machine import obtain  # noqa: PLC0415 - large, for those who sign in
+        from mcpx.oauth import token_requests  # noqa: PLC0415 - large, for those who sign in
 
-            return await obtain(self._server, record, challenge)
+        if not self.is_of_person:
+            return await token_requests.obtain(self._server, record, challenge)
         tokens = _tokens(record)
         if record is None or tokens is None or tokens.refresh_token is None:
             raise SignInError(Problem.GRANT_REFUSED, "somebody has signed out")
-        from mcpx.oauth.refresh import refresh  # noqa: PLC0415 - as above
-
-        return await refresh(self._server, record)
+        return await token_requests.refresh(self._server, record)
 
     def _fail(self, error: SignInError) -> None:
         is_first = self.problem is None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcpx.config.auth import OAuth
-from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.challenge import Challenge, clean_scope
 from mcpx.oauth.discovery import Discovered
 from mcpx.oauth.record import Record
 
@@ -48,7 +48,9 @@ def _usual(oauth: OAuth, found: Discovered, challenge: Challenge | None) -> Sequ
     if challenge is not None and challenge.scope and not challenge.wants_more_scopes:
         return challenge.scope.split()
     named = (found.resource_metadata or {}).get("scopes_supported")
-    return [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+    if not isinstance(named, list):
+        return []
+    return clean_scope(" ".join(each for each in named if isinstance(each, str))).split()
 
 
 def _more(challenge: Challenge | None) -> list[str]:

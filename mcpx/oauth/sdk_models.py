@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -9,6 +10,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToke
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.answers import MAX_LIFETIME_S
+from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.client import auth_method
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON, Record, Registration, Tokens
@@ -67,7 +70,7 @@ def metadata_of(server: ServerConfig, record: Record) -> OAuthMetadata:
         SignInError: `METADATA_REFUSED`.
     """
     known = record.metadata or {}
-    used: JSON = {key: known[key] for key in _USED if known.get(key) not in {None, ""}}
+    used: JSON = {key: known[key] for key in _USED if known.get(key) is not None and known[key] != ""}
     used.setdefault("authorization_endpoint", used.get("token_endpoint"))  # a machine's server needs none
     try:
         return OAuthMetadata.model_validate(used)
@@ -91,13 +94,16 @@ def client_info_of(client: Registration) -> OAuthClientInformationFull:
 
 def _registration(client: OAuthClientInformationFull, issuer: str) -> Registration:
     expires_at = client.client_secret_expires_at  # 0 says never (RFC 7591 3.2.1)
+    latest = int(time.time() + MAX_LIFETIME_S)
     return Registration(
         client_id=client.client_id,
         client_secret=client.client_secret,
-        client_secret_expires_at=float(expires_at) if expires_at and client.client_secret else None,
+        client_secret_expires_at=float(min(expires_at, latest))
+        if expires_at and client.client_secret
+        else None,
         token_auth=client.token_endpoint_auth_method,
         redirect_uris=tuple(str(uri) for uri in client.redirect_uris or ()),
-        scope=client.scope,
+        scope=None if client.scope is None else clean_scope(client.scope),
         issuer=issuer,
     )
 

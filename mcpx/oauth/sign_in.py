@@ -16,7 +16,7 @@ from mcpx.config import ServerConfig
 from mcpx.oauth.answers import ClientMetadataRefused
 from mcpx.oauth.callback_answer import AskPerson, Callback
 from mcpx.oauth.challenge import Challenge
-from mcpx.oauth.client import client_of, is_good_for, is_registered, kept
+from mcpx.oauth.client import client_of, is_good_for, is_registered, kept, with_advice
 from mcpx.oauth.discovery import Discovered, discover
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
@@ -156,7 +156,7 @@ class _Attempt:
             gone = error.problem is Problem.CLIENT_REFUSED
             if gone and self._was_known and self._record is not None:
                 await self._forget(self._record)
-            raise
+            raise with_advice(self._server, error) from error.__cause__
 
     async def _signed_in(self, client: Registration | None) -> Record:
         """Sign in as a client, or as one that is registered now: with less said of it if that is refused.

@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from mcpx.config import ServerConfig
 from mcpx.oauth import schedule
 from mcpx.oauth.errors import SignInError
-from mcpx.oauth.flight import Background
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Identity, Record, Tokens
-from mcpx.oauth.renewal import Renewal
-from mcpx.oauth.store import TokenStore
+from mcpx.oauth.renewal import Background, Renewal
+from mcpx.oauth.token_store import TokenStore
 from mcpx.paths import config_hint
 from supervisors import Signal
 

@@ -39,8 +39,8 @@ from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import KnownEras
-from mcpx.upstream.sign_in_answer import without_link
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.unavailable import without_link
 from supervisors import Incarnation, Phase, Supervisor
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.upstream.transport.unreachable import shown_url, unreachable
 from mcpx.upstream.unavailable import person_needed
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
+from mcpx.wire.unreachable import shown_url, unreachable
 from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's

@@ -2,17 +2,27 @@
 
 Where a person has to sign in before it can, that is `SignInNeeded`. Whoever can ask the client
 (`mcpx.core.sign_in_links`) shows its person where to sign in; to all others it is the error, which has the
-command.
+command. A client of 2026-07-28 is given a link as the result of its call, and brings the answer when it
+repeats the call (`answer_to_link`, `without_link`).
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, present
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.text import paragraphs
+from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.transport.exchange import PersonNeeded
+
+LINK_KEY: Final = "mcpx/sign-in"
+"""The name of the link among the input requests of a result."""
 
 
 class SignInNeeded(InputRequired):
@@ -50,3 +60,33 @@ def person_needed(refusal: PersonNeeded, *, server: str, tool: str | None) -> Si
         wanted_scopes=list(refusal.scopes or ()) or None,
     )
     return SignInNeeded(text, server=server, tool=tool, details=details, wants_more=wants_more)
+
+
+# --- what a client brings that was given a link
+
+
+def answer_to_link(answers: InputAnswers | None) -> JSON | None:
+    """The answer to a link among the answers of a client."""
+    answer = _responses(answers).get(LINK_KEY)
+    return answer if isinstance(answer, dict) else None
+
+
+def without_link(answers: InputAnswers | None) -> InputAnswers | None:
+    """The answers that are for others: those for a server, or to the question whether a tool may run."""
+    responses = _responses(answers)
+    if answers is None or LINK_KEY not in responses:
+        return answers
+    rest = {name: value for name, value in responses.items() if name != LINK_KEY}
+    if not rest and answers.state is None:
+        return None
+    return replace(answers, responses=msgspec.json.encode(rest) if rest else b"")
+
+
+def _responses(answers: InputAnswers | None) -> JSON:
+    if answers is None or not answers.responses:
+        return {}
+    try:
+        given = msgspec.json.decode(answers.responses)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}

@@ -10,6 +10,7 @@ from tests.faults import (
     rows_lives,
     rows_remembered,
     rows_says,
+    rows_sign_ins,
     rows_suspended,
     rows_whole,
 )
@@ -23,4 +24,5 @@ ROWS: Final[dict[str, Play]] = {
     **rows_http.faults,
     **rows_suspended.faults,
     **rows_whole.faults,
+    **rows_sign_ins.faults,
 }

@@ -6,8 +6,8 @@ import anyio
 import msgspec
 from mcp.shared.dispatcher import coerce_request_id
 
-from mcpx.core.calls import ToolCalls, as_call_error
-from mcpx.core.messages import Exec, Read
+from mcpx.core.calls import ToolCalls
+from mcpx.core.messages import Exec, Read, as_call_error
 from mcpx.core.meter import ClientMeter
 from mcpx.gateway.clients.handles import StreamCaller
 from mcpx.gateway.frontends.fast_parameters import NOTHING

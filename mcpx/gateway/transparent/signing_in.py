@@ -26,13 +26,12 @@ from mcpx.upstream.context import Capabilities, OnStep
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import members_of, result_answer
 from mcpx.upstream.requests import Passed
-from mcpx.upstream.sign_in_answer import KEY, without_link
-from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.upstream.unavailable import LINK_KEY, SignInNeeded, without_link
 from mcpx.wire import envelope
 
 METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Methods whose requests may be answered with a question (2026-07-28), or ask one before their answer."""
-_NAME: Final = KEY.rpartition("/")[2].encode()
+_NAME: Final = LINK_KEY.rpartition("/")[2].encode()
 _CANCELLED: Final = msgspec.Raw(b'{"reason":"no answer is needed any more"}')
 
 Send = Callable[[Passed, RawReply], None]

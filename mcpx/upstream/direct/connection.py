@@ -11,6 +11,7 @@ where all clients of 2026-07-28 share it, to those with a request open.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -51,6 +52,7 @@ from mcpx.wire.outgoing import ConnectionEnded, settling
 from mcpx.wire.outgoing import OnAnswer as OnRawAnswer
 
 TOOLS_LIST: Final = "tools/list"
+MAX_FAILED: Final = 256  # ids of requests that failed, and may be sent again
 _LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
 """The ids and tokens of MCPX's own at the server begin with it."""
@@ -90,8 +92,7 @@ class DirectConnection:
         """Whether any request of the client had a result."""
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
-        self._failed: set[RequestId] = set()
-        """Ids of clients whose requests have failed, and may be sent again while the SDK still has them."""
+        self._failed = deque[RequestId](maxlen=MAX_FAILED)  # the SDK may still have them when they come again
         self._tokens: dict[int | str, RequestId] = {}
         self._standing: dict[RequestId, Standing] = {}
         self._server_requests = ServerRequests()
@@ -127,7 +128,7 @@ class DirectConnection:
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._forget(request_id)
             if isinstance(error, NotExecuted | ConnectionDropped):
-                self._failed.add(coerce_request_id(request.id))
+                self._failed.append(coerce_request_id(request.id))
             if result is not None:
                 self.has_served = True
                 self._client.note_result(request.method, request.raw, result)
@@ -147,7 +148,6 @@ class DirectConnection:
         own = f"{OWN_PREFIX}{self._last_id}"
         key = coerce_request_id(request.id)
         request_id = own if key in self._open or key in self._failed else request.id
-        self._failed.discard(key)
         prepared = prepare(request.raw, self._tokens, own)
         self._open[coerce_request_id(request_id)] = _Sent(request, prepared, on_progress)
         if prepared.token is not None:

@@ -213,7 +213,8 @@ def not_a_message(response: httpx2.Response) -> MalformedMessage:
     """Describe an answer of a good status that holds no message."""
     if response.status_code in _ACCEPTED:
         return MalformedMessage(f"the answer is HTTP {response.status_code}, without a message")
-    kind = quoted(content_type(response)) or "of no content type"
+    given = response.headers.get("content-type", "").partition(";")[0]  # as it came: it may quote a secret
+    kind = quoted(given) or "of no content type"
     return MalformedMessage(f"the answer is {kind}, not an MCP message")
 
 

@@ -15,8 +15,8 @@ every other body by 64 KiB. Whatever is not a call ends after `NON_CALL_TIMEOUT_
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -27,7 +27,6 @@ import httpx2
 from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from mcpx.config.auth import Tls
 from mcpx.oauth.refusals import MoreScopesRequired, NotAuthorized, NoTokenNow, PersonRequired
 from mcpx.upstream.transport import http_answers, http_bodies, http_network
 from mcpx.upstream.transport.exchange import (
@@ -43,18 +42,11 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
-from mcpx.upstream.transport.http_network import (
-    ACCEPT_ENCODING,
-    TIMEOUT,
-    Authorizer,
-    FewCookies,
-    Network,
-    open_network,
-)
+from mcpx.upstream.transport.http_network import Network
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
-from mcpx.upstream.transport.unreachable import unreachable
 from mcpx.wire.envelope import RPCError
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
+from mcpx.wire.unreachable import unreachable
 
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
 TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without
@@ -302,26 +294,3 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             with anyio.move_on_after(TERMINATE_TIMEOUT_S), suppress(httpx2.HTTPError):
                 await (await self._send(request)).aclose()
         return httpx2.Response(httpx2.codes.NO_CONTENT)
-
-
-@asynccontextmanager
-async def guarded_client(
-    limit: int,
-    headers: dict[str, str] | None,
-    redact: Redact,
-    *,
-    tls: Tls | None = None,
-    authorizer: Authorizer | None = None,
-    deliver_error: DeliverError | None = None,
-) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpGuard]]:
-    """Open a client for the SDK, with the guard that is its transport. The parameters are those of the two.
-
-    It need not be closed, but may be: all that it holds is closed here.
-    """
-    cookies = FewCookies()
-    async with open_network(cookies, authorizer, tls) as network, anyio.create_task_group() as tasks:
-        guard = HttpGuard(network, tasks, limit, redact, deliver_error)
-        sent = httpx2.Headers(headers)
-        sent["Accept-Encoding"] = ACCEPT_ENCODING
-        yield httpx2.AsyncClient(transport=guard, headers=sent, timeout=TIMEOUT, cookies=cookies), guard
-        tasks.cancel_scope.cancel()

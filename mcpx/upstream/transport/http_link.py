@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
+import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -22,9 +23,17 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError
 
 from mcpx.config import Http, Sse
+from mcpx.config.auth import Tls
 from mcpx.upstream.transport.http_answers import Redact
-from mcpx.upstream.transport.http_guard import HttpGuard, guarded_client
-from mcpx.upstream.transport.http_network import Authorizer, Network
+from mcpx.upstream.transport.http_guard import DeliverError, HttpGuard
+from mcpx.upstream.transport.http_network import (
+    ACCEPT_ENCODING,
+    TIMEOUT,
+    Authorizer,
+    FewCookies,
+    Network,
+    open_network,
+)
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from supervisors import Signal
 
@@ -195,3 +204,26 @@ async def _relay(
         await incoming.send(message)
     stream = guard.event_stream
     link.lose(stream.end_reason if stream is not None else "the event stream ended")
+
+
+@asynccontextmanager
+async def guarded_client(
+    limit: int,
+    headers: dict[str, str] | None,
+    redact: Redact,
+    *,
+    tls: Tls | None = None,
+    authorizer: Authorizer | None = None,
+    deliver_error: DeliverError | None = None,
+) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpGuard]]:
+    """Open a client for the SDK, with the guard that is its transport. The parameters are those of the two.
+
+    It need not be closed, but may be: all that it holds is closed here.
+    """
+    cookies = FewCookies()
+    async with open_network(cookies, authorizer, tls) as network, anyio.create_task_group() as tasks:
+        guard = HttpGuard(network, tasks, limit, redact, deliver_error)
+        sent = httpx2.Headers(headers)
+        sent["Accept-Encoding"] = ACCEPT_ENCODING
+        yield httpx2.AsyncClient(transport=guard, headers=sent, timeout=TIMEOUT, cookies=cookies), guard
+        tasks.cancel_scope.cancel()

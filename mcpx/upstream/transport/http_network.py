@@ -20,9 +20,11 @@ import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
 from mcpx.config.auth import Tls
+from mcpx.config.certificates import CertificateProblem, ssl_context
 from mcpx.upstream.transport.exchange import UNAUTHORIZED
 from mcpx.upstream.transport.http_bodies import read_prefix
-from mcpx.upstream.transport.tls import find_refusal, refusal_behind, ssl_context
+from mcpx.upstream.transport.loss import ConnectionLost
+from mcpx.upstream.transport.tls import find_refusal, refusal_behind
 
 TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # seconds; answers are bounded elsewhere
 MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
@@ -226,7 +228,10 @@ async def open_network(
     Raises:
         ConnectionLost: The certificates cannot be used.
     """
-    trusted = await anyio.to_thread.run_sync(ssl_context, tls)  # 20 ms the first time; others have their turn
+    try:
+        trusted = await anyio.to_thread.run_sync(ssl_context, tls)  # 20 ms; others have their turn
+    except CertificateProblem as problem:
+        raise ConnectionLost(f'the certificates in "tls" cannot be used: {problem}') from None
     limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
 
     def new_client() -> httpx2.AsyncClient:

@@ -50,9 +50,9 @@ class Introspection:
         )
 
 
-def build(url: str, verifier: Introspection) -> MCPServer:
+def build(url: str, issuer: str, verifier: Introspection) -> MCPServer:
     settings = AuthSettings(
-        issuer_url=verifier._address.removesuffix("/token/introspection"),
+        issuer_url=issuer,
         resource_server_url=url,
         required_scopes=["notes:read"],
         validate_token_resource=True,
@@ -143,9 +143,10 @@ class Server(uvicorn.Server):
 if __name__ == "__main__":
     listener = socket.create_server(("127.0.0.1", 0))
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    introspection = Introspection(sys.argv[1])
-    streamable = build(f"{base}/mcp", introspection).streamable_http_app()
-    sse = build(f"{base}/sse", introspection).sse_app()
+    issuer = sys.argv[1]
+    introspection = Introspection(issuer)
+    streamable = build(f"{base}/mcp", issuer, introspection).streamable_http_app()
+    sse = build(f"{base}/sse", issuer, introspection).sse_app()
     seen = Seen(streamable, sse, f"{base}/.well-known/oauth-protected-resource/mcp", introspection)
     print(f"serving at {base}/mcp", file=sys.stderr, flush=True)
     Server(uvicorn.Config(seen, log_config=None)).run(sockets=[listener])

@@ -137,8 +137,9 @@ async function submitted(req, res, form) {
   for (const [resource, scopes] of Object.entries(details.missingResourceScopes ?? {})) {
     grant.addResourceScope(resource, scopes.join(' '));
   }
-  grants.add(await grant.save());
-  await provider.interactionFinished(req, res, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
+  const saved = await grant.save();
+  grants.add(saved);
+  await provider.interactionFinished(req, res, { consent: { grantId: saved } });
 }
 
 async function body(req) {

@@ -49,6 +49,30 @@ async def test_calls_of_a_client_that_opens_links_run_once_its_person_has_signed
     assert await issuer.times("registered", "asked to sign in", "authorization_code") == [1, 1, 1]
 
 
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_call_that_wants_more_scopes_runs_once_its_person_has_agreed(
+    house, issuer, notes, alice, mode
+):
+    house.write({"notes": notes.entry()})
+    await house.sign_in(alice, "notes")
+    before = len(await notes.seen())
+
+    async def elicit(_context, params):
+        tasks.start_soon(alice.follow, params.url)
+        return ElicitResult(action="accept")
+
+    async with (
+        anyio.create_task_group() as tasks,
+        Client(parameters(house), mode=mode, cache=None, elicitation_callback=elicit) as client,
+    ):
+        call = {"server_name": "notes", "tool_name": "write", "arguments": {"text": "x"}}
+        assert (await client.call_tool("exec", call)).content[0].text == "written: x"
+    ran = [each["status"] for each in (await notes.seen())[before:] if each["tool"] == "write"]
+    assert ran.count(200) == 1
+    agreed = [set(each["scope"].split()) for each in await issuer.happened("asked to agree")]
+    assert agreed[1] >= {"notes:read", "notes:write", "offline_access"}
+
+
 async def test_a_link_that_is_declined_is_an_error_that_says_how_to_sign_in(house, issuer, notes):
     house.write({"notes": notes.entry()})
 

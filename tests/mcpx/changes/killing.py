@@ -58,7 +58,7 @@ class _Cut:
         self._file.close()
 
 
-def _light(step: int) -> None:
+def kill_self_at(step: int) -> None:
     """Have this process kill itself at that step."""
     fuse = _Fuse(step)
 
@@ -111,7 +111,7 @@ def kill_at(step: int, act: Callable[[], None]) -> bool:
 
 def _die_at(step: int, act: Callable[[], None]) -> None:
     try:
-        _light(step)
+        kill_self_at(step)
         act()
         code = 0
     except BaseException as error:  # noqa: BLE001 - the parent is told by the exit code, and the reader here

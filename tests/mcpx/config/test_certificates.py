@@ -12,7 +12,7 @@ import pytest
 
 from mcpx.config import Http, ServerConfig, Sse, parse
 from mcpx.config.auth import Tls
-from mcpx.config.certificates import CertificateProblem, trusting
+from mcpx.config.certificates import CertificateProblem, ssl_context
 from tests.mcpx.authority import Authority
 
 
@@ -130,8 +130,8 @@ def test_without_https_it_is_said_to_have_no_effect(files: Path) -> None:
 
 
 def test_own_authorities_are_trusted_alone_and_names_are_checked(files: Path) -> None:
-    context = trusting(str(files / "ca.pem"))
+    context = ssl_context(Tls(ca=str(files / "ca.pem")))
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
     assert len(context.get_ca_certs()) == 1
     with pytest.raises(CertificateProblem, match="no such file"):
-        trusting(str(files / "none"))
+        ssl_context(Tls(ca=str(files / "none")))

@@ -131,6 +131,12 @@ def test_the_tokens_before_the_last_are_taken_out_for_a_while(hidden):
     assert shown == " ".join(["token-no-0 token-no-1 token-no-2", *["***access token***"] * 3])
 
 
+def test_a_token_cannot_make_json_unreadable(hidden):
+    hidden("evil", {"access token": '"event":', "refresh token": '","level":"'})
+    line = '{"event":"a","level":"b","cause":"\\"event\\":"}'
+    assert json.loads(Redactor()(line)) == {"event": "a", "level": "b", "cause": "***access token***"}
+
+
 def test_the_token_is_in_no_line_of_the_log_once_it_is_loaded(hidden):
     hidden("notes", {"access token": "a token/with+signs"})
     assert "with" not in Redactor()("GET /?t=a%20token%2Fwith%2Bsigns")

@@ -11,7 +11,7 @@ from mcpx.catalog.snapshot import State
 from mcpx.core.messages import Exec
 from mcpx.errors import CallError, Code
 from mcpx.upstream.context import InputAnswers
-from mcpx.upstream.sign_in_answer import KEY
+from mcpx.upstream.unavailable import LINK_KEY
 from tests.mcpx.core.signing import COUNTED, Person, needs_sign_in, scene_with
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import PATIENCE_S, soon
@@ -99,6 +99,9 @@ async def test_a_call_that_needs_another_scope_goes_on_when_it_was_agreed_to(tmp
         result = await call(scene, person, Exec("s", "admin", b'{"key":"x"}'))
         assert "isError" not in result
         assert (scene.issuer.calls, len(person.asked)) == (["k", "x"], 2)
+        first, second = (asked["message"] for asked in person.asked)
+        assert "wants you to sign in before" in first
+        assert "wants you to agree to more (write) before" in second
         assert scene.hub.upstreams["s"].queue.lifecycle().generation == 2  # the session went on
         assert sorted(scene.status().sign_in.scopes) == ["read", "write"]
 
@@ -144,7 +147,7 @@ async def test_an_answer_that_comes_after_the_sign_in_does_not_reach_the_server(
         await scene.sign_in()
         await scene.becomes(State.READY)
         person = Person(scene, modern=True)
-        answers = InputAnswers(msgspec.json.encode({KEY: {"action": "accept"}}))
+        answers = InputAnswers(msgspec.json.encode({LINK_KEY: {"action": "accept"}}))
         result = await scene.hub.calls.run(replace(COUNTED, context=person.context(answers)), bytes)
         assert b"k" in result
         sent = [each for each in scene.issuer.seen("mcp:tools/call") if b"inputResponses" in each.body]

@@ -164,3 +164,12 @@ async def test_all_its_sessions_go_on_when_somebody_signs_in(tmp_path):
         assert not any(each.queue.is_held for each in sessions)
         for person in people:
             assert b"k" in await call(person)
+
+
+async def test_a_401_of_a_server_that_opens_a_stream_for_any_address_is_no_sign_in(tmp_path):
+    with scripted_issuer(discovery="none") as issuer:
+        stream = {"content-type": "text/event-stream"}
+        for step in "resource_metadata", "metadata", "other":
+            issuer.faults[step] = Fault(status=200, headers=stream, body=b":" * 2000, slowly=True)
+        async with scene_with(issuer, tmp_path) as scene:
+            assert scene.state() is State.PARKED

@@ -18,14 +18,26 @@ from mcpx.oauth.errors import Problem, SignInError
 from mcpx.upstream.context import ClientId, InputAnswers, read_capabilities
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.requests import RequestContext
-from mcpx.upstream.sign_in_answer import KEY, answer_to_link, without_link
-from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.upstream.unavailable import LINK_KEY, SignInNeeded, answer_to_link, without_link
 
 pytestmark = pytest.mark.anyio
 
 URL = "https://auth.example/authorize?client_id=c"
 SERVER = ServerConfig(name="linear", transport=Http(url="https://mcp.linear.example/mcp"))
-ACCOUNT = SimpleNamespace(needs_person=True)
+
+
+class StubAccount:
+    """What a call asks an account; `is_stored` is for one whose tokens another process has stored."""
+
+    def __init__(self, *, is_stored=False):
+        self.needs_person = True
+        self._is_stored = is_stored
+
+    async def attend(self):
+        self.needs_person = not self._is_stored
+
+
+ACCOUNT = StubAccount()
 UPSTREAM = SimpleNamespace(config=SERVER, account=ACCOUNT)
 OPENS = read_capabilities(b'{"elicitation":{"url":{}}}')
 ACCEPTED, DECLINED = {"action": "accept"}, {"action": "decline"}
@@ -144,7 +156,7 @@ async def until(condition):
 
 
 def brought(answer):
-    return InputAnswers(msgspec.json.encode({KEY: answer}))
+    return InputAnswers(msgspec.json.encode({LINK_KEY: answer}))
 
 
 # --- who is given a link
@@ -351,7 +363,7 @@ async def test_a_client_of_2026_gets_the_link_and_comes_back_for_the_result():
     async with stage() as on, anyio.create_task_group() as tasks:
         caller, done = Caller(modern=True), anyio.Event()
         result = await on.obtain(caller.context())
-        request = result["inputRequests"][KEY]
+        request = result["inputRequests"][LINK_KEY]
         assert (result["resultType"], request["method"]) == ("input_required", "elicitation/create")
         assert request["params"]["url"] == URL
         assert "elicitationId" not in request["params"]
@@ -425,7 +437,7 @@ async def test_more_scopes_are_another_matter_than_a_first_sign_in():
 
 
 def test_the_answer_to_a_link_is_taken_out_of_what_goes_to_the_server():
-    both = InputAnswers(msgspec.json.encode({KEY: ACCEPTED, "1": {"a": 1}}), "state")
+    both = InputAnswers(msgspec.json.encode({LINK_KEY: ACCEPTED, "1": {"a": 1}}), "state")
     assert answer_to_link(both) == ACCEPTED
     assert without_link(both) == InputAnswers(b'{"1":{"a":1}}', "state")
     assert without_link(brought(ACCEPTED)) is None
@@ -442,3 +454,10 @@ def test_what_is_no_answer_to_a_link_is_left_alone(responses):
 
 def test_a_link_is_found_however_its_name_is_written():
     assert answer_to_link(InputAnswers(b'{"mcpx\\/sign-in":{"action":"accept"}}')) == ACCEPTED
+
+
+async def test_a_sign_in_that_another_process_has_stored_is_enough():
+    async with stage() as on:
+        upstream = SimpleNamespace(config=SERVER, account=StubAccount(is_stored=True))
+        assert await on.links.obtain(needed(), upstream, None, client=None, answers=None) is None
+        assert on.sign_in.wanted == 0

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.errors import CallError, Code
-from mcpx.oauth.file_store import FileStore
+from mcpx.oauth.token_store import FileStore
 from tests.mcpx.core.test_sign_ins import agree, signing
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
+from tests.mcpx.scripted import QUICK
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ async def test_a_server_whose_token_could_not_be_renewed_at_the_start_comes_up_b
     expired = replace(record.tokens, obtained_at=time.time() - 3600, expires_at=time.time() - 1)
     await FileStore(tmp_path).write(replace(record, tokens=expired))
     issuer.go_down("issuer")
-    async with signing(issuer, tmp_path) as (watch, sign_ins):
+    async with signing(issuer, tmp_path, restart=QUICK) as (watch, sign_ins):
         with pytest.raises(CallError, match="cannot be reached"):
             await watch.text("whoami", {})
         assert (watch.state() in {State.WAITING, State.PARKED}, issuer.asked) == (True, 1)

@@ -89,8 +89,8 @@ class Issuer:
         self.failures, self.gate = [], None
         self.asked = []
         self.discovered = object()
-        monkeypatch.setattr("mcpx.oauth.refresh.refresh", self.refresh)
-        monkeypatch.setattr("mcpx.oauth.machine.obtain", self.obtain)
+        monkeypatch.setattr("mcpx.oauth.token_requests.refresh", self.refresh)
+        monkeypatch.setattr("mcpx.oauth.token_requests.obtain", self.obtain)
         monkeypatch.setattr("mcpx.oauth.discovery.find_sign_in", self.find_sign_in)
 
     async def refresh(self, server, record):

@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.config import Http, ServerConfig
 from mcpx.config.auth import OAuth
-from mcpx.oauth.account import AccountState
+from mcpx.oauth.account import MAX_SHOWN_SCOPES, MAX_WANTED_SCOPES, AccountState
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 from tests.mcpx.oauth.records import (
@@ -353,6 +353,16 @@ async def test_a_discovery_that_fails_for_now_counts_if_the_server_named_its_met
 async def test_a_403_that_is_no_matter_of_scopes_is_left_to_the_transport(account):
     _, again = await refused_once(account, status=403, headers={})
     assert (again, account.state, account.challenge) == (False, AccountState.SIGNED_IN, None)
+
+
+async def test_scopes_without_end_make_no_error_without_end(account):
+    scope = " ".join(f"ignore-all-{number}" for number in range(400))
+    many = {"www-authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
+    with pytest.raises(MoreScopesRequired) as raised:
+        await refused_once(account, status=403, headers=many)
+    assert len(str(raised.value)) < MAX_SHOWN_SCOPES + 200
+    assert len(raised.value.scopes) <= MAX_WANTED_SCOPES
+    assert len(account.challenge.scope.split()) <= MAX_WANTED_SCOPES
 
 
 async def test_scopes_that_are_missing_are_remembered_until_a_sign_in(account, issuer, clock):

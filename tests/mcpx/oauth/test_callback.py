@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from mcpx.oauth import callback
-from mcpx.oauth.callback import CallbackListeners, pasted, ports_from
+from mcpx.oauth.callback import CallbackListeners, ports_from
+from mcpx.oauth.callback_answer import pasted
 from mcpx.oauth.errors import Problem, SignInError
 
 pytestmark = pytest.mark.anyio

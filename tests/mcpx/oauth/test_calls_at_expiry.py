@@ -96,7 +96,7 @@ async def test_lifetime_after_lifetime(tmp_path):
     """The old token is used while it lives, and calls never fail, whoever refreshes."""
     with scripted_issuer(lifetime_s=1) as issuer:
         async with signed_in(issuer, tmp_path) as watch:
-            until = time.monotonic() + 4
+            until = time.monotonic() + 2
             made = []
 
             async def keep_calling(worker):
@@ -110,4 +110,4 @@ async def test_lifetime_after_lifetime(tmp_path):
                     tasks.start_soon(keep_calling, worker)
             assert sorted(issuer.calls) == sorted(["first", *made])
             assert (issuer.asked, issuer.reuses) == (1, 0)
-            assert 3 <= issuer.refreshes <= 12
+            assert 1 <= issuer.refreshes <= 6

@@ -10,8 +10,7 @@ import pytest
 from mcpx.environment import Environment, put_in_force
 from mcpx.oauth import keychain_store
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.file_store import FileStore
-from mcpx.oauth.store import open_store
+from mcpx.oauth.token_store import FileStore, open_store
 from tests.mcpx.oauth.records import record_of
 
 pytestmark = pytest.mark.anyio

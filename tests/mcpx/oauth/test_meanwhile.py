@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from mcpx.errors import CallError, Outcome
+from mcpx.oauth import token_requests
 from mcpx.oauth.errors import SignInError
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signing_in import config_for, expire_stored, sign_in, signed_in
@@ -73,7 +74,8 @@ async def test_a_refresh_that_ends_after_a_sign_out_does_not_undo_it(tmp_path):
             assert "mcpx login r" in str(await watch.failure("count", server="r"))
 
 
-async def test_a_sign_out_does_not_wait_for_an_issuer_that_is_silent(tmp_path):
+async def test_a_sign_out_does_not_wait_for_an_issuer_that_is_silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_requests, "REVOKE_TIMEOUT_S", 0.2)
     with scripted_issuer() as issuer:
         async with signed_in(issuer, tmp_path) as watch:
             issuer.faults["revoke"] = Fault(hold=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mcpx.oauth import revocation
-from mcpx.oauth.revocation import revoke
+from mcpx.oauth import token_requests
+from mcpx.oauth.token_requests import revoke
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signed_in import Person
 
@@ -32,7 +32,7 @@ async def test_both_tokens_are_revoked(secret):
     "fault", [Fault(status=500), Fault(drop=True), Fault(endless=True), Fault(hold=True)], ids=str
 )
 async def test_what_cannot_be_revoked_is_left(fault, monkeypatch):
-    monkeypatch.setattr(revocation, "REVOKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(token_requests, "REVOKE_TIMEOUT_S", 0.2)
     with scripted_issuer() as issuer:
         person = Person(issuer)
         record = await person.signs_in()

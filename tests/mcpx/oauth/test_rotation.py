@@ -11,16 +11,16 @@ import anyio
 import pytest
 
 from mcpx.oauth.account import Account, AccountState
-from mcpx.oauth.file_store import FileStore
 from mcpx.oauth.record import identity_of
 from mcpx.oauth.refusals import NoTokenNow, SignInRequired
+from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth import refreshing
 from tests.mcpx.oauth.records import request_to, token_on
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signed_in import Person
 
 pytestmark = pytest.mark.anyio
-TIMES = int(os.environ.get("MCPX_TEST_REFRESHES", "15"))  # for each of two processes
+TIMES = int(os.environ.get("MCPX_TEST_REFRESHES", "8"))  # for each of two processes
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pytest
 
 from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 from mcpx.upstream.transport.exchange import NotExecuted, capture_failures
-from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard, guarded_client
+from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard
+from mcpx.upstream.transport.http_link import guarded_client
 from mcpx.upstream.transport.http_network import Network
 from mcpx.upstream.transport.loss import Ending
 

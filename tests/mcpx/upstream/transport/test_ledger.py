@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,7 @@ FORKS = (
     "import signal,subprocess,sys; subprocess.Popen([sys.executable,'-c',{code!r}], env={env});"
     "sys.stdin.close(); signal.pause()"
 )
-MARK = "0123456789abcdef0123456789abcdef"
+MARK = uuid.uuid4().hex  # another run of these tests may be under way
 ANOTHER_USER = 65534  # nobody
 with_proc = pytest.mark.skipif(not has_proc(), reason="there is no /proc to tell a mark from")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")

@@ -11,7 +11,8 @@ import pytest
 
 from mcpx.catalog.snapshot import State
 from mcpx.config.auth import Tls
-from mcpx.upstream.transport.tls import find_refusal, ssl_context
+from mcpx.config.certificates import ssl_context
+from mcpx.upstream.transport.tls import find_refusal
 from tests.mcpx.authority import Authority
 from tests.mcpx.scripted import QUICK, Watch, config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO

@@ -1,18 +1,23 @@
-"""`FileStore`: the token store that is a folder, `oauth` in the state folder; a file for each record."""
+"""Where the tokens of sign-ins are kept: `FileStore`, a file for each, or the keychain of the system.
+
+What is written is there whole or not at all, also after a crash. Two processes that refresh the same tokens
+take turns by `lock`, and read again what is stored once they have it. Nothing here shows a token.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 import structlog
 
+from mcpx.config.auth import TokenStoreKind
 from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, Record
@@ -25,6 +30,46 @@ LOCK_TIMEOUT_S: Final = 45.0  # for another process: a refresh takes 30 s at mos
 _LOCK_PAUSE_S: Final = 0.02
 
 T = TypeVar("T")
+
+
+class TokenStore(Protocol):
+    """Keeps records. No method blocks the event loop."""
+
+    async def read(self, identity: Identity) -> Record | None:
+        """The record of that identity; None if there is none, or none that can be used.
+
+        Raises:
+            SignInError: The store cannot be read (`NOT_STORED`).
+        """
+        ...
+
+    async def write(self, record: Record) -> None:
+        """Put a record in the place of the one of its identity, durably.
+
+        Raises:
+            SignInError: It cannot be written (`NOT_STORED`); what was there is there.
+        """
+        ...
+
+    async def delete(self, identity: Identity) -> None:
+        """Remove the record of that identity, with all that is left of it. Only under its `lock`.
+
+        Raises:
+            SignInError: It cannot be removed (`NOT_STORED`).
+        """
+        ...
+
+    def lock(self, identity: Identity) -> AbstractAsyncContextManager[None]:
+        """Keep out the other processes, and tasks, that change this record: a bounded wait.
+
+        Raises:
+            SignInError: Another one does not let go of it (`NOT_STORED`).
+        """
+        ...
+
+    def stamp(self, identity: Identity) -> object:
+        """Something that is another when the record was changed, by whomever; None without one. Quick."""
+        ...
 
 
 class FileStore:
@@ -104,3 +149,13 @@ class FileStore:
             where = f" {error.filename}" if error.filename else ""
             text = f"sign-ins cannot be kept in {self.folder}:{where} {error.strerror or error}"
             raise SignInError(Problem.NOT_STORED, text) from error
+
+
+def open_store(kind: TokenStoreKind, state: Path | None = None) -> TokenStore:
+    """The store of that kind. `state` is the state folder, if not the usual one. Nothing is created yet."""
+    files = FileStore(state)
+    if kind == "keychain":
+        from mcpx.oauth.keychain_store import KeychainStore  # noqa: PLC0415 - it keeps its locks in `files`
+
+        return KeychainStore(files)
+    return files

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem
-from mcpx.oauth.machine import obtain
-from mcpx.oauth.refresh import refresh
+from mcpx.oauth.token_requests import obtain
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signed_in import refusal, server_at
 
@@ -51,7 +50,7 @@ async def test_a_token_is_obtained_anew_without_discovery():
         server = server_at(issuer.mcp_url, **ROBOT, client_secret="secret-of-robot")
         first = await obtain(server, None)
         before = len(issuer.requests)
-        second = await refresh(server, first)
+        second = await obtain(server, first)
         assert [each.step for each in issuer.requests[before:]] == ["token:client_credentials"]
         assert second.tokens.access_token != first.tokens.access_token
         assert second.revision == first.revision + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpx.oauth.flight import Background, Flight
+from mcpx.oauth.renewal import Background, Flight
 
 pytestmark = pytest.mark.anyio
 

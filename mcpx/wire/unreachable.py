@@ -40,7 +40,7 @@ _NO_TLS: Final = frozenset(
 
 def unreachable(url: str, error: BaseException) -> str:
     """Say that a connection to that URL failed, and why."""
-    return f"the server cannot be reached: {shown_url(url)}: {_reason(error)}"
+    return f"the server cannot be reached: {shown_url(url)}: {why_unreachable(error)}"
 
 
 def shown_url(url: str) -> str:
@@ -49,7 +49,7 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _reason(error: BaseException) -> str:
+def why_unreachable(error: BaseException) -> str:
     """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
     for each in causes(error):
         if isinstance(each, ssl.SSLCertVerificationError):
