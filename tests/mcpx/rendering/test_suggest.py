@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.errors import Code, Outcome
@@ -96,7 +97,7 @@ def test_a_stale_list_says_that_it_is_stale():
 
 
 def test_a_server_that_needs_a_sign_in_is_said_to_need_it():
-    held = server("fs", tool("read"), state=State.NEEDS_SIGN_IN, sign_in="mcpx login fs")
+    held = replace(server("fs", tool("read"), state=State.NEEDS_SIGN_IN), sign_in="mcpx login fs")
     assert "It needs sign-in: run: mcpx login fs; these are the" in str(unknown_tool(held, "write", [held]))
 
 
