@@ -31,7 +31,7 @@ async def watch_connections(on, *, at_most):
 async def test_an_answer_that_nobody_waits_for_is_hung_up_on(era, monkeypatch):
     monkeypatch.setattr(exchange, "ABANDONED_TIMEOUT_S", 0.2)
     seen = Seen("abandoned")
-    async with http_stage(seen, era=era, call_timeout=0.3) as on:
+    async with http_stage(seen, era=era, call_timeout=1.0) as on:
         await on.listening()
         await on.wicked("endless")
         async with anyio.create_task_group() as tasks:
