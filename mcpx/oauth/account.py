@@ -185,7 +185,7 @@ class Account(SignInState):
         scopes = f"the scopes {cut(challenge.scope, MAX_SHOWN_SCOPES)}" if challenge.scope else "more scopes"
         advice = f"run: {self.login_command}" if self.is_of_person else 'see "scopes" of its "auth"'
         raise MoreScopesRequired(
-            f"the server wants {scopes} for that, which were not granted: {advice}",
+            f"the server wants {scopes}, which were not granted: {advice}",
             scopes=(challenge.scope or "").split()[:MAX_WANTED_SCOPES],
             command=self.login_command if self.is_of_person else "",
         )
