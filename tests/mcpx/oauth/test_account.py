@@ -366,7 +366,7 @@ async def test_scopes_without_end_make_no_error_without_end(account):
 
 
 async def test_scopes_that_are_missing_are_remembered_until_a_sign_in(account, issuer, clock):
-    with pytest.raises(MoreScopesRequired, match=r"the scopes write .* run: mcpx login notes"):
+    with pytest.raises(MoreScopesRequired, match=r"the scopes write, .* run: mcpx login notes"):
         await refused_once(account, status=403, headers=NO_SCOPE)
     assert (account.state, account.challenge.scope, issuer.asked) == (AccountState.SIGNED_IN, "write", [])
     other = {"www-authenticate": 'Bearer error="insufficient_scope", scope="admin write"'}
