@@ -17,6 +17,7 @@ from mcpx.config.trust import NonEmpty, doc
 Grant = Literal["authorization_code", "client_credentials"]
 TokenAuth = Literal["none", "client_secret_basic", "client_secret_post"]
 SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
+CallbackHost = Literal["127.0.0.1", "localhost"]
 TokenStoreKind = Literal["file", "keychain"]
 
 
@@ -66,6 +67,10 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Annotated[int, Meta(ge=1, le=65535)] | None,
         doc("Port of 127.0.0.1 that the browser returns to; left out, login_port."),
     ] = None
+    callback_host: Annotated[
+        CallbackHost,
+        doc("How that address calls this computer: as the client is registered."),
+    ] = "127.0.0.1"
 
     def __repr__(self) -> str:
         return f"OAuth(grant={self.grant!r}, client_id={self.client_id!r})"

@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
 
-from mcpx.config.auth import SCOPE, Grant, OAuth, Tls, TokenAuth
+from mcpx.config.auth import SCOPE, CallbackHost, Grant, OAuth, Tls, TokenAuth
 from mcpx.config.auth_spellings import AUTH_KEYS, in_own_words
 from mcpx.config.certificates import CertificateProblem, certificate_problem, read_pem
 from mcpx.config.document import LocatedError, Location, as_object, quote
@@ -257,6 +257,7 @@ def _usable_key(pem: str) -> str:
 _WORDS: Final[Mapping[str, Mapping[str, object]]] = {
     "grant": dict.fromkeys(get_args(Grant)),
     "token_auth": dict.fromkeys(get_args(TokenAuth)),
+    "callback_host": dict.fromkeys(get_args(CallbackHost)),
 }
 _PROBLEMS: Final[Mapping[str, Problem]] = {
     "algorithm": _bad_algorithm,

@@ -55,9 +55,9 @@ _HEADERS: Final = (
 )
 
 
-def redirect_uri(port: int) -> str:
-    """The address that a browser returns to, at a port."""
-    return f"http://{HOST}:{port}{PATH}"
+def redirect_uri(port: int, host: str = HOST) -> str:
+    """The address that a browser returns to, at a port; `host` is another name of this computer."""
+    return f"http://{host}:{port}{PATH}"
 
 
 def ports_from(first: int) -> tuple[int, ...]:

@@ -18,6 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import anyio.to_thread
 
+from mcpx.config import Stdio
+from mcpx.config.auth import OAuth
 from mcpx.oauth.callback import (
     CallbackListener,
     CallbackListeners,
@@ -60,6 +62,9 @@ class PendingSignIn:
         self.redirect_uri: str | None = None
         """Where the browser returns to, likewise."""
         self._ports = ports
+        transport = account.server.transport
+        auth = None if isinstance(transport, Stdio) else transport.auth
+        self._host = (auth or OAuth()).callback_host
         self._adopt = adopt or account.adopt
         self._timeout_s = timeout_s
         self._deadline = anyio.current_time() + timeout_s
@@ -168,13 +173,13 @@ class PendingSignIn:
         account = self.account
         await account.load()
         async with listeners.listening(self._ports) as listener:
-            others = [redirect_uri(port) for port in self._ports if port not in {listener.port, 0}]
+            ports = dict.fromkeys((listener.port, *(port for port in self._ports if port)))
             try:
                 record = await sign_in(
                     account.server,
                     account.record,
                     ask=partial(self._ask, listener),
-                    redirect_uris=(listener.redirect_uri, *others),
+                    redirect_uris=[redirect_uri(port, self._host) for port in ports],
                     scopes=self.scopes,
                     challenge=account.challenge,
                     save=account.keep,
@@ -196,7 +201,7 @@ class PendingSignIn:
             raise SignInError(Problem.INSECURE, text)
         state = dict(parse_qsl(urlsplit(url).query)).get("state", "")
         self._return = listener.expect(self.name, state)
-        self.link, self.redirect_uri = url, listener.redirect_uri
+        self.link, self.redirect_uri = url, redirect_uri(listener.port, self._host)
         self._shown.set()
         return await self._return.wait()
 

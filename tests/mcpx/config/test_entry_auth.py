@@ -191,6 +191,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"algorithm": "none"}, "expected one of RS256, RS384"),
     ({"algorithm": "HS256"}, "expected one of RS256, RS384"),
     ({"grant": "password"}, 'expected one of "authorization_code", "client_credentials"'),
+    ({"callback_host": "0.0.0.0"}, 'expected one of "127.0.0.1", "localhost"'),
     ({"scopes": 'a"b'}, "expected scopes without odd characters"),
     ({"scopes": [1]}, "expected a string, got a number"),
     ({"scopes": 1}, "expected an array of strings, got a number"),

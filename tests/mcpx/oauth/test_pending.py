@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from mcpx.config import Http, ServerConfig
+from mcpx.config.auth import OAuth
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.callback import CallbackListeners, ports_from
 from mcpx.oauth.errors import Problem, SignInError
@@ -192,6 +193,18 @@ async def test_the_registration_names_the_port_in_use_first_and_the_others(issue
         uris = desk.account.record.registration.redirect_uris
         assert uris[0] == sign_in.redirect_uri
         assert len(uris) == 5
+
+
+async def test_the_browser_returns_to_this_computer_by_the_name_that_the_client_has(issuer, tmp_path):
+    async with desk_of(issuer, tmp_path) as desk:
+        auth = OAuth(callback_host="localhost")
+        named = ServerConfig(name="named", transport=Http(url=issuer.mcp_url, auth=auth))
+        desk.account = desk.accounts.of(named)
+        sign_in = desk.begin()
+        await desk.browse(sign_in)
+        await sign_in.wait()
+        assert sign_in.redirect_uri.startswith("http://localhost:")
+        assert set(desk.account.record.registration.redirect_uris) == {sign_in.redirect_uri}
 
 
 async def test_a_fault_of_mcpx_itself_ends_it(issuer, tmp_path):
