@@ -26,6 +26,7 @@ from mcpx.oauth.person import (
     describe_result,
     needs_sign_in,
     person_account,
+    signed_in,
 )
 from mcpx.oauth.record import identity_of
 from mcpx.observe.log import configure
@@ -134,11 +135,7 @@ async def _needed(config: Config) -> list[str]:
 
 async def _signed_in(config: Config) -> list[str]:
     accounts = Accounts(kind=config.token_store)
-    found = [(server.name, accounts.of(server)) for server in config.servers.values()]
-    for _, account in found:
-        if account is not None:
-            await account.load()
-    return [name for name, account in found if account is not None and account.record is not None]
+    return await signed_in({name: accounts.of(server) for name, server in config.servers.items()})
 
 
 async def _log_out(config: Config, name: str) -> bool:

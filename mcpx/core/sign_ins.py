@@ -185,13 +185,9 @@ class SignIns:
 
     async def signed_in(self) -> list[str]:
         """The servers for which a sign-in is stored."""
-        accounts = {name: each.account for name, each in self._hub.upstreams.items()}
-        for account in accounts.values():
-            if account is not None:
-                await account.load()
-        return [
-            name for name, account in accounts.items() if account is not None and account.record is not None
-        ]
+        from mcpx.oauth.person import signed_in  # noqa: PLC0415 - as above
+
+        return await signed_in({name: each.account for name, each in self._hub.upstreams.items()})
 
     async def logout(self, name: str) -> bool:
         """Sign out of a server: its tokens are revoked and removed, its sessions end in order.

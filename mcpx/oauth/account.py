@@ -76,7 +76,9 @@ class Account(SignInState):
         """Whether a URL is of the entry's origin, the only one that is given tokens."""
         import httpx2  # noqa: PLC0415 - for those who have servers over HTTP
 
-        if _origin(url) != _origin(httpx2.URL(self.identity.url)):
+        from mcpx.oauth.addresses import origin  # noqa: PLC0415 - likewise
+
+        if origin(url) != origin(httpx2.URL(self.identity.url)):
             return False
         self._origin = url.host, url.port, url.scheme
         return True
@@ -202,8 +204,3 @@ class Account(SignInState):
         if self._renewal.is_refused:
             return refusals.ClientRefused(f"MCPX is given no token for it: {why}")
         return refusals.NoTokenNow(f"its token cannot be renewed at the moment: {why or 'try again'}")
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    scheme = url.scheme.lower()
-    return url.host.lower(), scheme, url.port or {"http": 80, "https": 443}.get(scheme)

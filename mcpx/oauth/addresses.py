@@ -80,6 +80,12 @@ def is_loopback(host: str) -> bool:
     return is_ip(name) and reach_of(name) is Reach.LOOPBACK
 
 
+def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    """A URL's scheme, host and port, to be compared."""
+    scheme = url.scheme.lower()
+    return scheme, url.host.lower(), url.port or {"http": 80, "https": 443}.get(scheme)
+
+
 def shown_origin(url: httpx2.URL) -> str:
     """A URL's scheme, host and port, for a message."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"

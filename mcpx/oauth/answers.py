@@ -11,9 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import time
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from typing import Final, TypeGuard
 from urllib.parse import parse_qsl, unquote
 
@@ -26,9 +24,11 @@ from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON
 from mcpx.text import one_line
+from mcpx.wire.retry_after import retry_after
 
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
 MAX_LIFETIME_S: Final = 10 * 365 * 86_400  # of a token; a longer one is renewed then
+MAX_WAIT_S: Final = 999_999_999.0  # that a server may ask for
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
     {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
@@ -122,14 +122,9 @@ def as_for_now(error: SignInError) -> SignInError:
 
 
 def retry_after_s(response: httpx2.Response) -> float | None:
-    """The time that a server asks to wait, in seconds; None if it does not say."""
-    value = str(response.headers.get("retry-after", "")).strip()
-    if value.isdecimal() and len(value) < 10:  # noqa: PLR2004 - digits; more are no time to wait for
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
+    """The time that a server asks to wait, in seconds; None if it does not say, or beyond all measure."""
+    seconds = retry_after(response)
+    return None if seconds is None or seconds > MAX_WAIT_S else seconds
 
 
 def _normal(answer: JSON, origin: str) -> JSON:

@@ -76,11 +76,6 @@ class CallbackListener:
         self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
         self._scope = anyio.CancelScope()
 
-    @property
-    def redirect_uri(self) -> str:
-        """The address that browsers return to."""
-        return redirect_uri(self.port)
-
     def expect(self, name: str, state: str) -> BrowserReturn:
         """Wait for the browser of a sign-in, at a server of that name."""
         expected = BrowserReturn(name, state)

@@ -28,7 +28,16 @@ from msgspec import structs
 from mcpx.config import Http, ServerConfig, Sse
 from mcpx.config.auth import OAuth
 from mcpx.config.certificates import CertificateProblem, ssl_context
-from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server, shown_origin
+from mcpx.oauth.addresses import (
+    Reach,
+    is_ip,
+    is_loopback,
+    may_lead,
+    origin,
+    reach_of,
+    reach_of_server,
+    shown_origin,
+)
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.wire.unreachable import why_unreachable
 
@@ -63,7 +72,7 @@ class OAuthNetwork:
         self.server = server
         self._client = client
         self._own_client = own_client
-        self._origin = _origin(httpx2.URL(url_of(server)))
+        self._origin = origin(httpx2.URL(url_of(server)))
         self._reach = reach
         self._is_local = is_loopback(self._origin[1])
 
@@ -99,7 +108,7 @@ class OAuthNetwork:
         request.headers.setdefault("Accept", "application/json")
         request.headers["Accept-Encoding"] = "identity"  # nothing can be inflated that is not compressed
         request.extensions = {**request.extensions, "trace": self._check_of(request.url)}
-        client = self._own_client if _origin(request.url) == self._origin else self._client
+        client = self._own_client if origin(request.url) == self._origin else self._client
         return await client.send(request, stream=True, follow_redirects=False)
 
     async def _whole(self, response: httpx2.Response) -> httpx2.Response:
@@ -194,10 +203,6 @@ def oauth_of(server: ServerConfig) -> OAuth:
     """How MCPX signs in to a server over HTTP."""
     transport = server.transport
     return (transport.auth if isinstance(transport, Http | Sse) else None) or OAuth()
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
 
 
 def _shown(url: httpx2.URL) -> str:

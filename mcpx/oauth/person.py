@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
 from mcpx.catalog.model import JSON
+from mcpx.catalog.snapshot import iso_seconds
 from mcpx.config import Config, ServerConfig, Stdio
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account
@@ -62,6 +63,17 @@ def callback_ports(server: ServerConfig, config: Config) -> tuple[int, ...]:
     return ports_from(config.login_port) if own is None else (own,)
 
 
+async def signed_in(accounts: Mapping[str, Account | None]) -> list[str]:
+    """The servers for which a sign-in is stored, of accounts by their names."""
+    found: list[str] = []
+    for name, account in accounts.items():
+        if account is not None:
+            await account.load()
+            if account.record is not None:
+                found.append(name)
+    return found
+
+
 async def needs_sign_in(account: Account) -> bool:
     """Whether a person has to sign in, of a server that nobody has tried: one without tokens is asked."""
     await account.load()
@@ -101,10 +113,9 @@ def describe_link(sign_in: PendingSignIn) -> JSON:
 
 def describe_result(account: Account) -> JSON:
     """What came of a sign-in, as the response to the control request `login`."""
-    expires = None if account.expires_at is None else datetime.fromtimestamp(account.expires_at, UTC)
     return {
         "server": account.server.name,
         "signed_in": True,
         "scopes": list(account.scopes),
-        "expires_at": None if expires is None else expires.isoformat(timespec="seconds"),
+        "expires_at": None if account.expires_at is None else iso_seconds(account.expires_at),
     }

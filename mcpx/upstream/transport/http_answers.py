@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final, Literal
 
 import httpx2
@@ -23,7 +21,6 @@ from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, me
 from mcpx.wire.outgoing import MalformedMessage, UnreadableAnswer, has_error, read_error
 
 SESSION_HEADER: Final = "mcp-session-id"
-MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
 _ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
 _PLACEHOLDER_ERROR: Final = RPCError(INTERNAL_ERROR, "the error that the server sent is read elsewhere")
 _PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
@@ -276,19 +273,3 @@ def is_server_error(body: ErrorBody, response: httpx2.Response, posted: Posted) 
 def quoted(text: str) -> str:
     """What is shown of a text of the server's: one line, cut to a length."""
     return cut(" ".join(text.split()), MAX_QUOTE_LEN)
-
-
-def retry_after(response: httpx2.Response) -> float | None:
-    """Return the time the server asks to wait, in seconds; RFC 9110 allows a number or a date."""
-    value = response.headers.get("retry-after", "").strip()
-    if len(value) > MAX_RETRY_AFTER_LEN:
-        return None
-    if value.isascii() and value.isdigit():
-        return float(value)
-    try:
-        at = parsedate_to_datetime(value)
-        if at.tzinfo is None:
-            at = at.replace(tzinfo=UTC)
-        return max(0.0, round((at - datetime.now(UTC)).total_seconds(), 1))
-    except (ValueError, OverflowError):
-        return None

@@ -46,6 +46,7 @@ from mcpx.upstream.transport.http_network import Network
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
 from mcpx.wire.envelope import RPCError
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
+from mcpx.wire.retry_after import retry_after
 from mcpx.wire.unreachable import unreachable
 
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
@@ -210,7 +211,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         """Return the server's own JSON-RPC error in an HTTP error; raise what any other means."""
         status, sent = response.status_code, response.request
         body = http_answers.read_error_body(response, await http_bodies.read_prefix(response), self._redact)
-        refused = Refused(status, retry_after_s=http_answers.retry_after(response), explanation=body.text)
+        refused = Refused(status, retry_after_s=retry_after(response), explanation=body.text)
         if status in PERMISSION_STATUSES:
             raise self._end_session(f"the server refuses the session: {refused}", retryable=False)
         unparsed = http_answers.is_unparsed(status, body)

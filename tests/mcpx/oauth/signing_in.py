@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from mcpx.config import Config, parse
+from mcpx.errors import CallError, Outcome
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
 from tests.mcpx.scripted import PATIENCE_S, Watch, open_watched
 
@@ -43,6 +44,17 @@ async def sign_in(
             await pending.wait()
     finally:
         pending.leave()
+
+
+async def answered(watch: Watch) -> bool:
+    """Whether a call is answered; one that is not has not run."""
+    try:
+        await watch.text("count", server="r")
+    except CallError as error:
+        if error.outcome is not Outcome.NOT_SENT:
+            raise
+        return False
+    return True
 
 
 def expire_stored(state: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpx.errors import CallError, Outcome
+from mcpx.errors import Outcome
 from mcpx.oauth import network, schedule
 from mcpx.oauth.errors import SignInError
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signing_in import config_for, sign_in, signed_in
+from tests.mcpx.oauth.signing_in import answered, config_for, sign_in, signed_in
 from tests.mcpx.scripted import PATIENCE_S, open_watched, soon
 
 pytestmark = pytest.mark.anyio
@@ -94,14 +94,3 @@ async def test_a_refresh_goes_wrong(way, tmp_path, monkeypatch):
                     await anyio.sleep(0.02)
             assert issuer.asked == 1 + (way == "asks for a password")
             assert issuer.reuses == 0
-
-
-async def answered(watch):
-    """Whether a call is answered; one that is not has not run."""
-    try:
-        await watch.text("count", server="r")
-    except CallError as error:
-        if error.outcome is not Outcome.NOT_SENT:
-            raise
-        return False
-    return True

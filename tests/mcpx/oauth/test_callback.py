@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcpx.oauth import callback
-from mcpx.oauth.callback import CallbackListeners, ports_from
+from mcpx.oauth.callback import CallbackListeners, ports_from, redirect_uri
 from mcpx.oauth.callback_answer import pasted
 from mcpx.oauth.errors import Problem, SignInError
 
@@ -171,7 +171,7 @@ async def test_a_port_that_is_taken_is_left_to_its_owner():
         port = taken.getsockname()[1]
         async with listening((port, 0)) as listener:
             assert listener.port != port
-            assert listener.redirect_uri == f"http://127.0.0.1:{listener.port}/callback"
+            assert redirect_uri(listener.port) == f"http://127.0.0.1:{listener.port}/callback"
         with pytest.raises(ExceptionGroup) as caught:
             async with listening((port,)):
                 pass

@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpx.errors import CallError, Outcome
+from mcpx.errors import Outcome
 from mcpx.oauth import token_requests
 from mcpx.oauth.errors import SignInError
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signing_in import config_for, expire_stored, sign_in, signed_in
+from tests.mcpx.oauth.signing_in import answered, config_for, expire_stored, sign_in, signed_in
 from tests.mcpx.scripted import PATIENCE_S, open_watched
 
 pytestmark = pytest.mark.anyio
@@ -119,17 +119,6 @@ async def test_a_restart_while_the_issuer_is_down_does_not_ask_the_person(is_kno
                 while not await answered(watch):  # noqa: ASYNC110 - between two refreshes there is a pause
                     await anyio.sleep(0.05)
         assert issuer.asked == 1
-
-
-async def answered(watch):
-    """Whether a call is answered; one that is not has not run."""
-    try:
-        await watch.text("count", server="r")
-    except CallError as error:
-        if error.outcome is not Outcome.NOT_SENT:
-            raise
-        return False
-    return True
 
 
 async def test_clients_that_the_issuer_has_forgotten_register_anew(tmp_path):

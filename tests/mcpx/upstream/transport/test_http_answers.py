@@ -20,10 +20,10 @@ from mcpx.upstream.transport.http_answers import (
     posted_in,
     read_answer,
     read_error_body,
-    retry_after,
     take_message,
 )
 from mcpx.wire.outgoing import MalformedMessage
+from mcpx.wire.retry_after import retry_after
 
 CALL = Posted("tools/call", 3)
 
