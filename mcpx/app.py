@@ -47,6 +47,7 @@ from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
+from mcpx.page.page import Page
 from mcpx.paths import claim_configuration_folder
 from mcpx.trust.tokens import load_token
 from mcpx.upstream.transport.descriptors import raise_limit
@@ -126,9 +127,12 @@ async def serve_daemon(
 
         def frontends(doors: Doors) -> list[ChildSpec]:
             frontend = SocketFrontend(doors, listener, paths)
+            page = Page(doors.hub, doors.clients)
+            doors.hub.page_link = page.link
             if http is not None:
                 doors.hub.http = http.status
-            uses = [frontend.use, *([http.use] if http is not None else ())]
+                http.page = page
+            uses = [frontend.use, page.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [

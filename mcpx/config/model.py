@@ -251,6 +251,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    ui: Annotated[
+        bool, doc("Whether mcpx ui opens a page of the daemon in the browser, on this computer alone.")
+    ] = True
     profiles: Annotated[
         dict[str, Profile],
         doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),

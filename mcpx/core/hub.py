@@ -10,7 +10,7 @@ frontends close before the servers. `reload` and `restart` change the tree while
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.environment import put_in_force
+from mcpx.errors import MCPXError
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.paths import AUDIT_FOLDER, state_folder
@@ -108,6 +109,8 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
+        self.page_link: Callable[[], Awaitable[str]] = _no_page
+        """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._with_secrets: list[ServerConfig] = []
         self.apply(config)
         self._build_tree()
@@ -271,6 +274,10 @@ async def open_hub(
             hub.stop()
     if failure is not None:
         raise failure
+
+
+async def _no_page() -> str:
+    raise MCPXError("this MCPX has no page")
 
 
 def _log_infrastructure(event: Event) -> None:

@@ -28,7 +28,7 @@ class Doors:
 
     def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         self.hub = hub
-        self._clients = clients
+        self.clients = clients
         self._servers: WeakValueDictionary[Door, GatewayServer] = WeakValueDictionary()
         self._of_all: dict[Door, GatewayServer] = {}  # those that show all servers
 
@@ -36,7 +36,7 @@ class Doors:
         """The server of a door that is not transparent."""
         server = self._servers.get(door)
         if server is None:
-            server = self._servers[door] = GatewayServer(self.hub, self._clients, door)
+            server = self._servers[door] = GatewayServer(self.hub, self.clients, door)
             if door.shows_all:
                 self._of_all[door] = server
         return server
@@ -54,4 +54,4 @@ class Doors:
         """What serves the clients of transparent doors over HTTP."""
         from mcpx.gateway.transparent.endpoint import TransparentEndpoint  # noqa: PLC0415 - for those who want HTTP
 
-        return TransparentEndpoint(self.hub, self._clients.outbox, make_manager)
+        return TransparentEndpoint(self.hub, self.clients.outbox, make_manager)

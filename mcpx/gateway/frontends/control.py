@@ -6,6 +6,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "stats"}                                      the tokens that clients have spent and saved
     {"mcpx": "reload"}                                     read the configuration again
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
+    {"mcpx": "ui"}                                         {"url": the address that opens the page, once}
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect", "server"?, "tool"?, "query"?}      {"servers": [...]} without any of them
     {"mcpx": "exec", "server", "tool", "arguments"?, "pairs"?, "progress"?, "unshaped"?}
@@ -131,20 +132,25 @@ class Control:
             case "restart":
                 info = await self._hub.restart(request.server or "")
                 return {"restarted": info.name, "state": info.describe_state()}
+            case "ui":
+                return {"url": await self._hub.page_link()}
             case "stop":
                 return {"stopping": os.getpid()}
             case "environment":
                 environment = in_force()
                 return {"path": environment.path, "source": environment.source}
             case "attach":
-                if request.server is not None:
-                    self._hub.registry.upstream(request.server)  # else an error, with the nearest
-                check_door(request.door, self._hub.config)
-                limit = self._hub.config.max_message_bytes
-                return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
+                return self._attach(request)
             case method if method in PERFORMERS:
                 return await PERFORMERS[method](self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
+
+    def _attach(self, request: ControlRequest) -> JSON:
+        if request.server is not None:
+            self._hub.registry.upstream(request.server)  # else an error, with the nearest
+        check_door(request.door, self._hub.config)
+        limit = self._hub.config.max_message_bytes
+        return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
 
     def _files(self) -> dict[str, str]:
         """`folder` and `log` of `DaemonStatus`. Whoever asks may have other folders in its environment."""

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from mcpx.config import HttpGateway
@@ -47,6 +47,7 @@ from supervisors import Incarnation
 
 log = structlog.get_logger()
 GRACEFUL_S = 1  # for open event streams, which would never end by themselves
+PAGE_PREFIX = "/ui/"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -82,7 +83,8 @@ def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
 class HttpFrontend:
     """Serves any number of sessions on one socket. Without `token` everybody who reaches it may connect.
 
-    With it, tokens that have a name let in as well (`mcpx.trust.tokens`).
+    With it, tokens that have a name let in as well (`mcpx.trust.tokens`). `page` serves what is under `/ui`,
+    on a loopback address alone, and sees itself to who may.
     """
 
     def __init__(
@@ -93,7 +95,9 @@ class HttpFrontend:
         *,
         token: str | None,
         limit: int,
+        page: ASGIApp | None = None,
     ) -> None:
+        self._page = page
         self._doors = doors
         self._listener = listener
         self._settings = settings
@@ -139,7 +143,7 @@ class HttpFrontend:
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
         self._warn_of_exposure()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_exit_when_asked, incarnation, uvicorn_server)
+            tasks.start_soon(exit_when_asked, incarnation, uvicorn_server)
             if self._bearers is not None:
                 tasks.start_soon(self._bearers.run)
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
@@ -172,7 +176,19 @@ class HttpFrontend:
             middleware=middleware,
             lifespan=lambda _app: _running(doors.running(), transparent.running()),
         )
-        return self._cors(app)
+        return self._with_page(self._cors(app))
+
+    def _with_page(self, app: ASGIApp) -> ASGIApp:
+        """The page beside the doors: with their tokens and origins it has nothing to do."""
+        page = self._page
+        if page is None or not is_loopback(self._listener.getsockname()[0]):
+            return app
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            is_for_page = scope["type"] == "http" and (f"{scope['path']}/").startswith(PAGE_PREFIX)
+            await (page if is_for_page else app)(scope, receive, send)
+
+        return serve
 
     def _endpoint(self, make: MakeManager) -> DoorEndpoint:
         """What serves all doors but the transparent ones."""
@@ -223,6 +239,7 @@ async def _running(*parts: AbstractAsyncContextManager[None]) -> AsyncIterator[N
         yield
 
 
-async def _exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:
+async def exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:
+    """Have a server of uvicorn exit when the supervisor asks its child to leave."""
     await incarnation.stopping.wait()
     uvicorn_server.should_exit = True

@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
+from starlette.types import ASGIApp
 
 from mcpx.config import Config
 from mcpx.core.idle_exit import Use
@@ -44,6 +45,8 @@ class SupervisedHttp:
     """Serves HTTP as `config` says whenever its address can be listened on. Run `run` as a child."""
 
     def __init__(self, config: Config, *, backoff: Backoff = BACKOFF) -> None:
+        self.page: ASGIApp | None = None
+        """What serves the daemon's page, if it has one: set by the composition root."""
         self._config = config
         self._supervisor = Supervisor(observe=self._on_event)
         self._backoff = backoff
@@ -97,7 +100,9 @@ class SupervisedHttp:
         with listener:
             token = load_token()
             limit = self._config.max_message_bytes
-            self.frontend = HttpFrontend(doors, listener, self._config.http, token=token, limit=limit)
+            self.frontend = HttpFrontend(
+                doors, listener, self._config.http, token=token, limit=limit, page=self.page
+            )
             try:
                 await self.frontend.run(incarnation)
             finally:

@@ -1,0 +1,84 @@
+"""From a handler to JSON, and from what it raises to an error.
+
+A handler is given the page and the request, and returns what msgspec can encode. The body of a POST is JSON:
+`body` reads it as a struct. A failure is `{"error": TEXT}`, with `code` and `outcome` of a call, and a status
+of 400, or 500 for a fault of MCPX, which is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mcpx.errors import CallError, MCPXError
+from mcpx.observe.contained import contain
+from mcpx.page.guard import PREFIX
+
+if TYPE_CHECKING:
+    from mcpx.page.page import Page
+
+Handler = Callable[["Page", Request], Awaitable[Any]]
+S = TypeVar("S", bound=msgspec.Struct)
+MAX_BODY_BYTES: Final = 16 << 20
+
+
+class BadRequestError(MCPXError):
+    """A request cannot be understood; the text says what is wrong with it."""
+
+
+class NotFoundError(MCPXError):
+    """There is nothing of that name."""
+
+
+def get(path: str, handler: Handler, page: Page) -> Route:
+    """The route of a question: `path` is what follows `/ui/api`."""
+    return _route(path, handler, page, "GET")
+
+
+def post(path: str, handler: Handler, page: Page) -> Route:
+    """The route of something to do."""
+    return _route(path, handler, page, "POST")
+
+
+async def body(request: Request, struct: type[S]) -> S:
+    """The body of a request, as that struct.
+
+    Raises:
+        BadRequestError: It is something else, or too long.
+    """
+    received = bytearray()
+    async for chunk in request.stream():
+        received += chunk
+        if len(received) > MAX_BODY_BYTES:
+            raise BadRequestError(f"the request is longer than {MAX_BODY_BYTES >> 20} MB")
+    try:
+        return msgspec.json.decode(received, type=struct)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequestError(f"the request cannot be read: {error}") from None
+
+
+def _route(path: str, handler: Handler, page: Page, method: str) -> Route:
+    async def respond(request: Request) -> Response:
+        try:
+            return as_json(await handler(page, request))
+        except CallError as error:
+            return as_json(error.to_dict(), 400)
+        except NotFoundError as error:
+            return as_json({"error": str(error)}, 404)
+        except MCPXError as error:
+            return as_json({"error": str(error)}, 400)
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the page
+            contain(error, "page")
+            return as_json({"error": f"MCPX failed ({type(error).__name__}); its log says more"}, 500)
+
+    return Route(f"{PREFIX}/api{path}", respond, methods=[method])
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """A response with that as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

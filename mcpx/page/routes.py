@@ -1,0 +1,82 @@
+"""The addresses of the page: `/ui/`, its files, the stream, and what the views ask and do."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mcpx.page import files
+from mcpx.page.answers import get, post
+from mcpx.page.guard import HINT, OPEN, PREFIX, SESSION, Guard, cookie_name
+from mcpx.page.views import calls, model, overview, server, setup
+
+if TYPE_CHECKING:
+    from mcpx.page.page import Page
+
+VIEWS = (overview, server, calls, model, setup)
+
+
+def application(page: Page) -> ASGIApp:
+    """The page as an ASGI application, with everything that guards it."""
+    views = [route for view in VIEWS for route in view.routes(page)]
+    app = Starlette(
+        routes=[
+            Route(PREFIX, _to_page),
+            Route(f"{PREFIX}/", files.index),
+            Route(f"{PREFIX}/static/{{name:path}}", files.file),
+            Route(OPEN, partial(_open, page)),
+            get("/here", _here, page),
+            post("/sign-out", _sign_out, page),
+            Route(f"{PREFIX}/api/events", _Events(page)),
+            *views,
+        ]
+    )
+    return Guard(app, page.access)
+
+
+async def _to_page(_request: Request) -> Response:
+    return RedirectResponse(f"{PREFIX}/")
+
+
+async def _open(page: Page, request: Request) -> Response:
+    """Take a code, and give a cookie for it.
+
+    The browser goes on by itself, from a page of this origin: after a redirect it would keep a strict cookie
+    back, where it came from another site's link.
+    """
+    secret = page.access.redeem(request.query_params.get("code", "")) if request.method == "GET" else None
+    if secret is None:
+        return PlainTextResponse(f"This link was used, or is too old. {HINT}", 401)
+    response = HTMLResponse(
+        f'<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url={PREFIX}/">'
+        f'<title>MCPX</title><p><a href="{PREFIX}/">Go on</a></html>'
+    )
+    response.set_cookie(cookie_name(request.scope), secret, path=PREFIX, httponly=True, samesite="strict")
+    return response
+
+
+async def _here(_page: Page, _request: Request) -> Any:
+    """Nothing, to a page that asks whether it is still signed in."""
+    return {}
+
+
+async def _sign_out(page: Page, request: Request) -> Any:
+    """End the session of this page."""
+    page.access.end(request.scope[SESSION])
+    return {"signed_out": True}
+
+
+class _Events:
+    """The endpoint of the stream."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._page.streams.serve(self._page, scope, receive, send)

@@ -1,0 +1,154 @@
+// Talks to the daemon: questions, things to do, and the one stream of news that a page has.
+//
+// `get` and `post` give the JSON of the answer, and throw a `Failure` with the daemon's own words. `follow` calls
+// a listener with each piece of news of a topic, and gives a function that ends that. While the page is hidden
+// it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
+// the stream is: "connecting", "open", "lost" (the daemon does not answer) or "ended" (signed out).
+import { useEffect, useState } from "preact/hooks";
+
+export class Failure extends Error {
+  constructor(message, status, answer = {}) {
+    super(message);
+    this.status = status;
+    this.answer = answer;
+  }
+}
+
+export const get = (path) => ask(path, {});
+export const post = (path, body = {}) =>
+  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(`api${path}`, options);
+  } catch {
+    throw new Failure("The daemon does not answer.", 0);
+  }
+  if (response.status === 401) setConnection("ended");
+  const text = await response.text();
+  let answer;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    throw new Failure(text.trim() || `The daemon answered ${response.status}.`, response.status);
+  }
+  if (!response.ok) throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
+  return answer;
+}
+
+// --- the stream
+
+const listeners = new Map(); // by topic with its argument: sets of functions
+const watchers = new Set();
+const RETRY_MS = 1000;
+let stream = null;
+let followed = "";
+let scheduled = false;
+let retry = null;
+let connection = "connecting";
+
+export function follow(topic, listener) {
+  const its = listeners.get(topic) ?? new Set();
+  listeners.set(topic, its.add(listener));
+  schedule();
+  return () => {
+    its.delete(listener);
+    if (!its.size) listeners.delete(topic);
+    schedule();
+  };
+}
+
+function schedule() {
+  if (scheduled) return;
+  scheduled = true;
+  queueMicrotask(() => {
+    scheduled = false;
+    const wanted = document.hidden || connection === "ended" ? "" : [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
+    if (wanted !== followed) open(wanted);
+  });
+}
+
+function open(wanted) {
+  clearTimeout(retry);
+  stream?.close();
+  stream = null;
+  followed = wanted;
+  if (!wanted) return;
+  stream = new EventSource(`api/events?topic=${wanted}`);
+  stream.onopen = () => setConnection("open");
+  stream.onerror = () => lost();
+  const kinds = new Set([...listeners.keys()].map((topic) => topic.split(":")[0]));
+  for (const kind of [...kinds, "failed"]) {
+    stream.addEventListener(kind, (event) => hand(kind, JSON.parse(event.data)));
+  }
+}
+
+function hand(kind, news) {
+  for (const [topic, its] of [...listeners]) {
+    const concerned = kind === "failed" ? topic === news.topic : topic.split(":")[0] === kind;
+    if (concerned) for (const each of [...its]) each(kind === "failed" ? { failed: news.error } : news);
+  }
+}
+
+function lost() {
+  // asked by a request of its own, for an EventSource does not say whether it was signed out or cut off
+  stream?.close();
+  stream = null;
+  followed = "";
+  if (connection !== "ended") setConnection("lost");
+  fetch("api/here").then((response) => response.status === 401 && setConnection("ended"), () => {});
+  clearTimeout(retry);
+  retry = setTimeout(schedule, RETRY_MS);
+}
+
+function setConnection(now) {
+  connection = now;
+  for (const each of [...watchers]) each(now);
+}
+
+document.addEventListener("visibilitychange", schedule);
+
+// --- for views
+
+export function useConnection() {
+  const [state, setState] = useState(connection);
+  useEffect(() => {
+    watchers.add(setState);
+    setState(connection);
+    return () => watchers.delete(setState);
+  }, []);
+  return state;
+}
+
+// The state that `reduce(state, news)` makes of a topic's news.
+export function useTopic(topic, reduce = (_state, news) => news, initial = null) {
+  const [state, setState] = useState(initial);
+  useEffect(() => {
+    setState(initial);
+    return topic ? follow(topic, (news) => setState((before) => reduce(before, news))) : undefined;
+  }, [topic]);
+  return state;
+}
+
+// What a question was answered with: {answer, failure, asking, again}.
+export function useAnswer(path) {
+  const [state, setState] = useState({ asking: true });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let current = true;
+    setState((before) => ({ ...before, asking: true }));
+    get(path).then(
+      (answer) => current && setState({ answer, asking: false }),
+      (failure) => current && setState({ failure, asking: false }),
+    );
+    return () => void (current = false);
+  }, [path, turn]);
+  return { ...state, again: () => setTurn((before) => before + 1) };
+}
+
+export async function signOut() {
+  await post("/sign-out");
+  setConnection("ended");
+  schedule();
+}

@@ -1,0 +1,5 @@
+import { html } from "../lib.mjs";
+
+export function Model() {
+  return html`<h1>Model</h1>`;
+}
