@@ -61,7 +61,15 @@ class Counters:
 
     def percentile(self, share: float) -> float | None:
         """The duration that `share` of the recent calls did not exceed (nearest rank); None without calls."""
-        if not self._recent:
-            return None
+        return self.percentiles(share)[0]
+
+    def percentiles(self, *shares: float) -> list[float | None]:
+        """The same for several shares, in one look at the calls."""
         ranked = sorted(self._recent)
-        return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+        if not ranked:
+            return [None] * len(shares)
+        return [ranked[min(len(ranked) - 1, int(share * len(ranked)))] for share in shares]
+
+    def recent(self, most: int) -> list[float]:
+        """The durations of the last calls that were answered, at most that many; `RECENT_CALLS` are known."""
+        return list(self._recent)[-most:] if most > 0 else []
