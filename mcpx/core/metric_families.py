@@ -18,8 +18,10 @@ CONFIG_USABLE: Final = Family(
     "mcpx_config_usable", "gauge", "1 while the configuration file as it is can be used, else 0."
 )
 SERVERS: Final = Family("mcpx_servers", "gauge", "Servers of the configuration in each state.", ("state",))
-SESSIONS: Final = Family(
-    "mcpx_client_sessions", "gauge", "Sessions of clients that began with a handshake and are open."
+CLIENTS: Final = Family(
+    "mcpx_clients",
+    "gauge",
+    "Clients that are attached. One over HTTP without a session is attached to nothing.",
 )
 DROPPED: Final = Family(
     "mcpx_client_messages_dropped_total",
@@ -125,6 +127,20 @@ SERVER_SESSIONS: Final = Family(
     "mcpx_server_sessions",
     "gauge",
     "Sessions with a server that belong to one client each; absent for a server that all clients share.",
+    ("server",),
+)
+MEMORY: Final = Family(
+    "mcpx_server_memory_bytes",
+    "gauge",
+    "Memory of the processes of a server and of all that they have started, shared pages in proportion;"
+    " absent while there are none.",
+    ("server",),
+)
+CPU: Final = Family(
+    "mcpx_server_cpu_seconds_total",
+    "counter",
+    "Processor time that the processes of a server and all that they have started have used, as far as"
+    " scrapes have seen it; absent for a server without processes.",
     ("server",),
 )
 OFFERS: Final = Family(

@@ -1,8 +1,8 @@
 """What `/metrics` says of a running MCPX.
 
 A scrape has two halves: `read` looks at the hub on its event loop, quickly and without waiting; `exposition`
-makes samples of that and encodes them, in whatever thread. Nothing is kept between scrapes, and nothing is
-done where nobody scrapes.
+makes samples of that and encodes them, in another thread, where it looks at the servers' processes as well.
+Nothing is done where nobody scrapes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import anyio
 
 from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.config import Stdio
 from mcpx.core import metric_families as families
+from mcpx.core.process_figures import ProcessFigures
 from mcpx.core.stats import Count
 from mcpx.core.status_snapshot import restarts
 from mcpx.errors import Code
@@ -53,6 +55,8 @@ class ServerReading(NamedTuple):
     errors: Mapping[str, int]
     durations: Durations
     offers: Mapping[str, int]
+    groups: tuple[int, ...] | None
+    """Its process groups; None for one that is reached by a URL."""
 
 
 class Reading(NamedTuple):
@@ -69,15 +73,15 @@ class Reading(NamedTuple):
 # --- on the event loop
 
 
-def read(hub: Hub, *, sessions: int) -> Reading:
-    """The figures now. `sessions` counts the clients' sessions that are open."""
+def read(hub: Hub, *, clients: int) -> Reading:
+    """The figures now. `clients` counts those that are attached."""
     totals, log = hub.meter.since_start(), hub.audit
     infos = [(upstream, upstream.info()) for upstream in hub.upstreams.values()]
     return Reading(
         values={
             families.UPTIME: None if hub.started is None else anyio.current_time() - hub.started,
             families.CONFIG_USABLE: hub.file.problem is None,
-            families.SESSIONS: sessions,
+            families.CLIENTS: clients,
             families.DROPPED: hub.clients.dropped,
             families.AUDIT_WRITABLE: log.problem is None if log.enabled else None,
             families.AUDIT_WAITING: log.waiting,
@@ -122,7 +126,14 @@ def _server(upstream: Upstream, info: ServerInfo) -> ServerReading:
             "templates": len(known.templates) if known else 0,
             "prompts": len(known.prompts) if known else 0,
         },
+        groups=_groups(upstream),
     )
+
+
+def _groups(upstream: Upstream) -> tuple[int, ...] | None:
+    if not isinstance(upstream.config.transport, Stdio):
+        return None
+    return tuple(session.pid for session in upstream.sessions() if session.pid is not None)
 
 
 def _copy(count: Count) -> Count:
@@ -132,7 +143,25 @@ def _copy(count: Count) -> Count:
 # --- in another thread
 
 
-def exposition(reading: Reading, accept: str) -> tuple[bytes, str]:
+class Processes:
+    """What the servers' processes use: looked at for each scrape, one after the other."""
+
+    def __init__(self) -> None:
+        self._figures = ProcessFigures()
+        self._used_s: dict[str, float] = {}
+
+    def look(self, servers: Iterable[ServerReading]) -> Iterator[tuple[str, float | None, float]]:
+        """The name of each server that may have processes, their memory, and the time that they have used."""
+        groups_of = {each.name: each.groups for each in servers if each.groups is not None}
+        uses = self._figures.look([group for groups in groups_of.values() for group in groups])
+        before, self._used_s = self._used_s, {}
+        for name, groups in groups_of.items():
+            found = [uses[group] for group in groups if group in uses]
+            self._used_s[name] = before.get(name, 0.0) + sum(use.used_s for use in found)
+            yield name, sum(use.memory for use in found) or None, self._used_s[name]
+
+
+def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[bytes, str]:
     """What a scraper with that Accept header gets, and its content type."""
     samples = Samples(families.FAMILIES)
     samples.add(families.BUILD, 1, __version__)
@@ -140,8 +169,11 @@ def exposition(reading: Reading, accept: str) -> tuple[bytes, str]:
     for state in State:
         samples.add(families.SERVERS, reading.states.get(state, 0), state)
     _add_costs(samples, reading)
-    for label, server in _labelled(reading.servers):
-        _add_server(samples, label, server)
+    labels = _labels(reading.servers)
+    for server in reading.servers:
+        _add_server(samples, labels[server.name], server)
+    for name, memory, used_s in processes.look(reading.servers):
+        _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
     return encode(samples, accept)
 
 
@@ -176,17 +208,19 @@ def _add_server(samples: Samples, label: str, server: ServerReading) -> None:
         samples.add(families.OFFERS, number, label, kind)
 
 
-def _labelled(servers: Iterable[ServerReading]) -> Iterator[tuple[str, ServerReading]]:
-    """The servers with their labels: one scrape with two of the same would be refused whole."""
+def _labels(servers: Iterable[ServerReading]) -> dict[str, str]:
+    """The servers' labels by their names: one scrape with two of the same would be refused whole."""
+    labels: dict[str, str] = {}
     taken: set[str] = set()
     for server in servers:
-        name = label = _label(server.name)
+        cut_name = label = _label(server.name)
         number = 1
         while label in taken:
             number += 1
-            label = f"{name} ({number})"
+            label = f"{cut_name} ({number})"
         taken.add(label)
-        yield label, server
+        labels[server.name] = label
+    return labels
 
 
 def _label(name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -19,9 +19,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.core.hub import Hub
+from mcpx.gateway.clients.attached import of_transparent_doors
 from mcpx.gateway.clients.bearer import bearer_in
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_doors import Guard
+
+if TYPE_CHECKING:
+    from mcpx.core.monitoring import Processes
 
 METRICS: Final = "/metrics"
 HEALTHY: Final = "/healthz"
@@ -43,7 +47,8 @@ class Monitoring:
         self.served = 0
         """How many requests there were."""
         self._doors = doors
-        self._one_at_a_time: anyio.CapacityLimiter | None = None
+        self._scraping: tuple[Processes, anyio.CapacityLimiter] | None = None
+        """What scrapes share, from the first on: the look at the processes, and that they take turns."""
         self.routes: dict[str, ASGIApp] = {
             METRICS: _Counted(self, guarded(_endpoint(guard, self._metrics))),
             HEALTHY: _Counted(self, _endpoint(probe_guard, self._health)),
@@ -57,17 +62,16 @@ class Monitoring:
         await anyio.to_thread.run_sync(import_module, "mcpx.core.monitoring")
         from mcpx.core import monitoring  # noqa: PLC0415 - for those who scrape: it was imported in a thread
 
-        reading = monitoring.read(self._doors.hub, sessions=len(self._doors.clients))
+        if self._scraping is None:
+            self._scraping = monitoring.Processes(), anyio.CapacityLimiter(1)
+        processes, limiter = self._scraping
+        hub, accept = self._doors.hub, request.headers.get("accept", "")
+        clients = len(self._doors.clients.attached.all()) + len(of_transparent_doors(hub.upstreams))
+        reading = monitoring.read(hub, clients=clients)
         body, content_type = await anyio.to_thread.run_sync(
-            monitoring.exposition, reading, request.headers.get("accept", ""), limiter=self._limiter()
+            monitoring.exposition, reading, processes, accept, limiter=limiter
         )
         return Response(body, headers={"Content-Type": content_type} | _NO_STORE)
-
-    def _limiter(self) -> anyio.CapacityLimiter:
-        """Lets one scrape after the other be encoded, so that many take no more than one thread's time."""
-        if self._one_at_a_time is None:
-            self._one_at_a_time = anyio.CapacityLimiter(1)
-        return self._one_at_a_time
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n", headers=_NO_STORE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -18,7 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from mcpx.catalog.snapshot import State
 from mcpx.config import HttpGateway
 from mcpx.core.metric_families import FAMILIES
-from mcpx.core.monitoring import exposition, read
+from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.errors import CallError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
@@ -228,6 +230,32 @@ def check(promtool, text):
     return done.returncode, done.stdout + done.stderr
 
 
+async def test_the_processes_of_servers_are_seen_and_their_time_never_runs_back():
+    spin = "import sys, time\nwhile time.process_time() < 0.1: pass\nsys.stdin.read()"
+    servers = {
+        "s": entry(),
+        "busy": {"command": sys.executable, "args": ["-S", "-E", "-c", spin], "startup_timeout": 60},
+        "far": {"url": "http://127.0.0.1:9/mcp"},
+        "off": {"command": "x", "disabled": True},
+    }
+    async with served(servers, settled=False) as site:
+        await site.watch.becomes(State.READY, "s")
+        used = 0.0
+        with anyio.fail_after(PATIENCE_S):
+            while used < 0.05:
+                values = await site.metrics()
+                before, used = used, values["mcpx_server_cpu_seconds_total", ("server", "busy")]
+                assert used >= before
+        memory = {key[1][1]: value for key, value in values.items() if key[0] == "mcpx_server_memory_bytes"}
+        assert set(memory) == {"s", "busy"}
+        assert min(memory.values()) > 1 << 20
+        assert ("mcpx_server_cpu_seconds_total", ("server", "far")) not in values
+        pid = site.hub.upstreams["busy"].pid
+        os.killpg(pid, signal.SIGKILL)
+        await soon(lambda: site.hub.upstreams["busy"].pid != pid)
+        assert await site.of("server_cpu_seconds_total", server="busy") >= used
+
+
 async def test_promtool_finds_nothing_to_say():
     promtool = shutil.which("promtool")
     if promtool is None:
@@ -267,7 +295,7 @@ async def test_labels_differ_and_are_bounded_whatever_the_names():
         assert found == {cut, f"{cut} (2)", f"{cut} (3)"}
         upstream = hub.upstreams[names[0]]
         hub.upstreams.update({str(n): upstream for n in range(1500)})  # more than one configures
-        body, _ = exposition(read(hub, sessions=0), "")
+        body, _ = exposition(read(hub, clients=0), Processes(), "")
         assert body.count(b"\nmcpx_server_info{") == 1000
         assert b'mcpx_servers{state="disabled"} 1503' in body
 
