@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from mcpx.catalog.snapshot import State
 from mcpx.config import HttpGateway
+from mcpx.core import monitoring
 from mcpx.core.metric_families import FAMILIES
 from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.errors import CallError
@@ -362,6 +363,18 @@ async def test_many_scrapes_at_once_are_all_answered():
             for _ in range(20):
                 tasks.start_soon(scrape)
         assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_a_fault_of_its_own_is_an_answer_too(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("secret")
+
+    async with served({"s": entry()}) as site:
+        monkeypatch.setattr(monitoring, "read", fail)
+        answer = await site.get("/metrics")
+        assert (answer.status_code, "secret" in answer.text) == (500, False)
+        monkeypatch.undo()
+        assert (await site.get("/metrics")).status_code == 200
 
 
 def test_serving_http_imports_nothing_of_it_before_the_first_scrape():
