@@ -31,6 +31,7 @@ from mcpx.trust.tokens import issue, revoke
 from supervisors import ChildSpec
 from tests.mcpx.gateway.doors import HttpDoor
 from tests.mcpx.scripted import PATIENCE_S, Ears, Gate, config_of, entry, open_watched, soon
+from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
 TOKEN = "the-default-token"
@@ -299,6 +300,21 @@ async def test_labels_differ_and_are_bounded_whatever_the_names():
         body, _ = exposition(read(hub, clients=0), Processes(), "")
         assert body.count(b"\nmcpx_server_info{") == 1000
         assert b'mcpx_servers{state="disabled"} 1503' in body
+
+
+async def test_a_process_is_scraped_with_the_token_of_its_file(tmp_path):
+    config = write_config(tmp_path, {"s": entry()}, startup_wait=20)
+    async with serving(tmp_path, "serve", config, "--transport", "http", "--port", "0") as mcpx:
+        origin = (await mcpx.logged("http.listening"))["url"].removesuffix("/mcp")
+        key = {"Authorization": f"Bearer {(tmp_path / 'state' / 'token').read_text().strip()}"}
+        async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
+            assert (await client.get(f"{origin}/healthz")).text == "ok\n"
+            assert (await client.get(f"{origin}/metrics")).status_code == 401
+            up = 'mcpx_server_up{server="s"} 1.0\n'
+            with anyio.fail_after(PATIENCE_S):
+                while up not in (await client.get(f"{origin}/metrics", headers=key)).text:
+                    pass
+            assert (await client.get(f"{origin}/readyz")).text == "ready\n"
 
 
 # --- health
