@@ -287,7 +287,8 @@ class CallWatch:
             call.shown["bytes_out"] = size
         elif call.shown["tokens_out"] is not None:
             self._release(call)
-        if call.shown["transport"] in _UNMETERED:
+        goes_on = entry.approval == "asked" or outcome == "input_required"
+        if call.shown["transport"] in _UNMETERED and not goes_on:
             self._release(call)
         self._change(call)
 
