@@ -1,4 +1,4 @@
-"""Calls that are watched while they run: from a client to its answer, refused, asked about, and in a flood."""
+"""Calls that are watched while they run: answered, refused, asked about, and in a flood."""
 
 from __future__ import annotations
 

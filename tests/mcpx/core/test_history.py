@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import anyio
 import pytest
 
 from mcpx.core import history as module
 from mcpx.core.history import NOTHING, STEP_S, STEPS, History, Point
 from mcpx.core.meter import Meter
 from mcpx.observe.metrics import Activity, Counters
-from tests.mcpx.scripted import one_server
+from tests.mcpx.scripted import one_server, soon
 
 pytestmark = pytest.mark.anyio
 
@@ -153,11 +152,8 @@ async def test_a_hub_keeps_it_of_real_calls(monkeypatch):
         assert watch.hub.fleet.activity.quiet
         await watch.text("echo", {"text": "x"})
         await watch.failure("fail", {"text": "x"})
-        with anyio.fail_after(5):
-            while sum(point.calls for point in kept.points()) < 2:
-                await anyio.sleep(0.01)
-            while not watch.hub.fleet.activity.quiet:
-                await anyio.sleep(0.01)
+        await soon(lambda: sum(point.calls for point in kept.points()) == 2)
+        await soon(lambda: watch.hub.fleet.activity.quiet)
         points = kept.points()
         assert sum(point.errors for point in points) == 1
         assert all(point.p50_ms for point in points if point.calls > point.errors)
