@@ -1,8 +1,8 @@
 """A server over stdio with one of everything that the page shows; for tests.
 
-Run as `python -S -E shown_server.py FILE`, where FILE holds a JSON object: `word` stands in every text that the
-server gives (names, titles, descriptions, results, logs, errors), so that a test can put anything there, and
-`changed` in the description of the tool `change`. The file is read at each start. Standard library only.
+Run as `python -S -E shown_server.py FILE`, where FILE holds a JSON object: `word` stands in every text that
+the server gives (names, titles, descriptions, results, logs, errors), so that a test can put anything there,
+and `changed` in the description of the tool `change`. The file is read at each start. Standard library only.
 
 Tools: `echo` (read-only), `order` (a form with one of every kind), `draw` (an image), `say` (to standard
 error), `fail`, `change`, and `die`.

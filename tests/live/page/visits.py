@@ -1,4 +1,4 @@
-"""A visit: the daemon's page in a browser, opened as a person does, with everything noted that must not happen.
+"""A visit: the daemon's page in a browser, opened as a person does, noting everything that must not happen.
 
 What must not: an error on the console, an exception of a script, a request to another origin, a dialog, a
 script of a server's text that has run (such a text sets `window.owned`).
