@@ -29,6 +29,7 @@ log = structlog.get_logger()
 MAX_CONNECTIONS: Final = 256
 MAX_DESCRIPTOR_SHARE: Final = 0.25
 BACKLOG: Final = 128  # connections that wait for a place
+MAX_HEAD_BYTES: Final = 65536  # of a request: a browser brings the cookies of every program of this computer
 MIN_IDLE_S: Final = 1.0  # before an idle connection is closed for another one
 ACCEPT_RETRY_S: Final = 0.1  # when no connection could be accepted
 _LOST: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})  # accept(2): it listens no more
