@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import anyio
 import structlog
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 OFF: Final = "the page is off: the configuration says ui: false"
+HTTP_START_TIMEOUT_S: Final = 3.0
+LOOK_S: Final = 0.02
 GRACE_S: Final = 3.0  # for the listener, which has a shorter one
 
 
@@ -78,7 +81,7 @@ class Page:
         """
         if not self._is_on:
             raise MCPXError(OFF)
-        origin = self._origin_of_http() or await self._own_origin()
+        origin = await self._origin_of_http() or await self._own_origin()
         return f"{origin}/ui/open?code={self.access.new_code()}"
 
     def child(self) -> ChildSpec:
@@ -93,13 +96,16 @@ class Page:
     def _is_on(self) -> bool:
         return self.hub.config.ui and not self._is_leaving
 
-    def _origin_of_http(self) -> str | None:
-        """Where the HTTP frontend serves on loopback, if it does."""
-        from mcpx.config.urls import is_loopback, split_url  # noqa: PLC0415 - for those who open it
+    async def _origin_of_http(self) -> str | None:
+        """Where the HTTP frontend serves on loopback, if it does; of a daemon that starts, once it does."""
+        from mcpx.config.urls import is_loopback  # noqa: PLC0415 - for those who open it
 
-        url = None if self.hub.http is None else self.hub.http().url
-        parts = None if url is None else split_url(url)
-        return f"http://{parts.netloc}" if parts is not None and is_loopback(parts.hostname or "") else None
+        if self.hub.http is None or not is_loopback(self.hub.config.http.host):
+            return None
+        with anyio.move_on_after(HTTP_START_TIMEOUT_S):
+            while (status := self.hub.http()).url is None and status.error is None:  # noqa: ASYNC110 - no event
+                await anyio.sleep(LOOK_S)
+        return None if status.url is None else f"http://{urlsplit(status.url).netloc}"
 
     async def _own_origin(self) -> str:
         from mcpx.page.listener import PageListener  # noqa: PLC0415 - for those who open it
