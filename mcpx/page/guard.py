@@ -90,8 +90,8 @@ class Guard:
         return PlainTextResponse("Not from this page\n", 403)
 
     def _is_from_own_user(self, scope: Scope) -> bool:
-        client = scope["client"]
-        if client is None or is_own(client, scope["server"]):
+        client = scope["client"]  # None for one that had left before it was looked at
+        if client is not None and is_own(client, scope["server"]):
             return True
         if self._throttle.lets_through():
             log.warning("page.refused", reason="a process of another user, or one that left at once")
@@ -105,7 +105,7 @@ class Guard:
 
 def own_authorities(scope: Scope) -> frozenset[str]:
     """The values of `Host` by which the page may be asked for: none where it came in over a network."""
-    host, port = scope["server"]
+    host, port = scope["server"] or ("", 0)
     if not is_loopback(host):
         return frozenset()
     names = {*_NAMES, f"[{host}]" if ":" in host else host}
