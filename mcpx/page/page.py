@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 OFF: Final = "the page is off: the configuration says ui: false"
+LEAVING: Final = "the daemon is about to leave; ask again in a moment"
 HTTP_START_TIMEOUT_S: Final = 3.0
 LOOK_S: Final = 0.02
 GRACE_S: Final = 3.0  # for the listener, which has a shorter one
@@ -80,7 +81,7 @@ class Page:
             MCPXError: The page is off, or there is no port to serve it on.
         """
         if not self._is_on:
-            raise MCPXError(OFF)
+            raise MCPXError(LEAVING if self.hub.config.ui else OFF)
         origin = await self._origin_of_http() or await self._own_origin()
         return f"{origin}/ui/open?code={self.access.new_code()}"
 
