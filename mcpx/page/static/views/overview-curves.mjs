@@ -8,6 +8,7 @@ import { Table } from "../widgets/table.mjs";
 
 const HOUR_S = 3600;
 const SPANS_S = [300, 900, 1800, HOUR_S]; // the shortest that holds what is known is shown
+const BARS = 120; // at most, of a curve of counts
 const ROW_S = 300; // of the table
 const [CALLS, ERRORS, P50, P95, DIRECT, SPENT] = [0, 1, 2, 3, 4, 5];
 
@@ -38,13 +39,25 @@ function columns({ step_s: step, until, points, open }) {
   };
 }
 
+// Counts of several steps as one, so that there are no more bars than can be told apart. The running one grows.
+function bars({ times, until }, values, step) {
+  const each = Math.ceil(times.length / BARS);
+  const width = each * step;
+  const sums = new Map();
+  values.forEach((value, index) => {
+    const at = (Math.floor(times[index] / width) + 0.5) * width;
+    sums.set(at, (sums.get(at) ?? 0) + value);
+  });
+  return { times: [...sums.keys()], values: [...sums.values()], per: `in ${width} s`, until };
+}
+
 function running(values) {
   let sum = 0;
   return values.map((value) => (sum += value));
 }
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const last = (values) => values.findLast((value) => value !== null) ?? null;
-const median = (values) => values.filter((value) => value !== null).sort((one, other) => one - other).at(-1);
+const greatest = (values) => values.reduce((most, value) => Math.max(most ?? 0, value ?? 0), null);
 
 export function Curves() {
   const history = useTopic("history", known);
@@ -58,18 +71,17 @@ export function Curves() {
   const spent = data.spent.at(-1) ?? 0;
   const part = saved(direct, spent);
   const common = { times: data.times, until: data.until, span: data.span };
-  const per = `in ${history.step_s} s`;
-  const most = Math.max(0, ...data.calls);
-  const slowest = median(data.p95);
+  const called = bars(data, data.calls, history.step_s);
+  const failed = bars(data, data.errors, history.step_s);
   return html`<section aria-labelledby="hour-title" class="stack tight">
     <h2 id="hour-title" class="hidden">What happened ${ago}</h2>
     <div class="curves">
       <${Panel} title="Calls" value=${short(calls)} beside=${ago}>
-        <${Curve} ...${common} label="Calls" format=${short} words=${`${counted(calls, "call")} ${ago}, at most ${most} ${per}`}
-          series=${[{ name: `calls ${per}`, colour: 1, values: data.calls, fill: true }]} />
+        <${Curve} ...${common} times=${called.times} label="Calls" format=${short} words=${`${counted(calls, "call")} ${ago}, at most ${count(greatest(called.values))} ${called.per}`}
+          series=${[{ name: called.per, colour: 1, values: called.values, bars: true }]} />
       </${Panel}>
       <${Panel} title="Latency" value=${ms(last(data.p50))} beside="half of the calls are faster">
-        <${Curve} ...${common} label="Latency" format=${ms} log words=${latency(data, slowest)}
+        <${Curve} ...${common} label="Latency" format=${ms} log words=${latency(data)}
           series=${[{ name: "p95", colour: 3, values: data.p95 }, { name: "p50", colour: 2, values: data.p50 }]} />
       </${Panel}>
       <${Panel} title="Tokens" value=${part === null ? "–" : `${share(Math.abs(part))}`} tone=${part > 0 ? "good" : undefined} beside=${part === null ? "nothing to compare yet" : part >= 0 ? "saved" : "more than directly"}>
@@ -77,17 +89,17 @@ export function Curves() {
           series=${[{ name: "directly", colour: 3, values: data.direct, fill: true }, { name: "through MCPX", colour: 1, values: data.spent, fill: true }]} />
       </${Panel}>
       <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${calls ? `${share(errors / calls)} of the calls` : ago}>
-        <${Curve} ...${common} label="Failures" format=${short} words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
-          series=${[{ name: `failed ${per}`, colour: 4, values: data.errors, bars: true }]} />
+        <${Curve} ...${common} times=${failed.times} label="Failures" format=${short} words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
+          series=${[{ name: failed.per, colour: 4, values: failed.values, bars: true }]} />
       </${Panel}>
     </div>
     <details class="curves-table"><summary class="small muted">The same as a table</summary><${Rows} data=${data} history=${history} /></details>
   </section>`;
 }
 
-function latency(data, slowest) {
+function latency(data) {
   if (last(data.p50) === null) return "No call was answered";
-  return `Half of the calls took at most ${ms(last(data.p50))} last, 95 of 100 at most ${ms(last(data.p95))}; the worst was ${ms(slowest)}`;
+  return `Half of the calls took at most ${ms(last(data.p50))} last, 95 of 100 at most ${ms(last(data.p95))}; the worst was ${ms(greatest(data.p95))}`;
 }
 
 function Panel({ title, value, beside, tone, children }) {

@@ -11,7 +11,7 @@ export function Daemon({ daemon, servers }) {
   const facts = [
     `${of("ready")} of ${counted(servers.length, "server")} ready${asleep ? `, ${asleep} asleep` : ""}`,
     `up ${duration(daemon.uptime_s)}`,
-    daemon.memory_bytes != null && bytes(daemon.memory_bytes),
+    daemon.memory_bytes != null && `memory ${bytes(daemon.memory_bytes)}`,
     daemon.cpu_share != null && `CPU ${share(daemon.cpu_share)}`,
     `version ${daemon.version}`,
     `pid ${daemon.pid}`,

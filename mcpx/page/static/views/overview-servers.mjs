@@ -65,13 +65,13 @@ const Card = memo(({ card }) => {
     <p class="server-facts small muted"><${Facts} card=${card} /></p>
     <dl class="server-figures">
       <${Figure} label="Calls" value=${short(card.calls)} title=${counted(card.calls, "call")}
-        beside=${card.errors > 0 ? html`<span class="tone-bad toned">${short(card.errors)} failed</span>` : card.calls > 0 && "none failed"} />
+        beside=${card.errors > 0 ? html`<span class="tone-bad toned">${short(card.errors)} failed</span>` : card.calls > 0 && "0 failed"} />
       <${Figure} label="p50" value=${ms(card.p50_ms)} beside=${card.p95_ms != null && `p95 ${ms(card.p95_ms)}`} />
       <${Figure} label="Memory" value=${bytes(card.memory_bytes)} beside=${card.cpu_share != null && `CPU ${share(card.cpu_share)}`} />
       <${Figure} label="Saved" value=${part === null ? "–" : share(part)} beside=${part !== null && `${short(card.tokens_direct - card.tokens_spent)} tok`}
         title=${part === null ? undefined : `${count(card.tokens_direct)} tokens without MCPX, ${count(card.tokens_spent)} with it`} />
     </dl>
-    ${card.last_error && html`<p class=${`server-error small clamp${broken ? " toned" : " muted"}`} title=${card.last_error}>${broken ? "" : "Last: "}${card.last_error}</p>`}
+    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp toned" : "cut muted"}`} title=${card.last_error}>${broken ? "" : "Last: "}${card.last_error}</p>`}
   </li>`;
 });
 
