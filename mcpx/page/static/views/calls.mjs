@@ -75,7 +75,7 @@ function List({ shown, all, chosen }) {
     <caption class="hidden">The last calls, the latest first</caption>
     <thead role="rowgroup"><tr role="row">
       <th role="columnheader" scope="col" class="at">Time</th>
-      <th role="columnheader" scope="col" class="client">Client</th>
+      <th role="columnheader" scope="col" class="who">Client</th>
       <th role="columnheader" scope="col" class="what">Server and tool</th>
       <th role="columnheader" scope="col" class="outcome">Outcome</th>
       <th role="columnheader" scope="col" class="took number">Duration</th>
