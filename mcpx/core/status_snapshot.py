@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcpx.core.stats import Count, Totals
     from mcpx.environment import Environment
     from mcpx.oauth.account import Account
+    from mcpx.observe.metrics import Counters
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
@@ -39,9 +40,24 @@ MAX_CHANGES: Final = 100  # of one server
 
 def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
     """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
-    since = hub.started if started is None else started
     since_start, all_time = hub.meter.since_start(), hub.meter.all_time()
-    daemon = DaemonStatus(
+    tokens = Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time))
+    daemon = daemon_status(hub, tokens, clients=clients, started=started)
+    servers = [
+        server_status(
+            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+        )
+        for name, upstream in hub.upstreams.items()
+    ]
+    return Status(daemon=daemon, servers=servers)
+
+
+def daemon_status(
+    hub: Hub, tokens: Tokens | msgspec.UnsetType, *, clients: int, started: float | None = None
+) -> DaemonStatus:
+    """That of the process, with these sums of tokens."""
+    since = hub.started if started is None else started
+    return DaemonStatus(
         pid=os.getpid(),
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
@@ -50,17 +66,10 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=_environment(hub.config.environment),
-        tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
+        tokens=tokens,
         pins_error=hub.fleet.pins.problem or msgspec.UNSET,
         audit=_audit(hub),
     )
-    servers = [
-        _server(
-            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
-        )
-        for name, upstream in hub.upstreams.items()
-    ]
-    return Status(daemon=daemon, servers=servers)
 
 
 def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
@@ -97,7 +106,8 @@ def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
     return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
 
 
-def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
+def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET) -> ServerStatus:
+    """That of one server, with these sums of tokens."""
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters
@@ -120,9 +130,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         queued=sum(session.queue.waiting for session in upstream.sessions()),
         calls=counters.calls,
         errors=sum(counters.errors.values()),
-        latency_ms=Latency(
-            p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
-        ),
+        latency_ms=_latency(counters),
         silent_s=_silent(counters.silent_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
@@ -179,6 +187,11 @@ def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)
     return upstream.config.disabled or next(errors, info.cause)
+
+
+def _latency(counters: Counters) -> Latency:
+    p50, p95, p99 = map(_milliseconds, counters.percentiles(0.5, 0.95, 0.99))
+    return Latency(p50=p50, p95=p95, p99=p99)
 
 
 def _silent(since: float | None) -> float | msgspec.UnsetType:
