@@ -12,9 +12,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.core.observers import NO_SERVER
+from mcpx.core.status_snapshot import snapshot
 
 if TYPE_CHECKING:
     from mcpx.core.hub import Hub
@@ -51,6 +53,14 @@ async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
             with anyio.move_on_after(FIGURES_S):
                 await hub.fleet.news.wait()
             await anyio.sleep(GATHER_S)
+
+
+def card_of(page: Page, name: str) -> JSON:
+    """The card of a server, as the overview has it."""
+    status = next(each for each in snapshot(page.hub, clients=0).servers if each.name == name)
+    card: JSON = msgspec.to_builtins(status)
+    info = page.hub.upstreams[name].info()
+    return card | {"described": info.describe_state(), "changes": len(card.get("changes", ()))}
 
 
 class _Offers:
