@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from mcpx.page.page import Page
 
 MAX_CHANGES: Final = 200  # of all servers that are shown at a time
-MAX_DIFFERENCE_CHARS: Final = 1_000_000  # of all changes together; those beyond are shown once others are approved
+MAX_DIFFERENCE_CHARS: Final = (
+    1_000_000  # of all changes together; those beyond are shown once others are approved
+)
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 import anyio.to_thread
@@ -24,6 +23,7 @@ from mcpx.text import cut, escaped
 from supervisors import Signal
 
 if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
     from mcpx.page.page import Page
 
 FIRST_LINES: Final = 200
@@ -32,7 +32,6 @@ MAX_LINE_CHARS: Final = 4_000
 MAX_TAIL_BYTES: Final = 1 << 18  # of the file, in which the first lines are looked for
 PAUSE_S: Final = 0.1  # in which lines are gathered
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
-LOOK_S: Final = 1.0  # after which a server that was replaced is noticed
 
 
 async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
@@ -42,49 +41,76 @@ async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
         CallError: `unknown_server`.
     """
     page.hub.registry.upstream(name)
-    new: deque[str] = deque(maxlen=MAX_LINES)
-    written, news = 0, Signal()
+    with _Follower(page.hub, name) as follower:
+        file = _opened(follower.server_log.path) if follower.server_log else None
+        try:
+            lines = [] if file is None else await anyio.to_thread.run_sync(partial(_tail, *file))
+        finally:
+            if file is not None:
+                os.close(file[0])
+        yield {"lines": lines, "from_start": True}
+        while follower.server_log is not None or follower.count:
+            if not follower.count:
+                await follower.news.wait()
+                continue
+            lines, skipped = follower.take()
+            yield {"lines": lines, **({"skipped": skipped} if skipped else {})}
+            await anyio.sleep(PAUSE_S)
 
-    def take(text: str) -> None:
-        nonlocal written
+
+class _Follower:
+    """Gathers what a server writes, also after another entry in the configuration has replaced it."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._end_observing: Callable[[], None] = lambda: None
+        self.count = 0
+        """How many lines have come that were not taken."""
+        self.news = Signal()
+        self.server_log: ServerLog | None = None
+        """Where it writes; None once there is no such server."""
+
+    def __enter__(self) -> Self:
+        self._end_observing = self._hub.observe(self._note)
+        self._follow()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_observing()
+        if self.server_log is not None:
+            self.server_log.followers.remove(self._write)
+
+    def take(self) -> tuple[list[str], int]:
+        """The lines that have come, and how many of them were too many."""
+        lines, skipped = list(self._lines), self.count - len(self._lines)
+        self._lines.clear()
+        self.count = 0
+        return lines, skipped
+
+    def _note(self, name: str, _changed: object) -> None:
+        if name == self._name:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Follow the server of that name as it is now: called before one that is new has begun to write."""
+        upstream = self._hub.upstreams.get(self._name)
+        now = None if upstream is None else upstream.server_log
+        if now is self.server_log:
+            return
+        if self.server_log is not None:
+            self.server_log.followers.remove(self._write)
+        self.server_log = now
+        if now is not None:
+            now.followers.append(self._write)
+        self.news.pulse()
+
+    def _write(self, text: str) -> None:
         lines = text.split("\n")
-        written += len(lines)
-        new.extend(map(_line, lines[-MAX_LINES:]))
-        news.pulse()
-
-    first = True
-    while (upstream := page.hub.upstreams.get(name)) is not None:
-        with _following(upstream.server_log, take) as file:
-            if first:
-                lines = [] if file is None else await anyio.to_thread.run_sync(partial(_tail, *file))
-                yield {"lines": lines, "from_start": True}
-                first = False
-            while page.hub.upstreams.get(name) is upstream:
-                if not new:
-                    with anyio.move_on_after(LOOK_S):
-                        await news.wait()
-                    continue
-                lines, skipped = list(new), written - len(new)
-                new.clear()
-                written = 0
-                yield {"lines": lines, **({"skipped": skipped} if skipped else {})}
-                await anyio.sleep(PAUSE_S)
-
-
-@contextmanager
-def _following(server_log: ServerLog, take: Callable[[str], None]) -> Iterator[tuple[int, int] | None]:
-    """Have `take` called with what is written from now on; what was written before is the file so far.
-
-    The file is an open descriptor and a size; None where there is none.
-    """
-    server_log.followers.append(take)
-    file = _opened(server_log.path)
-    try:
-        yield file
-    finally:
-        server_log.followers.remove(take)
-        if file is not None:
-            os.close(file[0])
+        self.count += len(lines)
+        self._lines.extend(map(_line, lines[-MAX_LINES:]))
+        self.news.pulse()
 
 
 def _opened(path: Path) -> tuple[int, int] | None:

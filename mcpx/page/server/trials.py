@@ -231,7 +231,11 @@ async def _read(hub: Hub, trial: ResourceTrial, context: RequestContext) -> JSON
 async def _prompt(hub: Hub, trial: PromptTrial, context: RequestContext) -> JSON:
     began = time.perf_counter()
     done = await get_prompt(hub, trial.server, trial.prompt, trial.arguments, context)
-    return done if done.get("resultType") == INPUT_REQUIRED else results.messages(done) | {"took_ms": _since(began)}
+    return (
+        done
+        if done.get("resultType") == INPUT_REQUIRED
+        else results.messages(done) | {"took_ms": _since(began)}
+    )
 
 
 def _questions(result: JSON) -> JSON:

@@ -35,7 +35,9 @@ async def test_a_server_is_listed_with_what_it_offers_and_names_are_exact(tmp_pa
     }
     hidden = {"name": "secret", "inputSchema": {"type": "object"}}
     tools = tools_file(tmp_path, odd, hidden)
-    server = entry(settings={"tools": {"deny": ["secret"]}}, tools=tools, resources=[{"uri": "x://1", "name": "r"}])
+    server = entry(
+        settings={"tools": {"deny": ["secret"]}}, tools=tools, resources=[{"uri": "x://1", "name": "r"}]
+    )
     async with visiting(config_of({"s/1": server})) as visitor:
         found = await visitor.get("/servers/s%2F1")
         assert found["card"]["name"] == "s/1"
@@ -102,7 +104,9 @@ async def test_a_changed_tool_is_shown_with_its_difference_and_can_be_approved(t
         assert (await visitor.post("/approve", {"agreed": agreed}))["approved"]
         assert (await visitor.get("/approvals")) == {"waiting": []}
         assert "change" not in (await visitor.get("/servers/s"))["tools"][0]
-        assert (await visitor.post("/approve", {"agreed": []}, status=400))["error"] == "nothing was agreed to"
+        assert (await visitor.post("/approve", {"agreed": []}, status=400))[
+            "error"
+        ] == "nothing was agreed to"
 
 
 async def test_prompts_are_listed_with_their_arguments(tmp_path):
@@ -117,5 +121,7 @@ async def test_prompts_are_listed_with_their_arguments(tmp_path):
         assert found["templates"] == [{"uri_template": "x://{id}", "name": "x://{id}"}]
         done = await visitor.post("/prompt", {"server": "s", "prompt": "greet", "arguments": {"about": "x"}})
         assert done["messages"][0]["content"][0]["text"] == "greet of p"
-        wrong = await visitor.post("/prompt", {"server": "s", "prompt": "greet", "arguments": {"abut": "x"}}, status=400)
+        wrong = await visitor.post(
+            "/prompt", {"server": "s", "prompt": "greet", "arguments": {"abut": "x"}}, status=400
+        )
         assert "did you mean about" in wrong["error"]

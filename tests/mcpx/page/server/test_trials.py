@@ -61,7 +61,7 @@ async def test_rules_hold_and_the_audit_log_says_that_it_was_the_page(tmp_path):
     ]
     said = [each for each in lines if each.get("transport") == "page"]
     assert [each["name"] for each in said] == ["echo", "count"]
-    assert said[0]["arguments"] == {"text": "noted"}
+    assert said[0]["values"] == {"text": "noted"}
 
 
 async def test_a_person_is_asked_on_the_page_and_their_answer_counts_for_that_call_alone(ears: Ears):
