@@ -32,7 +32,12 @@ MAX_OUTPUT_BYTES: Final = 4 << 20
 
 
 async def run(
-    hub: Hub, command: str, *, options: Sequence[str] = (), names: Sequence[str] = (), within_s: float = TIMEOUT_S
+    hub: Hub,
+    command: str,
+    *,
+    options: Sequence[str] = (),
+    names: Sequence[str] = (),
+    within_s: float = TIMEOUT_S,
 ) -> JSON:
     """The JSON that a command prints. `names` are never taken for options.
 

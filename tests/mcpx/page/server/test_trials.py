@@ -6,16 +6,14 @@ import base64
 import json
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 
 from mcpx.config import Config
-from mcpx.core.hub import Hub
 from mcpx.page.server import results
 from mcpx.page.server.trials import PageClients
 from tests.mcpx.page.server.visitor import visiting
-from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, entry, one_server, soon
+from tests.mcpx.scripted import Ears, config_of, entry, one_server, soon
 
 pytestmark = pytest.mark.anyio
 
