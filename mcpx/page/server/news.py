@@ -64,7 +64,7 @@ def card_of(page: Page, name: str) -> JSON:
 
 
 class _Offers:
-    """Notes that a server offers something else; the version begins with the time, so that none comes twice."""
+    """Notes that a server offers something else; the version begins with the time: none comes twice."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub

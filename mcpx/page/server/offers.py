@@ -7,7 +7,7 @@ something cannot be seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -92,7 +92,7 @@ async def whole_tool(hub: Hub, upstream: Upstream, name: str) -> JSON:
     is_heavy = outweighs([tool.input_schema, tool.output_schema], _HEAVY_JSON_CHARS)
     made = await anyio.to_thread.run_sync(make) if is_heavy else make()
     changes = [each for each in upstream.policy.changes() if each.tool == name]
-    changed = {name: each.kind for each in changes}
+    changed = {name: changes[0].kind} if changes else {}
     return {
         **_tool(tool, upstream, changed),
         **made,
@@ -118,7 +118,7 @@ def _whole(tool: ToolInfo, words: int) -> JSON:
     )
 
 
-def _tool(tool: ToolInfo, upstream: Upstream, changed: dict[str, str]) -> JSON:
+def _tool(tool: ToolInfo, upstream: Upstream, changed: Mapping[str, str]) -> JSON:
     """`{name, shown?, title?, description?, annotations?, read_only, hidden?, change?, refused?, asks?}`.
 
     `hidden` is the rule by which clients have no such tool, `change` what waits for approval (changed, new),
