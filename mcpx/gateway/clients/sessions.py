@@ -24,6 +24,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.unused_rules import unused_rules
 from mcpx.door import Door
+from mcpx.gateway.clients.attached import AttachedClients
 from mcpx.gateway.clients.bearer import bind_bearer
 from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
@@ -51,6 +52,8 @@ class ClientSessions:
     def __init__(self, hub: Hub) -> None:
         self.subscribers = Subscribers()
         self.outbox = NotificationOutbox(hub.clients)
+        self.attached = AttachedClients(hub.upstreams)
+        hub.clients.add_left_callback(self.attached.leave)
         self._hub = hub
         self._lists: WeakValueDictionary[Door, ToolList] = WeakValueDictionary()  # of the doors in use
         self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
@@ -78,6 +81,8 @@ class ClientSessions:
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
             bind_bearer(connection, ctx.request)
+            if ctx.request_id is not None:
+                self.attached.note(ctx.session, tools.hub)
             if (
                 connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
                 and connection not in self._sessions

@@ -7,6 +7,7 @@ what the client has said to the one before, and the client is notified of what h
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -49,8 +50,11 @@ class DirectClient:
         self.peer = peer
         self.may_vanish = may_vanish
         self.connected = True
-        self.is_narrowed = False
-        """Whether a profile narrows what it is shown."""
+        self.since = time.monotonic()
+        self.profile: str | None = None
+        """The profile that narrows what it is shown, by its token; None for none."""
+        self.token: str | None = None
+        """The name of its token, if that has one."""
         self.about: bytes = b""
         """What it says of itself in its handshake, in JSON."""
         self.capabilities: bytes = b"{}"
