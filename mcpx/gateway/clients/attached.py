@@ -148,7 +148,7 @@ class AttachedClients:
         return sorted(shown, key=lambda each: -each.since_s)
 
     def _transparent(self, server: str, client: DirectClient, now: float) -> AttachedClient:
-        """A client of a transparent door, or all of those without a session that share one with the server."""
+        """A client of a transparent door, or all those that share its session."""
         if client not in self._direct:
             self._direct[client] = next(self._numbers)
         about = members_of(msgspec.Raw(client.about)) if client.about else {}

@@ -17,9 +17,9 @@ from mcpx.config import StructuredContent
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client, by the beginning of the name that it gives itself, in lower case with dashes for spaces.
 
-    `title` is what people call it. `description_chars` is the most characters of a tool's description that its
-    model is shown, None for all; `instructions_chars` and `instructions_bytes` are the most of the instructions.
-    `note` is what else it cuts.
+    `title` is what people call it. `description_chars` is the most characters of a tool's description that
+    its model is shown, None for all; `instructions_chars` and `instructions_bytes` are the most of the
+    instructions. `note` says what else its model is not shown.
     `shows_structured_content` is whether its model is given `structuredContent`, in place of `content` or
     beside it, which undoes the saving.
     """
@@ -41,8 +41,8 @@ KNOWN_CLIENTS: Final = (
         title="Claude Code",
         description_chars=2048,
         instructions_chars=2048,
-        note="With its tool search on, its model sees a tool's name alone until it is loaded; inspect and exec ask"
-        " to be loaded at once.",
+        note="With its tool search on, its model sees a tool's name alone until it is loaded; inspect and"
+        " exec ask to be loaded at once.",
         shows_structured_content=True,
         source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944",
     ),

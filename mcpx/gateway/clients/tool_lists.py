@@ -1,4 +1,4 @@
-"""What the clients of one door get: the list of tools, what of it they were given and what differs; instructions.
+"""What the clients of a door get, instructions and the list of tools; what they know of it, and what not.
 
 A client with another limit of its descriptions gets another list. What was given is remembered until the
 change is announced: a client that has not listed since then gets a list that it does not know anyway.
