@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import os
 from contextlib import asynccontextmanager
 
 import anyio
+import httpx2
 import pytest
 
+from mcpx.catalog.snapshot import State
+from mcpx.config import HttpGateway
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients import attached
-from mcpx.page.model_texts import MAX_TOOLS, measured
+from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.page.model_texts import measured
 from mcpx.page.page import Page
 from mcpx.page.views import model
+from mcpx.wire.channel import Channel
+from supervisors import ChildSpec
+from tests.mcpx.gateway.doors import HttpDoor
 from tests.mcpx.gateway.test_profiles import both, open_gateway
 from tests.mcpx.line import Line
 from tests.mcpx.page.asking import asking
-from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, entry
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry, soon
 from tests.mcpx.serving import ENVELOPE
 
 pytestmark = pytest.mark.anyio
 ABOUT = "io.modelcontextprotocol/clientInfo"
 
 
-def with_tools(**tools):
-    """A scripted server that offers tools with these descriptions."""
-    listed = [
-        {"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in tools.items()
-    ]
-    return entry(tools=listed)
+@pytest.fixture
+def with_tools(tmp_path):
+    """Makes the entry of a server that offers tools with these descriptions."""
+
+    def make(settings=None, /, **tools):
+        file = tmp_path / f"{'-'.join(tools)[:40]}.json"
+        schema = {"type": "object"}
+        listed = [{"name": name, "description": text, "inputSchema": schema} for name, text in tools.items()]
+        file.write_text(json.dumps(listed))
+        return entry(tools=str(file), settings=settings)
+
+    return make
 
 
 @asynccontextmanager
@@ -61,40 +76,44 @@ async def the_client(page, name):
     return found, await page.get("model", found["id"])
 
 
-@pytest.mark.parametrize("modern", [False, True])
-@pytest.mark.parametrize("name", ["someone", "claude-code", "codex-mcp-client"])
 @pytest.mark.parametrize(
     "door", [FRONT_DOOR, Door(expose="all"), Door(expose="both"), Door(profile="work")], ids=str
 )
-async def test_it_is_what_the_client_was_sent(name, door, modern):
-    async with looking(both()) as (gateway, page), client_of(gateway, name, door, modern=modern) as line:
-        about, seen = await the_client(page, name)
-        assert whole(seen["instructions"]) == line.greeted["instructions"]
-        assert [each["name"] for each in seen["tools"]] == list(line.tools)
-        for each in seen["tools"]:
-            assert whole(each["description"]) == line.tools[each["name"]].get("description", "")
-        properties = {
-            (tool, name): schema["description"]
-            for tool, sent in line.tools.items()
-            if tool in {"inspect", "exec", "resources"}
-            for name, schema in sent["inputSchema"]["properties"].items()
-            if "description" in schema
-        }
-        shown = {
-            (each["name"], parameter["name"]): whole(parameter["description"])
-            for each in seen["tools"]
-            for parameter in each["parameters"]
-        }
-        assert shown == properties
-        assert about["own_tools"] + about["native_tools"] == len(line.tools)
-        assert about["door"]["profile"] == door.profile
-        assert 0 < about["tokens"]
-        assert about["version"] == "1.2"
+async def test_it_is_what_the_client_was_sent(door):
+    async with looking(both()) as (gateway, page):
+        for name in ("someone", "claude-code", "codex-mcp-client"):
+            for modern in (False, True):
+                async with client_of(gateway, name, door, modern=modern) as line:
+                    about, seen = await the_client(page, name)
+                    assert_is(about, seen, line)
+                    assert about["door"]["profile"] == door.profile
+
+
+def assert_is(about, seen, line):
+    """What is shown is what the client was sent."""
+    assert whole(seen["instructions"]) == line.greeted["instructions"]
+    assert [each["name"] for each in seen["tools"]] == list(line.tools)
+    for each in seen["tools"]:
+        assert whole(each["description"]) == line.tools[each["name"]].get("description", "")
+    properties = {
+        (tool, name): schema["description"]
+        for tool, sent in line.tools.items()
+        if tool in {"inspect", "exec", "resources"}
+        for name, schema in sent["inputSchema"]["properties"].items()
+        if "description" in schema
+    }
+    shown = {
+        (each["name"], parameter["name"]): whole(parameter["description"])
+        for each in seen["tools"]
+        for parameter in each["parameters"]
+    }
+    assert shown == properties
+    assert about["own_tools"] + about["native_tools"] == len(line.tools)
+    assert about["tokens"] > 0
+    assert about["version"] == "1.2"
 
 
 async def test_the_definition_of_a_tool_is_what_was_sent():
-    import json  # noqa: PLC0415
-
     async with looking(both()) as (gateway, page), client_of(gateway, "x", Door(expose="both")) as line:
         about, seen = await the_client(page, "x")
         for each in seen["tools"]:
@@ -103,7 +122,7 @@ async def test_the_definition_of_a_tool_is_what_was_sent():
         await page.get("model", about["id"], "tools", "no such tool", status=404)
 
 
-async def test_what_a_client_cuts_is_told_from_what_it_shows():
+async def test_what_a_client_cuts_is_told_from_what_it_shows(with_tools):
     async with looking(both()) as (_, page):
         seen = await page.get("model", "as-codex")
         assert len(seen["instructions"]["text"].encode()) <= 1000
@@ -161,14 +180,7 @@ async def test_the_topic_tells_of_a_client_the_moment_it_is_there(monkeypatch):
 
 
 async def test_a_client_without_a_session_stays_for_a_while(monkeypatch):
-    from mcpx.config import HttpGateway  # noqa: PLC0415
-    from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen  # noqa: PLC0415
-    from supervisors import ChildSpec  # noqa: PLC0415
-    from tests.mcpx.gateway.doors import HttpDoor  # noqa: PLC0415
-
     async with looking(both()) as (gateway, page):
-        import httpx2  # noqa: PLC0415
-
         with listen("127.0.0.1", 0) as listener:
             http = HttpFrontend(gateway.doors, listener, HttpGateway(), token=None, limit=1 << 24)
             gateway.hub.root.add(ChildSpec(name="http", run=http.run))
@@ -185,7 +197,7 @@ async def test_a_client_without_a_session_stays_for_a_while(monkeypatch):
                 gateway.hub.root.stop()
 
 
-async def test_a_client_of_a_transparent_door_sees_its_server_as_it_is():
+async def test_a_client_of_a_transparent_door_sees_its_server_as_it_is(with_tools):
     server = with_tools(look="Looks <b>around</b>")
     async with looking(config_of({"s": server, "other": with_tools(secret="not there")})) as (gateway, page):
         connected = Line(gateway.hub)
@@ -203,10 +215,6 @@ async def test_a_client_of_a_transparent_door_sees_its_server_as_it_is():
 @asynccontextmanager
 async def through(gateway, line, door):
     """Connect a line at a transparent door."""
-    import os  # noqa: PLC0415
-
-    from mcpx.wire.channel import Channel  # noqa: PLC0415
-
     fds = [*os.pipe(), *os.pipe()]
     for fd in fds:
         os.set_blocking(fd, False)
@@ -224,21 +232,23 @@ async def through(gateway, line, door):
             os.close(fd)
 
 
-async def test_what_servers_say_is_bounded():
+async def test_what_servers_say_is_bounded(with_tools):
     tools = {f"t{number}": "d" * 30_000 for number in range(30)}
     async with looking(config_of({"s": with_tools(**tools)}, expose="all")) as (_, page):
         seen = await page.get("model", "as-other")
         assert {each["description"]["left_out"] for each in seen["tools"]} == {22_000}
         assert {each["description"]["chars"] for each in seen["tools"]} == {30_000}
-    assert MAX_TOOLS == 1000
 
 
 # --- the search
 
 
-async def test_the_ranking_is_that_of_inspect_with_its_reasons():
+async def test_the_ranking_is_that_of_inspect_with_its_reasons(with_tools):
     texts = {"create_issue": "Open a new bug in a project", "list_issues": "List all of them", "ping": "Pong"}
-    async with looking(config_of({"tracker": with_tools(**texts), "other": QUIET})) as (gateway, page):
+    async with looking(config_of({"tracker": with_tools(**texts), "other": with_tools(calm="No")})) as (
+        gateway,
+        page,
+    ):
         found = await page.get("search", q="file a ticket")
         said = await gateway.hub.calls.inspect("", None, query="file a ticket")
         assert found["answer"]["text"] == said.content[0]["text"]
@@ -254,23 +264,37 @@ async def test_the_ranking_is_that_of_inspect_with_its_reasons():
         assert (exact["name"], exact["exact"]) == ("create_issue", True)
 
 
-QUIET = with_tools(calm="Nothing")
-
-
-async def test_a_search_is_at_the_door_of_the_client_and_wakes_nobody():
-    lazy = {"s": with_tools(look="Looks around") | {"start": "on_demand", "restart": QUICK}}
+async def test_a_search_is_at_the_door_of_the_client():
     async with looking(both()) as (gateway, page), client_of(gateway, "x", Door(profile="work")):
         about, _ = await the_client(page, "x")
         inside = await page.get("search", q="steal open shout", client=about["id"])
         assert {each["server"] for each in inside["servers"]} == {"shop"}
         await page.get("search", q="  ", status=400)
         await page.get("search", q="x", client="c999", status=404)
-        assert "vault" in (await page.get("search", q="shout", server="nope", status=400))["error"]
-    del lazy
+        assert "vault" in (await page.get("search", q="shout", server="valt", status=400))["error"]
+
+
+async def test_a_search_wakes_nobody(with_tools):
+    config = config_of({"s": with_tools({"start": "on_demand"}, look="Looks around")})
+    async with looking(config) as (gateway, page):
+        upstream = gateway.hub.upstreams["s"]
+        await soon(lambda: upstream.info().state is State.ASLEEP)
+        began = upstream.queue.lifecycle_or_none().generation
+        [found] = (await page.get("search", q="look around"))["servers"]
+        assert [each["name"] for each in found["hits"]] == ["look"]
+        await gateway.hub.calls.inspect("", None, query="look around")  # which does
+        await soon(lambda: upstream.queue.lifecycle_or_none().generation == began + 1)
 
 
 async def test_nothing_that_is_asked_breaks_the_search():
     async with looking(both()) as (_, page):
-        for query in ("<script>alert(1)</script>", "\0\x1b[31m", "x" * 50_000, "\u202e", "ü" * 3000, "a " * 500):
+        for query in (
+            "<script>alert(1)</script>",
+            "\0\x1b[31m",
+            "x" * 50_000,
+            "\u202e",
+            "ü" * 3000,
+            "a " * 500,
+        ):
             found = await page.get("search", q=query)
             assert isinstance(found["answer"]["text"], str)
