@@ -5,10 +5,10 @@
                                      "tools": [{name, title, server, description: SIZED, parameters:
                                      [{name, description: SIZED}], tokens}], "left_out": n}
     GET /model/{client}/tools/{tool} {"text", "left_out", "bytes"}: the definition as it is sent
-    GET /search?q=&client=&server=   what `mcpx.page.model_search.found` gives
+    GET /search?q=&client=&server=   what `mcpx.page.model.search.found` gives
 
 `others` are clients that are not attached: those that MCPX knows, each as it would be at the front door.
-SIZED is as `mcpx.page.model_texts.measured` gives it. The topic `model` yields what `GET /model` answers,
+SIZED is as `mcpx.page.model.texts.measured` gives it. The topic `model` yields what `GET /model` answers,
 again whenever that has changed.
 """
 
@@ -32,8 +32,8 @@ from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
 from mcpx.gateway.clients.tool_lists import ToolList
 from mcpx.page.answers import BadRequestError, NotFoundError, get
 from mcpx.page.events import Topic
-from mcpx.page.model_search import found
-from mcpx.page.model_texts import limits, look, seen_through, written
+from mcpx.page.model.search import found
+from mcpx.page.model.texts import limits, look, seen_through, written
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page

@@ -15,7 +15,7 @@ from mcpx.config import HttpGateway
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients import attached
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.page.model_texts import measured
+from mcpx.page.model.texts import measured
 from mcpx.page.page import Page
 from mcpx.page.views import model
 from mcpx.wire.channel import Channel
