@@ -13,7 +13,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redr
 // times: seconds since 1970, ascending. series: [{name, colour: 1 to 4, values (null where there is none), bars, fill}].
 // format(value) makes text of a value; log: a logarithmic scale; span: the seconds that are shown, up to `until`.
 // words: what the curve says, in a sentence. The legend shows the values under the pointer, else the last ones.
-export function Curve({ label, times, series, format, until, span, log, words, height = 132 }) {
+export function Curve({ label, times, series, format, until, span, log, words }) {
   const box = useRef(null);
   const legend = useRef(null);
   const plot = useRef(null);
@@ -22,9 +22,9 @@ export function Curve({ label, times, series, format, until, span, log, words, h
   shown.current = { format, until, span, series };
 
   useEffect(() => {
-    const own = new uPlot(options(box.current, legend.current, shown, log, height, setAt), [[], ...series.map(() => [])], box.current);
+    const own = new uPlot(options(box.current, legend.current, shown, log, setAt), [[], ...series.map(() => [])], box.current);
     plot.current = own;
-    const resized = new ResizeObserver(() => own.setSize({ width: box.current.clientWidth, height }));
+    const resized = new ResizeObserver(() => own.setSize(size(box.current)));
     resized.observe(box.current);
     const redraw = () => own.redraw(false);
     redraws.add(redraw);
@@ -39,7 +39,7 @@ export function Curve({ label, times, series, format, until, span, log, words, h
 
   const index = at === null || at >= times.length ? times.length - 1 : at;
   return html`<div class="curve">
-    <div class="curve-plot" ref=${box} style=${{ height: `${height}px` }} role="img" tabindex="0" aria-label=${`${label}. ${words}`}
+    <div class="curve-plot" ref=${box} role="img" tabindex="0" aria-label=${`${label}. ${words}`}
       onKeyDown=${(event) => moved(event, plot.current, times.length)} onBlur=${() => plot.current.setCursor({ left: -10, top: -10 })}></div>
     <ul class="curve-legend" ref=${legend}>
       ${series.map((each) => html`<li key=${each.name}>
@@ -59,13 +59,16 @@ function moved(event, plot, length) {
   plot.setCursor({ left: plot.valToPos(plot.data[0][to], "x"), top: 10 });
 }
 
-function options(box, legend, shown, log, height, setAt) {
+// The plot is as large as the page has it (.curve-plot).
+const size = (box) => ({ width: box.clientWidth || 300, height: box.clientHeight || 132 });
+
+function options(box, legend, shown, log, setAt) {
   const colours = () => [...legend.querySelectorAll("i")].map((each) => getComputedStyle(each).color);
+  const decadesOnly = log ? { filter: whole } : {};
   const faint = (amount) => mixed(getComputedStyle(box).color, amount);
   return {
-    width: box.clientWidth || 300,
-    height,
-    padding: [8, 6, 0, 0],
+    ...size(box),
+    padding: [10, 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 }, sync: { key: "hour", setSeries: false } },
     hooks: { setCursor: [(plot) => setAt(plot.cursor.idx ?? null)] },
@@ -75,7 +78,7 @@ function options(box, legend, shown, log, height, setAt) {
     },
     axes: [
       { font: TEXT, stroke: () => faint(0.72), size: 24, gap: 4, space: 64, grid: { show: false }, ticks: { show: false }, values: (_plot, all) => all.map((each) => minute(each * 1000)) },
-      { font: TEXT, stroke: () => faint(0.72), size: 52, gap: 6, space: 34, grid: { width: 1, stroke: () => faint(0.1) }, ticks: { show: false }, values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))) },
+      { font: TEXT, stroke: () => faint(0.72), size: widest, gap: 8, space: 26, grid: { width: 1, stroke: () => faint(0.1), ...decadesOnly }, ticks: { show: false }, values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))), ...decadesOnly },
     ],
     series: [
       {},
@@ -107,6 +110,21 @@ function decades(_plot, least, most) {
   const down = 10 ** Math.floor(Math.log10(least > 0 ? least : 1));
   const up = 10 ** Math.ceil(Math.log10(most > 0 ? most : 100));
   return [down, up > down ? up : down * 10];
+}
+
+// Of a logarithmic axis the decades are named, the lines between them are left out.
+function whole(_plot, values) {
+  return values.map((each) => (Number.isInteger(Math.round(Math.log10(each) * 1e6) / 1e6) ? each : null));
+}
+
+// The width of an axis: that of its longest label.
+function widest(plot, labels) {
+  if (!labels) return 30;
+  plot.ctx.save();
+  plot.ctx.font = TEXT;
+  const most = Math.max(...labels.map((each) => plot.ctx.measureText(each ?? "").width));
+  plot.ctx.restore();
+  return Math.ceil(most) + 10;
 }
 
 // A colour of the page, as transparent as that.
