@@ -62,9 +62,9 @@ class Fitted(NamedTuple):
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
-    def shows(self, header: str) -> bool:
-        """Whether there is a column with that header."""
-        return any(column.header == header for column in self.columns)
+    def shows(self, column: Column) -> bool:
+        """Whether that column is among them."""
+        return column in self.columns
 
 
 def fitted(width: int, names: Iterable[str]) -> Fitted:

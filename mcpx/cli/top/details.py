@@ -34,8 +34,8 @@ KEYS: Final = (
     ("q", "quit"),
 )
 MEANINGS: Final = (
-    ("state", "ready, asleep (started when needed), starting, waiting (retries in ...),"),
-    ("", "parked (failed too often: r starts it again), needs sign-in, disabled"),
+    ("state", "asleep: started when it is needed; retries in: after a failure;"),
+    ("", "parked: it failed too often, and r starts it again"),
     ("up re", "for how long it has run; how often it was restarted"),
     ("calls /s", "since the daemon's start; and a second, now"),
     ("p50 p99ms", "milliseconds that half of the last 512 calls took at most; 99 %"),

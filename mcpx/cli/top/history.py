@@ -80,14 +80,18 @@ class History:
         for index, total in enumerate(self._totals):
             total.append(sum(rate[index] for rate in known) if passed is not None else None)
         self._before = now
-        rows = [Row(server, tuple(self._calls[server.name])) for server in status.servers]
-        return Overview(status, rows, *map(tuple, self._totals))
+        return self.overview(status)
 
     def miss(self) -> None:
         """There was no answer this time."""
         self._at, self._before = None, {}
         for curve in (*self._calls.values(), *self._totals):
             curve.append(None)
+
+    def overview(self, status: Status) -> Overview:
+        """That status, which was the last, with the curves as they are now."""
+        rows = [Row(server, tuple(self._calls[server.name])) for server in status.servers]
+        return Overview(status, rows, *map(tuple, self._totals))
 
     def _rates(self, name: str, now: _Counts, passed: float | None) -> tuple[float, ...] | None:
         before = self._before.get(name)

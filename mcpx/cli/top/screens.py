@@ -6,7 +6,6 @@ Escape leaves each of them. They show what they are given, and own nothing but t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
@@ -19,9 +18,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Button, Footer, Log, Static
 
 from mcpx.cli.top.details import clients, help_text, server
-from mcpx.cli.top.history import Row
 from mcpx.cli.top.log_file import LogFile
-from mcpx.core.status import Status
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
@@ -31,9 +28,6 @@ MAX_LOG_LINES: Final = 2000  # kept on the screen
 LOG_INTERVAL_S: Final = 0.2
 MAX_NAME: Final = 200  # characters in a title
 
-Facts = Callable[[str], tuple[Row | None, int | None]]
-"""A server as it is now, and the bytes of its processes."""
-
 BACK: Final = Binding("escape", "dismiss", "Back", key_display="Esc")
 
 
@@ -41,6 +35,12 @@ class _Page(Screen[None]):
     """A title, something that scrolls, and the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [BACK]
+    _is_composed = False
+
+    @property
+    def top(self) -> Top:
+        """The app."""
+        return cast("Top", self.app)
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title")
@@ -50,6 +50,7 @@ class _Page(Screen[None]):
 
     def on_mount(self) -> None:
         """Show it, and let the keys scroll it."""
+        self._is_composed = True
         self.show()
         self.query_one(VerticalScroll).focus()
 
@@ -59,7 +60,7 @@ class _Page(Screen[None]):
 
     def put(self, title: str, text: Text) -> None:
         """Show that text under that title."""
-        if self.is_mounted:
+        if self._is_composed:
             self.query_one(".title", Static).update(Text(title, no_wrap=True, overflow="ellipsis"))
             self.query_one(".text", Static).update(text)
 
@@ -73,35 +74,30 @@ class DetailsScreen(_Page):
         Binding("r", "restart", "Restart"),
     ]
 
-    def __init__(self, name: str, facts: Facts) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
         self._server = name
-        self._facts = facts
 
     def show(self) -> None:
-        row, memory = self._facts(self._server)
+        row = self.top.row(self._server)
         gone = Text("it is no longer in the configuration", style="yellow")
-        text = gone if row is None else server(row, memory, self.app.size.width)
+        text = gone if row is None else server(row, self.top.memory_of(row), self.app.size.width)
         self.put(one_line(self._server, MAX_NAME), text)
 
     def action_log(self) -> None:
         """Show its log."""
-        cast("Top", self.app).log_of(self._server)
+        self.top.show_log(self._server)
 
     def action_restart(self) -> None:
         """Restart it."""
-        cast("Top", self.app).restart(self._server)
+        self.top.restart(self._server)
 
 
 class ClientsScreen(_Page):
     """What each client has spent and saved."""
 
-    def __init__(self, status: Callable[[], Status]) -> None:
-        super().__init__()
-        self._status = status
-
     def show(self) -> None:
-        self.put("Clients", clients(self._status()))
+        self.put("Clients", clients(self.top.overview.status))
 
 
 class HelpScreen(_Page):

@@ -12,7 +12,7 @@ Screen {
 Screen > Static {
     height: auto;
 }
-#daemon, #curves {
+#daemon, #curves, #rule {
     height: 1;
 }
 #servers {
@@ -42,11 +42,7 @@ Screen > Static {
     background: ansi_default;
 }
 #chosen {
-    height: 4;
-    border-top: solid ansi_blue;
-    border-title-color: ansi_default;
-    border-title-style: bold;
-    border-subtitle-color: ansi_default;
+    height: 3;
 }
 #filter {
     display: none;
@@ -87,6 +83,7 @@ FooterKey .footer-key--description {
     height: auto;
 }
 Confirm {
+    background: transparent;
     align: center middle;
 }
 Confirm > Vertical {
