@@ -27,6 +27,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart, try_again
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
+from mcpx.core.timelines import Timelines
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
@@ -95,12 +96,16 @@ class Fleet:
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self.observers = Observers()
-        self._news = Signal()
+        self.news = Signal()
+        """Pulsed when the state of a server has changed, or which servers there are."""
+        self.timelines = Timelines()
+        """What has become of each server."""
         self._stopping = False
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
+        self.timelines.keep(self.upstreams.values())
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self.observers.add(self.direct.announce_rules)
         enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
@@ -223,6 +228,8 @@ class Fleet:
         """Show these servers and no others, from one turn of the event loop to the next."""
         self.upstreams.clear()
         self.upstreams.update(upstreams)
+        self.timelines.keep(upstreams.values())
+        self.news.pulse()
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         was_asleep = old.queue.is_asleep
@@ -239,7 +246,7 @@ class Fleet:
 
     async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
         upstream.retire(why)
-        self._news.pulse()
+        self.news.pulse()
         if upstream.child not in self._children:
             return
         timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
@@ -252,11 +259,11 @@ class Fleet:
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; see `restart`."""
         stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
-        await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
+        await restart(upstream, self.supervisor, self.news, stop_timeout_s=stop_timeout_s)
 
     async def await_start(self, upstream: Upstream) -> None:
         """Wait for a server that has replaced another; see `await_start`."""
-        await await_start(upstream, self._news)
+        await await_start(upstream, self.news)
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""
@@ -264,7 +271,7 @@ class Fleet:
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
                 each.queue.close()
-        self._news.pulse()
+        self.news.pulse()
 
     # --- events
 
@@ -274,6 +281,8 @@ class Fleet:
         if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
             return
         log_event(event, upstream)
+        if isinstance(upstream, Upstream) and upstream.main is None:
+            self.timelines.note(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
             upstream.queue.start_ended()
             self.readiness.report(event.child)
@@ -291,13 +300,14 @@ class Fleet:
             isinstance(upstream, Upstream) and upstream.main is None
         ):
             self._children.pop(event.child, None)
-        self._news.pulse()
+        self.news.pulse()
 
     def pins_changed(self, name: str) -> None:
         """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
             self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)
+            self.news.pulse()
 
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
@@ -305,3 +315,4 @@ class Fleet:
         if upstream is not None and upstream.account is not None and upstream.account.is_usable:
             for each in upstream.sessions():
                 try_again(each, self.supervisor)
+        self.news.pulse()

@@ -101,9 +101,13 @@ class ChangeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """Percentiles over the last calls that were answered; None before the first."""
+    """Percentiles over the last calls that were answered; None before the first.
+
+    A daemon of an older version says nothing of `p95`.
+    """
 
     p50: float | None
+    p95: float | None = None
     p99: float | None
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcpx.core.stats import Count, Totals
     from mcpx.environment import Environment
     from mcpx.oauth.account import Account
+    from mcpx.observe.metrics import Counters
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
@@ -120,9 +121,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         queued=sum(session.queue.waiting for session in upstream.sessions()),
         calls=counters.calls,
         errors=sum(counters.errors.values()),
-        latency_ms=Latency(
-            p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
-        ),
+        latency_ms=_latency(counters),
         silent_s=_silent(counters.silent_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
@@ -179,6 +178,11 @@ def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)
     return upstream.config.disabled or next(errors, info.cause)
+
+
+def _latency(counters: Counters) -> Latency:
+    p50, p95, p99 = map(_milliseconds, counters.percentiles(0.5, 0.95, 0.99))
+    return Latency(p50=p50, p95=p95, p99=p99)
 
 
 def _silent(since: float | None) -> float | msgspec.UnsetType:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
 RECENT_CALLS: Final = 512  # calls whose duration is remembered for the percentiles
+BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Of a histogram; from 10 ms on those that OpenTelemetry's conventions name for MCP."""
+
+
+class Histogram:
+    """How many durations fell between fixed bounds, in seconds."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self) -> None:
+        self.bounds = BOUNDS_S
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        """For each bound, the durations up to it and over the bound before; the last are over all bounds."""
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum += seconds
 
 
 class Counters:
@@ -22,7 +42,9 @@ class Counters:
         """Lines or messages that were not MCP."""
         self.find_silent_since: Callable[[], float | None] = lambda: None
         """As `silent_since`; set by what has the calls in flight."""
-        self._durations: deque[float] = deque(maxlen=RECENT_CALLS)
+        self.durations = Histogram()
+        """Of all calls that were answered."""
+        self._recent: deque[float] = deque(maxlen=RECENT_CALLS)
 
     @property
     def silent_since(self) -> float | None:
@@ -34,11 +56,20 @@ class Counters:
 
     def answered(self, seconds: float) -> None:
         """Record that a call was answered after `seconds`."""
-        self._durations.append(seconds)
+        self._recent.append(seconds)
+        self.durations.add(seconds)
 
     def percentile(self, share: float) -> float | None:
         """The duration that `share` of the recent calls did not exceed (nearest rank); None without calls."""
-        if not self._durations:
-            return None
-        ranked = sorted(self._durations)
-        return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+        return self.percentiles(share)[0]
+
+    def percentiles(self, *shares: float) -> list[float | None]:
+        """The same for several shares, in one look at the calls."""
+        ranked = sorted(self._recent)
+        if not ranked:
+            return [None] * len(shares)
+        return [ranked[min(len(ranked) - 1, int(share * len(ranked)))] for share in shares]
+
+    def recent(self, most: int) -> list[float]:
+        """The durations of the last calls that were answered, at most that many; `RECENT_CALLS` are known."""
+        return list(self._recent)[-most:] if most > 0 else []

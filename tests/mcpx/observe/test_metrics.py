@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.observe.metrics import RECENT_CALLS, Counters
+from mcpx.observe.metrics import BOUNDS_S, RECENT_CALLS, Counters, Histogram
 from tests.mcpx.scripted import one_server
 
 
@@ -29,6 +29,29 @@ def test_only_recent_calls_count():
     assert counters.percentile(1.0) == 0.001
 
 
+def test_a_histogram_counts_a_duration_up_to_the_bound_that_it_does_not_exceed():
+    durations = Histogram()
+    for seconds in (0.0, 0.001, 0.0011, 0.3, 60.0, 61.0, 1e9):
+        durations.add(seconds)
+    counted = dict(zip((*durations.bounds, None), durations.counts, strict=True))
+    assert {bound: count for bound, count in counted.items() if count} == {
+        0.001: 2, 0.002: 1, 0.5: 1, 60.0: 1, None: 2
+    }  # fmt: skip
+    assert durations.sum == pytest.approx(1e9 + 121.3021)
+
+
+def test_the_bounds_of_a_histogram_go_up_from_a_millisecond_to_a_minute():
+    assert list(BOUNDS_S) == sorted(set(BOUNDS_S))
+    assert (BOUNDS_S[0], BOUNDS_S[-1]) == (0.001, 60.0)
+
+
+def test_a_histogram_keeps_what_the_percentiles_forget():
+    counters = Counters()
+    for _ in range(RECENT_CALLS + 5):
+        counters.answered(0.03)
+    assert sum(counters.durations.counts) == RECENT_CALLS + 5
+
+
 @pytest.mark.anyio
 async def test_a_server_counts_its_calls_and_its_errors_by_code():
     async with one_server(settings={"call_timeout": 0.2}) as watch:
@@ -39,3 +62,4 @@ async def test_a_server_counts_its_calls_and_its_errors_by_code():
         assert (counters.calls, counters.in_flight) == (3, 0)
         assert counters.errors == {"upstream_error": 1, "timeout": 1}
         assert (counters.percentile(0.5) or 0) > 0
+        assert sum(counters.durations.counts) == 1  # a failure has no duration
