@@ -38,7 +38,7 @@ MEANINGS: Final = (
     ("", "parked: it failed too often, and r starts it again"),
     ("up re", "for how long it has run; how often it was restarted"),
     ("calls /s", "since the daemon's start; and a second, now"),
-    ("p50 p99ms", "milliseconds that half of the last 512 calls took at most; 99 %"),
+    ("p50 p95ms", "milliseconds that half of the last 512 calls took at most; 95 %"),
     ("busy", "calls in flight + waiting"),
     ("fail", "requests without a response, or with a protocol error"),
     ("saved", "tokens, estimated, since the daemon's start"),
@@ -72,7 +72,7 @@ def _facts(row: Row, memory: int | None, width: int) -> Iterator[Text]:
     yield _fact("offers", Text(_offers(known)))
     yield _fact("calls", Text(_calls(row)))
     time = known.latency_ms
-    yield _fact("ms", Text(f"p50 {latency(time.p50)}, p99 {latency(time.p99)}"))
+    yield _fact("ms", Text(f"p50 {latency(time.p50)}, p95 {latency(time.p95)}, p99 {latency(time.p99)}"))
     curve = bars(row.calls, max(MIN_CURVE_CELLS, width - FACT_CELLS - 3))
     yield _fact("calls/s", Text(curve.lstrip() or "-", style="cyan"))
     if isinstance(known.sign_in, SignInStatus):
