@@ -26,6 +26,7 @@ from mcpx.core.calls import ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
 from mcpx.core.fleet import Fleet
+from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
@@ -96,6 +97,9 @@ class Hub:
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
+        self.meter.activity = self.fleet.activity
+        self.history = History(self.upstreams, self.meter, self.fleet.activity)
+        """The calls of the last hour."""
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""

@@ -34,8 +34,10 @@ from mcpx.core.stats import (
     UNNAMED,
     Count,
     Totals,
+    total,
 )
 from mcpx.observe.contained import contain
+from mcpx.observe.metrics import Activity
 from mcpx.text import cut, one_line, visible
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -119,6 +121,8 @@ class Meter:
         self._writing = Totals()
         self._unsaved = Totals()
         self._listings: dict[object, _Listing] = {}
+        self.activity = Activity()
+        """Of all servers together; the hub sets it."""
 
     # --- calls
 
@@ -147,6 +151,7 @@ class Meter:
         if not row.sampled:
             self._sampled.append(row)
             if self._timer is None:
+                self.activity.begin()
                 self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
         row.sampled += 1
         direct, spent = _costs(raw, pieces)
@@ -191,6 +196,7 @@ class Meter:
             client = client.principal + label
         if not self._is_news(client, whole, spent):
             return
+        self.activity.begin()
         direct_before = 0
         for server, direct in menus.items() if whole else ((MCPX, 0),):
             # shared out so that the shares of all add up
@@ -229,6 +235,11 @@ class Meter:
         for part in (self._saved, self._writing, self._unsaved):
             totals.merge(part)
         return totals
+
+    def total(self) -> Count:
+        """The sum of `all_time`, which costs less."""
+        self._sum_window()
+        return total(part.total for part in (self._saved, self._writing, self._unsaved))
 
     # --- for the writer of the file
 

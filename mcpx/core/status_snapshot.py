@@ -40,9 +40,24 @@ MAX_CHANGES: Final = 100  # of one server
 
 def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
     """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
-    since = hub.started if started is None else started
     since_start, all_time = hub.meter.since_start(), hub.meter.all_time()
-    daemon = DaemonStatus(
+    tokens = Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time))
+    daemon = daemon_status(hub, tokens, clients=clients, started=started)
+    servers = [
+        server_status(
+            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+        )
+        for name, upstream in hub.upstreams.items()
+    ]
+    return Status(daemon=daemon, servers=servers)
+
+
+def daemon_status(
+    hub: Hub, tokens: Tokens | msgspec.UnsetType, *, clients: int, started: float | None = None
+) -> DaemonStatus:
+    """That of the process, with these sums of tokens."""
+    since = hub.started if started is None else started
+    return DaemonStatus(
         pid=os.getpid(),
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
@@ -51,17 +66,10 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=_environment(hub.config.environment),
-        tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
+        tokens=tokens,
         pins_error=hub.fleet.pins.problem or msgspec.UNSET,
         audit=_audit(hub),
     )
-    servers = [
-        _server(
-            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
-        )
-        for name, upstream in hub.upstreams.items()
-    ]
-    return Status(daemon=daemon, servers=servers)
 
 
 def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
@@ -98,7 +106,8 @@ def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
     return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
 
 
-def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
+def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET) -> ServerStatus:
+    """That of one server, with these sums of tokens."""
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcpx.page.access import Access
     from mcpx.page.events import Streams, Topic
     from mcpx.page.listener import PageListener
+    from mcpx.page.processes import Processes
 
 OFF = "the page is off: the configuration says ui: false"
 
@@ -48,6 +49,13 @@ class Page:
         from mcpx.page.events import Streams  # noqa: PLC0415 - for those who open it
 
         return Streams()
+
+    @cached_property
+    def processes(self) -> Processes:
+        """What the servers' processes use, for those who look."""
+        from mcpx.page.processes import Processes  # noqa: PLC0415 - for those who open it
+
+        return Processes()
 
     @cached_property
     def topics(self) -> dict[str, Topic]:

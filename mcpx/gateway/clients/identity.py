@@ -35,12 +35,17 @@ def origin_of(session: ServerSession, hub: HubView) -> Origin:
     params, connection = session.client_params, connection_of(session)
     info, bearer = None if params is None else params.client_info, bearer_of(connection)
     return Origin(
-        transport=cast("Transport", connection.state.get(_TRANSPORT_KEY, "http")),
+        transport=transport_of(connection),
         client=None if info is None else client_text(info.name, info.version),
         user=this_user(),
         profile=hub.door.profile,
         token=None if bearer is None else bearer.token.name,
     )
+
+
+def transport_of(connection: Connection) -> Transport:
+    """How the client of a connection came."""
+    return cast("Transport", connection.state.get(_TRANSPORT_KEY, "http"))
 
 
 def connection_of(session: ServerSession) -> Connection:

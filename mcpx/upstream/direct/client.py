@@ -7,6 +7,7 @@ what the client has said to the one before, and the client is notified of what h
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -49,6 +50,8 @@ class DirectClient:
         self.peer = peer
         self.may_vanish = may_vanish
         self.connected = True
+        self.since = time.time()
+        """When it came, in seconds since 1970."""
         self.is_narrowed = False
         """Whether a profile narrows what it is shown."""
         self.about: bytes = b""

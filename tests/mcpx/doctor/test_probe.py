@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from mcpx.doctor import probe
-from mcpx.doctor.memory import group_memory
+from mcpx.core.process_figures import group_memory
 from mcpx.doctor.probe import ask
 
 GREETING = """
