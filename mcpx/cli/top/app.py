@@ -23,6 +23,7 @@ from mcpx.cli.top.polling import Answer, Polling
 from mcpx.cli.top.screens import ClientsScreen, Confirm, DetailsScreen, HelpScreen, LogScreen
 from mcpx.cli.top.servers import ServersScreen
 from mcpx.cli.top.style import STYLE
+from mcpx.core.process_figures import Use
 from mcpx.core.status import Status
 from mcpx.text import one_line
 
@@ -106,20 +107,20 @@ class Top(App[None]):
         """The server of that name, as it is now; None where it has left the configuration."""
         return next((row for row in self.overview.rows if row.name == name), None)
 
-    def memory_of(self, row: Row) -> int | None:
-        """The bytes of its processes, if they are known."""
-        return None if row.server.pid is None else self.answer.memory.get(row.server.pid)
+    def use_of(self, row: Row) -> Use | None:
+        """What its processes use, if that is known."""
+        return None if row.server.pid is None else self.answer.uses.get(row.server.pid)
 
-    def want_memory(self, *, of_rows: bool) -> None:
-        """Have the memory looked at, as long as something shows it: the rows, or the details of a server."""
+    def want_uses(self, *, of_rows: bool) -> None:
+        """Have the processes looked at, as long as the rows show it, or the details of a server do."""
         details = any(isinstance(screen, DetailsScreen) for screen in self.screen_stack)
-        self._polling.wants_memory = of_rows or details
+        self._polling.wants_uses = of_rows or details
 
     # --- what the person wants
 
     def show_details(self, server: str) -> None:
         """Show everything that is known of a server."""
-        self._polling.wants_memory = True
+        self._polling.wants_uses = True
         self.push_screen(DetailsScreen(server))
 
     def show_log(self, server: str) -> None:

@@ -15,9 +15,12 @@ from rich.text import Text
 from mcpx.cli.stats import tokens
 from mcpx.cli.status_table import count, duration, remarks, shown_state
 from mcpx.cli.top.history import Row, bars
+from mcpx.core.process_figures import Use
 from mcpx.text import one_line
 
 MIN_NAME_CELLS: Final = 8
+MOST_NAME_CELLS: Final = 14  # as long as most names are
+WIDE: Final = 60  # from here on there is room for that
 MAX_NAME_CELLS: Final = 28  # a longer name is cut, and whole in the line below the table
 MAX_REMARK_CHARACTERS: Final = 300
 PRECISE_BELOW: Final = 10.0  # tenths are shown of rates below, and of milliseconds below ten times that
@@ -26,8 +29,8 @@ _UNITS: Final = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _ORDER: Final = ("parked", "needs sign-in", "waiting", "starting", "disabled", "stopped", "ready", "asleep")
 """The states, those that want somebody first."""
 
-Memory = Mapping[int, int]
-"""The bytes of process groups."""
+Uses = Mapping[int, Use]
+"""What process groups use, by their id, which is the pid of the server."""
 
 
 class Column(NamedTuple):
@@ -36,7 +39,7 @@ class Column(NamedTuple):
     header: str
     width: int
     rank: int
-    cell: Callable[[Row, Memory], Text]
+    cell: Callable[[Row, Uses], Text]
     is_left: bool = False
     """Whether its cells begin at the left."""
 
@@ -55,10 +58,10 @@ class Fitted(NamedTuple):
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
-    def cells(self, row: Row, memory: Memory) -> list[Text]:
+    def cells(self, row: Row, uses: Uses) -> list[Text]:
         """The cells of a row, as wide as their columns."""
         return [
-            _aligned(column.cell(row, memory), width, is_left=column.is_left)
+            _aligned(column.cell(row, uses), width, is_left=column.is_left)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
@@ -70,22 +73,22 @@ class Fitted(NamedTuple):
 def fitted(width: int, names: Iterable[str]) -> Fitted:
     """The columns for a window of that width, and for servers of these names.
 
-    What is left over is the names' first, then that of the last errors.
+    A name gets so many cells that most are whole, then come the columns, then what the names still want, then
+    the last error.
     """
-    longest = max((cell_len(one_line(name)) for name in names), default=0)
+    longest = max((cell_len(one_line(name, MAX_REMARK_CHARACTERS)) for name in names), default=0)
     wanted = max(MIN_NAME_CELLS, min(MAX_NAME_CELLS, longest))
-    left = width - MIN_NAME_CELLS
-    chosen = [NAME]
+    name = min(wanted, MOST_NAME_CELLS if width >= WIDE else MIN_NAME_CELLS)
+    left, columns = width - name - 1, {NAME}
     for column in sorted(COLUMNS, key=lambda each: each.rank):
-        if (left := left - column.width - 1) < 0:
+        if left - column.width - 1 < 0:
             break
-        chosen.append(column)
-    columns = tuple(column for column in (NAME, *COLUMNS) if column in chosen)
-    spare = width - MIN_NAME_CELLS - sum(column.width + 1 for column in columns if column is not NAME)
-    name = min(wanted, MIN_NAME_CELLS + max(0, spare))
-    rest = MIN_NAME_CELLS + max(0, spare) - name
-    own = {NAME: name, REMARK: REMARK.width + rest}
-    return Fitted(columns, tuple(own.get(column, column.width) + 1 for column in columns))
+        left -= column.width + 1
+        columns.add(column)
+    more = max(0, min(wanted - name, left))
+    own = {NAME: name + more, REMARK: REMARK.width + max(0, left - more)}
+    chosen = tuple(column for column in (NAME, *COLUMNS) if column in columns)
+    return Fitted(chosen, tuple(own.get(column, column.width) + 1 for column in chosen))
 
 
 def _aligned(text: Text, width: int, *, is_left: bool) -> Text:
@@ -96,35 +99,44 @@ def _aligned(text: Text, width: int, *, is_left: bool) -> Text:
     return text.append(padding) if is_left else Text(padding).append_text(text)
 
 
-def _name(row: Row, _memory: Memory) -> Text:
+def _name(row: Row, _uses: Uses) -> Text:
     return Text(one_line(row.name, MAX_REMARK_CHARACTERS))
 
 
-def _up(row: Row, _memory: Memory) -> Text:
+def _up(row: Row, _uses: Uses) -> Text:
     uptime_s = row.server.uptime_s
     return Text("-" if uptime_s is None else duration(uptime_s))
 
 
-def _busy(row: Row, _memory: Memory) -> Text:
+def _busy(row: Row, _uses: Uses) -> Text:
     server = row.server
     queued = f"+{count(server.queued)}" if server.queued else ""
     return Text(count(server.in_flight) + queued, style="yellow" if queued else "")
 
 
-def _failed(row: Row, _memory: Memory) -> Text:
+def _failed(row: Row, _uses: Uses) -> Text:
     return Text(count(row.server.errors), style="red" if row.server.errors else "")
 
 
-def _memory(row: Row, memory: Memory) -> Text:
-    size = None if row.server.pid is None else memory.get(row.server.pid)
-    return Text("-" if size is None else in_bytes(size))
+def _use(row: Row, uses: Uses) -> Use | None:
+    return None if row.server.pid is None else uses.get(row.server.pid)
 
 
-def _curve(row: Row, _memory: Memory) -> Text:
+def _memory(row: Row, uses: Uses) -> Text:
+    use = _use(row, uses)
+    return Text("-" if use is None else in_bytes(use.memory))
+
+
+def _cpu(row: Row, uses: Uses) -> Text:
+    use = _use(row, uses)
+    return Text("-" if use is None else percent(use.cpu))
+
+
+def _curve(row: Row, _uses: Uses) -> Text:
     return Text(bars(row.calls, CURVE.width), style="cyan")
 
 
-def _remark(row: Row, _memory: Memory) -> Text:
+def _remark(row: Row, _uses: Uses) -> Text:
     found = remarks(row.server)
     if not found:
         return Text()
@@ -150,6 +162,13 @@ def latency(milliseconds: float | None) -> str:
     return f"{milliseconds:.0f}" if milliseconds < SECONDS_FROM_MS else f"{milliseconds / 1000:.0f}s"
 
 
+def percent(share: float | None) -> str:
+    """A share of one core: `0%`, `0.4%`, `85%`, `400%`; `-` where it is not known."""
+    if share is None:
+        return "-"
+    return f"{100 * share:.1f}%" if 0 < 100 * share < 1 else f"{100 * share:.0f}%"
+
+
 def in_bytes(size: int) -> str:
     """`640K`, `85M`, `1.2G`."""
     for unit, letter in _UNITS:
@@ -164,16 +183,17 @@ def signed_tokens(number: int) -> str:
     return tokens(number) if number >= 0 else f"-{tokens(-number)}"
 
 
-def _text(of: Callable[[Row], str]) -> Callable[[Row, Memory], Text]:
-    return lambda row, _memory: Text(of(row))
+def _text(of: Callable[[Row], str]) -> Callable[[Row, Uses], Text]:
+    return lambda row, _uses: Text(of(row))
 
 
 NAME: Final = Column("server", MIN_NAME_CELLS, 0, _name, is_left=True)
 REMARK: Final = Column("last error", 20, 14, _remark, is_left=True)
 MEMORY: Final = Column("mem", 4, 12, _memory)
-CURVE: Final = Column("calls/s of a minute", 20, 13, _curve, is_left=True)
+CPU: Final = Column("cpu", 4, 13, _cpu)
+CURVE: Final = Column("calls/s", 20, 15, _curve, is_left=True)
 COLUMNS: Final = (
-    Column("state", 14, 1, lambda row, _memory: shown_state(row.server), is_left=True),
+    Column("state", 14, 1, lambda row, _uses: shown_state(row.server), is_left=True),
     Column("up", 5, 5, _up),
     Column("re", 3, 9, _text(lambda row: count(row.server.restarts))),
     Column("calls", 5, 6, _text(lambda row: count(row.server.calls))),
@@ -184,6 +204,7 @@ COLUMNS: Final = (
     Column("fail", 4, 3, _failed),
     Column("saved", 5, 10, _text(lambda row: signed_tokens(row.saved))),
     MEMORY,
+    CPU,
     CURVE,
     REMARK,
 )
@@ -193,31 +214,38 @@ def _rank_of_state(row: Row) -> int:
     return _ORDER.index(row.server.state) if row.server.state in _ORDER else -1
 
 
-def _size(row: Row, memory: Memory) -> int:
-    return memory.get(row.server.pid or 0, 0)
+def _held(row: Row, uses: Uses) -> int:
+    use = _use(row, uses)
+    return 0 if use is None else use.memory
 
 
-SORTS: Final[Mapping[str, Callable[[Row, Memory], float | str]]] = {
-    "configuration": lambda _row, _memory: 0,
-    "name": lambda row, _memory: row.name.casefold(),
-    "state": lambda row, _memory: _rank_of_state(row),
-    "calls/s": lambda row, _memory: -(row.rate or 0),
-    "calls": lambda row, _memory: -row.server.calls,
-    "p95": lambda row, _memory: -(row.server.latency_ms.p95 or 0),
-    "busy": lambda row, _memory: -(row.server.in_flight + row.server.queued),
-    "failed": lambda row, _memory: -row.server.errors,
-    "restarts": lambda row, _memory: -row.server.restarts,
-    "saved": lambda row, _memory: -row.saved,
-    "memory": lambda row, memory: -_size(row, memory),
+def _worked(row: Row, uses: Uses) -> float:
+    use = _use(row, uses)
+    return 0 if use is None else use.cpu or 0
+
+
+SORTS: Final[Mapping[str, Callable[[Row, Uses], float | str]]] = {
+    "configuration": lambda _row, _uses: 0,
+    "name": lambda row, _uses: row.name.casefold(),
+    "state": lambda row, _uses: _rank_of_state(row),
+    "calls/s": lambda row, _uses: -(row.rate or 0),
+    "calls": lambda row, _uses: -row.server.calls,
+    "p95": lambda row, _uses: -(row.server.latency_ms.p95 or 0),
+    "busy": lambda row, _uses: -(row.server.in_flight + row.server.queued),
+    "failed": lambda row, _uses: -row.server.errors,
+    "restarts": lambda row, _uses: -row.server.restarts,
+    "saved": lambda row, _uses: -row.saved,
+    "memory": lambda row, uses: -_held(row, uses),
+    "cpu": lambda row, uses: -_worked(row, uses),
 }
 """By what rows can be sorted; what wants attention, or is largest, comes first."""
 
 
-def chosen(rows: Iterable[Row], words: str, sort: str, memory: Memory) -> list[Row]:
+def chosen(rows: Iterable[Row], words: str, sort: str, uses: Uses) -> list[Row]:
     """The rows in which each of these words stands, in the name, the state or a remark, in that order."""
     wanted = words.casefold().split()
     found = [row for row in rows if all(word in _searched(row) for word in wanted)]
-    return sorted(found, key=lambda row: SORTS[sort](row, memory))
+    return sorted(found, key=lambda row: SORTS[sort](row, uses))
 
 
 def _searched(row: Row) -> str:

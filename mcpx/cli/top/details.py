@@ -11,8 +11,9 @@ from rich.text import Text
 
 from mcpx.cli.stats import saved, tokens
 from mcpx.cli.status_table import count, duration, remarks, shown_state
-from mcpx.cli.top.columns import in_bytes, latency, rate
+from mcpx.cli.top.columns import in_bytes, latency, percent, rate
 from mcpx.cli.top.history import Row, bars
+from mcpx.core.process_figures import Use
 from mcpx.core.status import Cost, ServerStatus, SignInStatus, Status, Tokens
 from mcpx.text import one_line
 
@@ -42,7 +43,7 @@ MEANINGS: Final = (
     ("busy", "calls in flight + waiting"),
     ("fail", "requests without a response, or with a protocol error"),
     ("saved", "tokens, estimated, since the daemon's start"),
-    ("mem", "of its process and all that it has started"),
+    ("mem cpu", "of its process and all that it has started; cpu is of one core"),
 )
 
 
@@ -52,12 +53,12 @@ def help_text() -> Text:
     return Text("\n").join(_fact(key, Text(meaning)) for key, meaning in lines)
 
 
-def server(row: Row, memory: int | None, width: int) -> Text:
-    """Everything about a server, a fact a line; `memory` is what its processes hold, if that is known."""
-    return Text("\n").join(_facts(row, memory, width))
+def server(row: Row, use: Use | None, width: int) -> Text:
+    """Everything about a server, a fact a line; `use` is of its processes, if that is known."""
+    return Text("\n").join(_facts(row, use, width))
 
 
-def _facts(row: Row, memory: int | None, width: int) -> Iterator[Text]:
+def _facts(row: Row, use: Use | None, width: int) -> Iterator[Text]:
     known = row.server
     state = shown_state(known)
     if known.uptime_s is not None:
@@ -66,7 +67,8 @@ def _facts(row: Row, memory: int | None, width: int) -> Iterator[Text]:
     for text, style in remarks(known):
         yield _fact("", Text(one_line(text, MAX_TEXT), style=style))
     where = [known.transport, known.protocol_version, known.pid and f"pid {known.pid}"]
-    where.append(None if memory is None else f"{in_bytes(memory)} of memory")
+    if use is not None:
+        where += [f"{in_bytes(use.memory)} of memory", f"{percent(use.cpu)} of a core"]
     yield _fact("connection", Text(", ".join(one_line(each, MAX_TEXT) for each in where if each)))
     yield _fact("restarts", Text(f"{known.restarts}, failures in a row: {known.failures}"))
     yield _fact("offers", Text(_offers(known)))

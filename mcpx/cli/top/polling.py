@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from mcpx.cli.changing import RELOAD_TIMEOUT_S
 from mcpx.cli.status_table import converted
+from mcpx.core.process_figures import ProcessFigures, Use
 from mcpx.core.status import Status
 from mcpx.daemon.control_client import request_or_fail
 from mcpx.daemon.paths import DaemonPaths
@@ -22,15 +23,19 @@ from mcpx.observe.server_log import server_log_path
 
 INTERVAL_S: Final = 1.0
 ANSWER_TIMEOUT_S: Final = 3.0  # a daemon answers in milliseconds; one that hangs is soon said to
-MEMORY_INTERVAL_S: Final = 5.0  # it costs a millisecond or two for each process
+LOOK_INTERVAL_S: Final = 3.0  # a look at the processes costs up to a millisecond for each
+
+
+Uses = Mapping[int, Use]
+"""By process group, which is the pid of the server."""
 
 
 class Answer(NamedTuple):
-    """What the daemon has said, or why it has not, and the bytes of each server's processes."""
+    """What the daemon has said, or why it has not, and what the servers' processes use."""
 
     status: Status | None
     problem: str | None
-    memory: Mapping[int, int]
+    uses: Uses
     at: float
     """When, by `time.monotonic()`."""
 
@@ -40,10 +45,11 @@ class Polling:
 
     def __init__(self, paths: DaemonPaths) -> None:
         self.paths = paths
-        self.wants_memory = False
-        """Whether anybody looks at the memory."""
-        self._memory: Mapping[int, int] = {}
-        self._memory_due = 0.0
+        self.wants_uses = False
+        """Whether anybody looks at what the processes use."""
+        self._figures = ProcessFigures()
+        self._uses: Uses = {}
+        self._look_due = 0.0
         self._ended = threading.Event()
 
     def ask(self) -> Status:
@@ -69,10 +75,10 @@ class Polling:
             control_request = {"mcpx": "restart", "server": server}
             try:
                 response = request_or_fail(self.paths, control_request, within=RELOAD_TIMEOUT_S)
-            except MCPXError as error:
-                done(str(error), False)  # noqa: FBT003 - it went wrong
-            else:
-                done(f"restarted {server}: {response['state']}", True)  # noqa: FBT003 - it went well
+                said, is_good = f"restarted {server}: {response['state']}", True
+            except Exception as error:  # noqa: BLE001 - the boundary: the person is told, whatever it was
+                said, is_good = str(error), False
+            done(said, is_good)
 
         threading.Thread(target=perform, name="mcpx-top-restart", daemon=True).start()
 
@@ -86,16 +92,16 @@ class Polling:
             status, problem = None, None
             try:
                 status = self.ask()
-                self._weigh(status)
+                self._look(status)
             except MCPXError as error:
                 problem = str(error)
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever answers, it is asked again
+                problem = f"what the daemon answers cannot be shown ({type(error).__name__}: {error})"
             if not self._ended.is_set():
-                took(Answer(status, problem, self._memory, time.monotonic()))
+                took(Answer(status, problem, self._uses, time.monotonic()))
 
-    def _weigh(self, status: Status) -> None:
-        if not self.wants_memory or time.monotonic() < self._memory_due:
-            return
-        from mcpx.doctor.memory import group_memory
-
-        self._memory = group_memory(server.pid for server in status.servers if server.pid is not None)
-        self._memory_due = time.monotonic() + MEMORY_INTERVAL_S
+    def _look(self, status: Status) -> None:
+        if self.wants_uses and time.monotonic() >= self._look_due:
+            groups = [server.pid for server in status.servers if server.pid is not None]
+            self._uses = self._figures.look(groups)
+            self._look_due = time.monotonic() + LOOK_INTERVAL_S

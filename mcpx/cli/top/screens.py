@@ -81,7 +81,7 @@ class DetailsScreen(_Page):
     def show(self) -> None:
         row = self.top.row(self._server)
         gone = Text("it is no longer in the configuration", style="yellow")
-        text = gone if row is None else server(row, self.top.memory_of(row), self.app.size.width)
+        text = gone if row is None else server(row, self.top.use_of(row), self.app.size.width)
         self.put(one_line(self._server, MAX_NAME), text)
 
     def action_log(self) -> None:

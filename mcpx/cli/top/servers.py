@@ -206,17 +206,17 @@ class ServersScreen(Screen[None]):
         return line
 
     def _show_rows(self) -> None:
-        overview, memory, table = self.top.overview, self.top.answer.memory, self._table
-        rows = chosen(overview.rows, self._words, self._order, memory)
+        overview, uses, table = self.top.overview, self.top.answer.uses, self._table
+        rows = chosen(overview.rows, self._words, self._order, uses)
         columns = fitted(table.size.width - 1, (row.name for row in overview.rows))  # beside its scrollbar
-        self.top.want_memory(of_rows=columns.shows(MEMORY) or self._order == "memory")
+        self.top.want_uses(of_rows=columns.shows(MEMORY) or self._order in {"memory", "cpu"})
         before = self._chosen()
         if columns != self._columns:
             self._columns, self._shown = columns, []
             table.clear(columns=True)
             for header, width in zip(columns.headers, columns.widths, strict=True):
                 table.add_column(header, width=width)
-        cells_of = {row.name: columns.cells(row, memory) for row in rows}
+        cells_of = {row.name: columns.cells(row, uses) for row in rows}
         if list(cells_of) == [row.name for row in self._shown]:
             self._shown = rows
             for at, cells in enumerate(cells_of.values()):

@@ -1,4 +1,4 @@
-"""`mcpx top` on a real terminal, with a real daemon: a server dies and comes back, the daemon goes and returns."""
+"""`mcpx top` on a real terminal: servers and daemons that go and come back, signals, keys, colours."""
 
 from __future__ import annotations
 
