@@ -14,6 +14,7 @@ import msgspec
 from starlette.routing import Route
 
 from mcpx.core.history import NOTHING, STEP_S, STEPS
+from mcpx.core.stats import UNNAMED
 from mcpx.core.status_snapshot import daemon_status
 from mcpx.door import Door
 from mcpx.gateway.clients.attached import AttachedClient
@@ -137,6 +138,7 @@ def _clients(page: Page, attached: list[AttachedClient]) -> list[News]:
 
 def _client(client: AttachedClient, calls: Mapping[str, int]) -> News:
     return {
+        "id": client.id,
         "name": client.name or None,
         "version": client.version or None,
         "title": client.title or None,
@@ -144,7 +146,7 @@ def _client(client: AttachedClient, calls: Mapping[str, int]) -> News:
         "door": _door(client.door),
         "profile": client.door.profile,
         "since_s": round(client.since_s, 3),
-        "calls": calls.get(client.name or "", 0),
+        "calls": calls.get(client.name or UNNAMED, 0),
     }
 
 
