@@ -1,7 +1,8 @@
 """What the servers say on standard error: a rotating file for each, in the folder of their configuration.
 
 Written by the upstream actor, with the secrets of the configuration redacted. A full disk, or a folder that
-cannot be written, is logged once and costs only the file.
+cannot be written, is logged once and costs only the file. Whoever follows the log hears of each line as it is
+written; nobody does, as a rule, and then nothing is done for it.
 """
 
 from __future__ import annotations
@@ -34,26 +35,35 @@ class ServerLog:
     def __init__(self, server: str, folder: Path, *, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self._server = server
-        self._path = server_log_path(server, folder)
+        self.path = server_log_path(server, folder)
+        """The newest file; it exists once something was written."""
+        self.followers: list[Callable[[str], None]] = []
+        """Called with what was written, without the line end, in the turn in which it was. Must not raise."""
         self._handler: _Handler | None = None
         self._broken = False
 
     def write(self, said: bytes) -> None:
         """Append whole lines with the time before them. Never raises."""
-        if self._broken:
+        if self._broken and not self.followers:
             return
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
+        text = f"{stamp} {self._redact(said.decode(errors='replace').rstrip())}"
+        if not self._broken:
+            self._append(text)
+        for follower in self.followers:
+            follower(text)
+
+    def _append(self, text: str) -> None:
         try:
             if self._handler is None:
-                ensure_folder(self._path.parent)
+                ensure_folder(self.path.parent)
                 self._handler = _Handler(
-                    self._path, maxBytes=MAX_FILE_BYTES, backupCount=BACKUP_FILES, encoding="utf-8"
+                    self.path, maxBytes=MAX_FILE_BYTES, backupCount=BACKUP_FILES, encoding="utf-8"
                 )
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
-            text = self._redact(said.decode(errors="replace").rstrip())
-            self._handler.emit(makeLogRecord({"msg": f"{stamp} {text}"}))
+            self._handler.emit(makeLogRecord({"msg": text}))
         except OSError as error:
             self._broken = True
-            log.warning("server_log.unwritable", server=self._server, path=str(self._path), reason=str(error))
+            log.warning("server_log.unwritable", server=self._server, path=str(self.path), reason=str(error))
 
     def close(self) -> None:
         """Close the file; a later write opens it again."""

@@ -1,7 +1,7 @@
 """The files of `static/`, read once each, when they are first asked for.
 
-`index.html` is the page itself, whatever the view. Its policy allows scripts and styles of the page's own,
-and no others; the import map, which has to stand within the file, by its digest.
+`index.html` is the page itself, whatever the view. Its policy allows scripts, styles and fonts of the
+page's own, and no others; the import map, which has to stand within the file, by its digest.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "mjs": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
+    "woff2": "font/woff2",
 }
 _IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
-_NAME: Final = re.compile(r"(?:[a-z0-9-]+/)*[a-z0-9.-]+\.(css|mjs|svg)")
+_NAME: Final = re.compile(r"(?:[a-z0-9-]+/)*[a-z0-9.-]+\.(css|mjs|svg|woff2)")
 
 
 async def index(_request: Request) -> Response:
@@ -57,6 +58,6 @@ def _policy() -> str:
     digest = base64.b64encode(hashlib.sha256(found[1].encode() if found else b"").digest()).decode()
     return (
         f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-        " require-trusted-types-for 'script'; trusted-types 'none'"
+        " img-src 'self' data: blob:; font-src 'self'; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )

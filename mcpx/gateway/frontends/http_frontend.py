@@ -40,7 +40,7 @@ from mcpx.gateway.frontends.http_doors import PATH, PROFILE_PATH, DoorEndpoint
 from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_monitoring import Monitoring
 from mcpx.gateway.frontends.http_results import EncodedResults
-from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.frontends.http_server import BACKLOG, MAX_HEAD_BYTES, HttpServer
 from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from mcpx.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
@@ -138,6 +138,8 @@ class HttpFrontend:
             lifespan="on",
             timeout_graceful_shutdown=GRACEFUL_S,
             server_header=False,
+            proxy_headers=False,  # any program of this computer could say whose request it is
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws="none",
             backlog=BACKLOG,
         )

@@ -101,7 +101,8 @@ async def _perform(hub: HubView, request: ControlRequest, client: ClientId, repo
         case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
             return _shaped(await hub.calls.read(server, uri, client=client, origin=_origin(hub)))
         case ControlRequest(mcpx="prompts", server=str(server), prompt=str(prompt)):
-            return {"prompt": await _prompt(hub, server, prompt, dict(request.pairs or ()), client)}
+            context = RequestContext(client=client, origin=_origin(hub))
+            return {"prompt": await get_prompt(hub, server, prompt, dict(request.pairs or ()), context)}
         case ControlRequest(mcpx="prompts"):
             listed = {name: _prompts(hub, name) for name in _named(hub, request.server)}
             return {"prompts": {name: [each.to_protocol() for each in its] for name, its in listed.items()}}
@@ -199,19 +200,21 @@ def _resources(hub: HubView, server: str | None) -> JSON:
     }
 
 
-def _prompts(hub: HubView, server: str) -> list[PromptInfo]:
+def _prompts(hub: Hub | HubView, server: str) -> list[PromptInfo]:
     catalogue = hub.upstreams[server].catalogue
     return list(catalogue.prompts) if catalogue else []
 
 
-async def _prompt(hub: HubView, server: str, name: str, arguments: dict[str, str], client: ClientId) -> JSON:
-    """The result of `prompts/get`.
+async def get_prompt(
+    hub: Hub | HubView, server: str, name: str, arguments: dict[str, str], context: RequestContext
+) -> JSON:
+    """The result of `prompts/get`; or input requests of the server, for a caller that takes them as a result.
 
     Raises:
         CallError: There is no such server, or the request failed.
         MCPXError: There is no such prompt, or the arguments are not those that it takes.
     """
-    with noting_refusals(hub.audit, "prompt", server, name, _origin(hub)):
+    with noting_refusals(hub.audit, "prompt", server, name, context.origin):
         server = hub.registry.upstream(server).name
         known = {prompt.name: prompt for prompt in _prompts(hub, server)}
         if known and name not in known:
@@ -219,7 +222,7 @@ async def _prompt(hub: HubView, server: str, name: str, arguments: dict[str, str
     if name in known and (problem := _problem_of(known[name], arguments)):
         raise MCPXError(f"prompt {name} of {server}: {problem}; nothing was sent")
     request = GetPrompt(name, msgspec.json.encode(arguments) if arguments else b"")
-    forward = Forward(server, request, RequestContext(client=client, origin=_origin(hub)))
+    forward = Forward(server, request, context)
     return await hub.calls.run(forward, lambda raw: read_result(raw, server=server))
 
 

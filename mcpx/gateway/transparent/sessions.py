@@ -171,7 +171,8 @@ class DoorSessions:
         if request.method not in UNCOUNTED:
             upstream.rate.admit(request.tool)
         who = self._sessionless if client is None else client
-        who.is_narrowed = self._view.door.profile is not None
+        if self._token is not None:
+            who.profile, who.token = self._token.profile, self._token.name
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
@@ -204,6 +205,8 @@ class DoorSessions:
         named = self._rules.named(request)
         subject = named if isinstance(named, Subject) else NAMELESS
         entry = begin(self._hub.audit, self.server, request.method, subject, origin)
+        if self._hub.audit.watch is not None:
+            self._hub.audit.watch.begun(entry, None)
         observe(entry, reply, self.server)
         return entry
 

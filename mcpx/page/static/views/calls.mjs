@@ -1,5 +1,103 @@
-import { html } from "../lib.mjs";
+// The calls as they run: a list that can be filtered and stopped, and one call whole beside it.
+import { html, useEffect, useMemo, useState } from "../lib.mjs";
+import { useTopic } from "../api.mjs";
+import { count, counted } from "../widgets/format.mjs";
+import { Dialog } from "../widgets/dialog.mjs";
+import { Empty, Loading, Notice } from "../widgets/notice.mjs";
+import { Search } from "../widgets/search.mjs";
+import { Detail } from "./calls-detail.mjs";
+import { Row, isFailure } from "./calls-row.mjs";
 
-export function Calls() {
-  return html`<h1>Calls</h1>`;
+const KEPT = 200;
+const KINDS = {
+  running: { name: "running", tone: "busy", holds: (call) => call.outcome === null },
+  failed: { name: "failed", tone: "bad", holds: isFailure },
+  cut: { name: "cut", tone: "ask", holds: (call) => call.cut },
+};
+const NARROW = matchMedia("(max-width: 1099px)");
+
+// The last calls by their number, the latest first; news are new calls, and calls that have changed.
+function known(before, news) {
+  if (news.failed) return { ...before, failed: news.failed };
+  const isFirst = news.skipped === undefined; // what there is when the stream begins
+  const calls = new Map(isFirst || !before ? [] : before.list.map((call) => [call.id, call]));
+  for (const call of news.calls) calls.set(call.id, call);
+  const list = [...calls.values()].sort((one, other) => other.at - one.at).slice(0, KEPT);
+  return { list, skipped: (isFirst ? 0 : (before?.skipped ?? 0)) + (news.skipped ?? 0) };
+}
+
+export function Calls({ rest }) {
+  const state = useTopic("calls", known);
+  const [frozen, setFrozen] = useState(null); // the list as it was when it was stopped
+  const [text, setText] = useState("");
+  const [kind, setKind] = useState(null);
+  const chosen = rest[0] || null;
+  const all = frozen ?? state?.list;
+  const shown = useMemo(() => matching(all ?? [], text, kind), [all, text, kind]);
+  if (!state) return html`<h1>Calls</h1><${Loading} />`;
+  if (!state.list) return html`<h1>Calls</h1><${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`;
+  const waiting = frozen ? state.list.filter((call) => call.at > (frozen[0]?.at ?? 0)).length : 0;
+  return html`<div class="stack">
+    <div class="spread">
+      <div class="row">
+        <h1>Calls</h1>
+        <div class="row chips" role="group" aria-label="Show only">
+          ${Object.entries(KINDS).map(([key, each]) => html`<button key=${key} type="button" class=${`chip tone-${each.tone}`} aria-pressed=${kind === key}
+            onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned" aria-hidden="true"></span>${each.name} <span class="count">${all.filter(each.holds).length}</span></button>`)}
+        </div>
+      </div>
+      <div class="row tools">
+        <button type="button" aria-pressed=${frozen !== null} onClick=${() => setFrozen(frozen ? null : state.list)}>
+          ${frozen ? `Go on${waiting ? ` (${waiting === KEPT ? `${KEPT} or more` : waiting} new)` : ""}` : "Pause"}
+        </button>
+        <${Search} label="Filter calls" placeholder="Client, server, tool or code" value=${text} onInput=${setText} />
+      </div>
+    </div>
+    ${state.skipped > 0 && html`<p class="small muted number">${counted(state.skipped, "call")} came faster than a list can show; the figures of the overview count them all.</p>`}
+    <div class=${`calls${chosen ? " with-detail" : ""}`}>
+      <div class="panel"><${List} shown=${shown} all=${all} chosen=${chosen} /></div>
+      ${chosen && html`<${Beside} key=${chosen} id=${chosen} call=${state.list.find((each) => String(each.id) === chosen)} />`}
+    </div>
+  </div>`;
+}
+
+function matching(all, text, kind) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const holds = kind ? KINDS[kind].holds : () => true;
+  const searched = (call) => `${call.client} ${call.server} ${call.tool} ${call.code ?? ""} ${call.outcome ?? ""}`.toLowerCase();
+  return all.filter((call) => holds(call) && words.every((word) => searched(call).includes(word)));
+}
+
+function List({ shown, all, chosen }) {
+  if (!all.length) return html`<${Empty}>No call yet. What your clients call stands here, the moment they do.</${Empty}>`;
+  if (!shown.length) return html`<${Empty}>None of the last ${count(all.length)} calls matches.</${Empty}>`;
+  return html`<table class="table call-table" role="table">
+    <caption class="hidden">The last calls, the latest first</caption>
+    <thead role="rowgroup"><tr role="row">
+      <th role="columnheader" scope="col" class="at">Time</th>
+      <th role="columnheader" scope="col" class="who">Client</th>
+      <th role="columnheader" scope="col" class="what">Server and tool</th>
+      <th role="columnheader" scope="col" class="outcome">Outcome</th>
+      <th role="columnheader" scope="col" class="took number">Duration</th>
+      <th role="columnheader" scope="col" class="tokens number">Tokens in, out</th>
+      <th role="columnheader" scope="col" class="gain-cell number">Saved</th>
+    </tr></thead>
+    <tbody role="rowgroup">${shown.map((call) => html`<${Row} key=${call.id} call=${call} chosen=${String(call.id) === chosen} />`)}</tbody>
+  </table>`;
+}
+
+// One call whole: beside the list, or above it where there is no room.
+function Beside({ id, call }) {
+  const [narrow, setNarrow] = useState(NARROW.matches);
+  useEffect(() => {
+    const changed = () => setNarrow(NARROW.matches);
+    NARROW.addEventListener("change", changed);
+    return () => NARROW.removeEventListener("change", changed);
+  }, []);
+  const close = () => (location.hash = "#/calls");
+  if (narrow) return html`<${Dialog} title=${`Call ${id}`} onClose=${close}><${Detail} id=${id} call=${call} /></${Dialog}>`;
+  return html`<aside class="panel" aria-label=${`Call ${id}`} tabindex="0" onKeyDown=${(event) => event.key === "Escape" && close()}>
+    <div class="panel-head"><h2>Call ${id}</h2><button type="button" class="quiet small" onClick=${close}>Close</button></div>
+    <${Detail} id=${id} call=${call} />
+  </aside>`;
 }

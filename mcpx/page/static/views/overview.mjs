@@ -1,5 +1,55 @@
-import { html } from "../lib.mjs";
+// The overview: what is wrong, the last hour as curves, the servers as cards, and who is connected.
+import { html, useEffect, useRef, useState } from "../lib.mjs";
+import { useTopic } from "../api.mjs";
+import { Loading, Notice } from "../widgets/notice.mjs";
+import { Clients, Daemon } from "./overview-daemon.mjs";
+import { Curves } from "./overview-curves.mjs";
+import { Servers } from "./overview-servers.mjs";
+import { Faults, isFault, remark } from "./overview-faults.mjs";
+
+// What is known so far, of the news of the topic: members that have not changed are left out of it.
+function known(before, news) {
+  if (news.failed) return { ...before, failed: news.failed };
+  const cards = new Map(before?.cards);
+  for (const name of news.removed ?? []) cards.delete(name);
+  for (const card of news.servers ?? []) cards.set(card.name, { ...card, seen: Date.now() });
+  const order = news.order ?? before?.order ?? [...cards.keys()];
+  const listed = order.map((name) => cards.get(name)).filter(Boolean);
+  return { ...before, ...news, failed: undefined, cards, order, listed };
+}
 
 export function Overview() {
-  return html`<h1>Overview</h1>`;
+  const state = useTopic("overview", known);
+  const spoken = useSpoken(state?.listed);
+  if (!state) return html`<h1>Overview</h1><${Loading} />`;
+  if (!state.daemon) return html`<h1>Overview</h1><${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`;
+  return html`<div class="stack">
+    <${Daemon} daemon=${state.daemon} servers=${state.listed} />
+    <div class="hidden" role="status">${spoken}</div>
+    ${(state.problems ?? []).map((text) => html`<${Notice} key=${text} tone="bad" live="alert">${text}</${Notice}>`)}
+    ${state.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
+    <${Faults} servers=${state.listed} />
+    <${Curves} />
+    <div class="overview">
+      <${Clients} clients=${state.clients ?? []} />
+      <${Servers} servers=${state.listed} />
+    </div>
+  </div>`;
+}
+
+// A sentence for screen readers when a server fails or recovers, after the first look.
+function useSpoken(servers) {
+  const before = useRef(null);
+  const [spoken, setSpoken] = useState("");
+  useEffect(() => {
+    if (!servers) return;
+    const faults = new Map(servers.filter(isFault).map((card) => [card.name, card]));
+    const known = before.current;
+    before.current = faults;
+    if (!known) return;
+    const failed = [...faults.values()].filter((card) => !known.has(card.name)).map(remark);
+    const well = servers.filter((card) => known.has(card.name) && !faults.has(card.name)).map((card) => `${card.name}: ${card.state}`);
+    if (failed.length || well.length) setSpoken([...failed, ...well].slice(0, 5).join(". "));
+  }, [servers]);
+  return spoken;
 }

@@ -1,0 +1,83 @@
+"""Commands of MCPX that the page runs for what a terminal does: the same process, bounded.
+
+The daemon changes no configuration itself. `run` starts `mcpx COMMAND --json` with the daemon's own
+configuration, and gives its answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.daemon.environment import for_daemon
+from mcpx.environment import bounded, in_force
+from mcpx.errors import MCPXError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcpx.core.hub import Hub
+
+TIMEOUT_S: Final = 180.0  # a reload may wait for servers that leave, and a check for one that starts
+MAX_OUTPUT_BYTES: Final = 4 << 20
+
+
+async def run(
+    hub: Hub,
+    command: str,
+    *,
+    options: Sequence[str] = (),
+    names: Sequence[str] = (),
+    within_s: float = TIMEOUT_S,
+) -> JSON:
+    """The JSON that a command prints. `names` are never taken for options.
+
+    Raises:
+        MCPXError: It failed, with its own words; or it took too long, or printed something else.
+    """
+    config = ("--config", str(hub.config.source))
+    line = [sys.executable, "-P", "-m", "mcpx", command, *options, *config, "--json", "--", *names]
+    output = await _output(line, command, within_s)
+    try:
+        answer = msgspec.json.decode(output)
+    except msgspec.DecodeError:
+        raise MCPXError(f"mcpx {command} did not say what came of it; see its words in a terminal") from None
+    if not isinstance(answer, dict) or "error" in answer:
+        said = answer.get("error") if isinstance(answer, dict) else None
+        raise MCPXError(str(said or f"mcpx {command} failed"))
+    return answer
+
+
+async def _output(line: Sequence[str], command: str, within_s: float) -> bytes:
+    try:
+        process = bounded.start(line, for_daemon(_environment()))
+    except OSError as error:
+        raise MCPXError(f"cannot start {line[0]}: {error.strerror}") from None
+    try:
+        read = partial(bounded.read, process, timeout_s=within_s, max_bytes=MAX_OUTPUT_BYTES)
+        output = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(bounded.end, process)
+    except BaseException as error:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with anyio.CancelScope(shield=True):  # bounded: it has been killed
+            await anyio.to_thread.run_sync(bounded.end, process)
+        if isinstance(error, bounded.OutOfBounds):
+            raise MCPXError(f"mcpx {command} {error}") from None
+        raise
+    return output
+
+
+def _environment() -> dict[str, str]:
+    """That of the person's terminal, which says where clients keep files; of MCPX what the daemon has."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("MCPX_")}
+    return {name: each for name, each in in_force().variables.items() if not name.startswith("MCPX_")} | own

@@ -1,0 +1,158 @@
+"""What the page does with a server: restart it, switch it on or off, sign in to it and out of it.
+
+A sign-in is begun by `sign_in`, whose answer has the address for the person to open, and waited for by
+`signed_in`; it ends by itself after its time, whether a page still waits or not. Switching edits the
+configuration, and is done by the command (`mcpx.page.commands`), as in a terminal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.catalog.snapshot import State
+from mcpx.core import pin_reviews
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.page import commands
+from mcpx.page.answers import BadRequestError, body
+from mcpx.trust.pin_review import Agreed
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from mcpx.core.hub import Hub
+    from mcpx.oauth.pending import PendingSignIn
+    from mcpx.page.page import Page
+
+MAX_CHANGES: Final = 200  # of all servers that are shown at a time
+MAX_DIFFERENCE_CHARS: Final = (
+    1_000_000  # of all changes together; those beyond are shown once others are approved
+)
+
+
+class Address(msgspec.Struct, frozen=True):
+    """The address that a browser on another computer ended at."""
+
+    address: str
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """What a person has agreed to: changes as they were shown, by their digests."""
+
+    agreed: list[Agreed]
+
+
+# --- its life
+
+
+async def restart(hub: Hub, name: str) -> JSON:
+    """End it and start it again: `{state, described}` of it then.
+
+    Raises:
+        CallError: `server_unavailable`: it is disabled.
+    """
+    info = await hub.restart(name)
+    return {"state": str(info.state), "described": info.describe_state()}
+
+
+async def switch(hub: Hub, name: str, *, on: bool) -> JSON:
+    """Switch it on or off in the configuration: what `mcpx enable` or `mcpx disable` says of it.
+
+    Raises:
+        MCPXError: The configuration cannot be changed.
+    """
+    return await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
+
+
+# --- signing in
+
+
+async def sign_in(hub: Hub, name: str) -> JSON:
+    """Begin a sign-in, or join the one under way: `{url, redirect_uri, timeout_s}`.
+
+    Raises:
+        MCPXError: It cannot be begun; most are a `SignInError`.
+    """
+    pending = hub.sign_ins.begin(name)  # never left: it is over after its time
+    url = await pending.url()
+    return {"url": url, "redirect_uri": pending.redirect_uri, "timeout_s": hub.config.login_timeout}
+
+
+async def signed_in(hub: Hub, name: str) -> JSON:
+    """Wait for the sign-in under way: `{scopes, expires_at, state, described, tools}`.
+
+    Raises:
+        SignInError: It failed, or there is none.
+    """
+    from mcpx.oauth.person import describe_result  # noqa: PLC0415 - for who signs in
+
+    pending = _pending(hub, name)
+    await pending.wait(hub.config.login_timeout)
+    info = await hub.sign_ins.started(name)
+    described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
+    state = {"state": str(info.state), "described": described, "tools": len(info.tools)}
+    return describe_result(pending.account) | state
+
+
+async def sign_in_answer(hub: Hub, name: str, request: Request) -> JSON:
+    """Take the address that a browser on another computer ended at.
+
+    Raises:
+        SignInError: No sign-in waits for it, or it cannot be that.
+    """
+    given = await body(request, Address)
+    _pending(hub, name).answer(given.address)
+    return {"taken": True}
+
+
+async def sign_out(hub: Hub, name: str) -> JSON:
+    """Sign out of it: `{signed_out}`, whether one was signed in.
+
+    Raises:
+        MCPXError: MCPX does not sign in there, or what is stored cannot be removed.
+    """
+    return {"signed_out": await hub.sign_ins.logout(name)}
+
+
+def _pending(hub: Hub, name: str) -> PendingSignIn:
+    pending = hub.sign_ins.pending(name)
+    if pending is None:
+        raise SignInError(Problem.NO_ANSWER, f"no sign-in to {name} is under way")
+    return pending
+
+
+# --- what waits for approval
+
+
+async def waiting(page: Page, request: Request) -> JSON:
+    """What waits for approval, of one server or of all: `{waiting: [{server, started_by, changes}], more?}`.
+
+    `more` counts the changes that are not shown, of which there are too many or which are too long.
+    """
+    found = pin_reviews.waiting(page.hub, request.query_params.get("server"), None)["waiting"]
+    room, shown, more = MAX_DIFFERENCE_CHARS, 0, 0
+    for each in found:
+        listed, each["changes"] = each["changes"], []
+        for change in listed:
+            size = sum(map(len, change["difference"]))
+            if shown >= MAX_CHANGES or (shown and size > room):
+                more += 1
+                continue
+            shown, room = shown + 1, room - size
+            each["changes"].append(change)
+    return {"waiting": [each for each in found if each["changes"]], **({"more": more} if more else {})}
+
+
+async def approve(page: Page, request: Request) -> JSON:
+    """Put in force what a person has agreed to: `{approved: [{server, kind, tool?}]}`.
+
+    Raises:
+        CallError: `unknown_server`.
+        MCPXError: Nothing was agreed to, or it cannot be written down.
+    """
+    given = await body(request, Approval)
+    if not given.agreed:
+        raise BadRequestError("nothing was agreed to")
+    return await pin_reviews.approve(page.hub, given.agreed, of_all=False)

@@ -1,0 +1,137 @@
+"""The topic `log`: what a server says on standard error, from the last lines of its file on.
+
+What is written while somebody follows comes from the writer itself, so nothing is read again and again. Lines
+are gathered for a moment, long ones are cut, and of more than can be read the last ones are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+import anyio.to_thread
+
+from mcpx.observe.server_log import ServerLog
+from mcpx.paths import READ_FLAGS
+from mcpx.text import cut, escaped
+from supervisors import Signal
+
+if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
+    from mcpx.page.page import Page
+
+FIRST_LINES: Final = 200
+MAX_LINES: Final = 500  # in one piece of news
+MAX_LINE_CHARS: Final = 4_000
+MAX_TAIL_BYTES: Final = 1 << 18  # of the file, in which the first lines are looked for
+PAUSE_S: Final = 0.1  # in which lines are gathered
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
+    """`{lines, from_start: true}` with the last lines, then `{lines, skipped?}` with those that follow.
+
+    Raises:
+        CallError: `unknown_server`.
+    """
+    page.hub.registry.upstream(name)
+    with _Follower(page.hub, name) as follower:
+        file = _opened(follower.server_log.path) if follower.server_log else None
+        try:
+            lines = [] if file is None else await anyio.to_thread.run_sync(partial(_tail, *file))
+        finally:
+            if file is not None:
+                os.close(file[0])
+        yield {"lines": lines, "from_start": True}
+        while follower.server_log is not None or follower.count:
+            if not follower.count:
+                await follower.news.wait()
+                continue
+            lines, skipped = follower.take()
+            yield {"lines": lines, **({"skipped": skipped} if skipped else {})}
+            await anyio.sleep(PAUSE_S)
+
+
+class _Follower:
+    """Gathers what a server writes, also after another entry in the configuration has replaced it."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._end_observing: Callable[[], None] = lambda: None
+        self.count = 0
+        """How many lines have come that were not taken."""
+        self.news = Signal()
+        self.server_log: ServerLog | None = None
+        """Where it writes; None once there is no such server."""
+
+    def __enter__(self) -> Self:
+        self._end_observing = self._hub.observe(self._note)
+        self._follow()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_observing()
+        if self.server_log is not None:
+            self.server_log.followers.remove(self._write)
+
+    def take(self) -> tuple[list[str], int]:
+        """The lines that have come, and how many of them were too many."""
+        lines, skipped = list(self._lines), self.count - len(self._lines)
+        self._lines.clear()
+        self.count = 0
+        return lines, skipped
+
+    def _note(self, name: str, _changed: object) -> None:
+        if name == self._name:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Follow the server of that name as it is now: called before one that is new has begun to write."""
+        upstream = self._hub.upstreams.get(self._name)
+        now = None if upstream is None else upstream.server_log
+        if now is self.server_log:
+            return
+        if self.server_log is not None:
+            self.server_log.followers.remove(self._write)
+        self.server_log = now
+        if now is not None:
+            now.followers.append(self._write)
+        self.news.pulse()
+
+    def _write(self, text: str) -> None:
+        lines = text.split("\n")
+        self.count += len(lines)
+        self._lines.extend(map(_line, lines[-MAX_LINES:]))
+        self.news.pulse()
+
+
+def _opened(path: Path) -> tuple[int, int] | None:
+    try:
+        descriptor = os.open(path, READ_FLAGS)
+    except OSError:
+        return None
+    return descriptor, os.fstat(descriptor).st_size
+
+
+def _tail(descriptor: int, size: int) -> list[str]:
+    """The last lines of a file of that size."""
+    start = max(0, size - MAX_TAIL_BYTES)
+    try:
+        read = os.pread(descriptor, size - start, start)
+    except OSError:
+        return []
+    lines = read.decode(errors="replace").split("\n")
+    return [_line(line) for line in lines[1 if start else 0 :][-FIRST_LINES - 1 :] if line]
+
+
+def _line(text: str) -> str:
+    """A line as it is shown: without colours, and what else would harm as an escape."""
+    return escaped(_COLOUR.sub("", cut(text, MAX_LINE_CHARS)))

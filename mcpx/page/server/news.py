@@ -1,0 +1,78 @@
+"""The topic `server`: the card of one server, its timeline, and when what it offers has changed.
+
+State goes out at once, gathered for `GATHER_S`; figures once a second, where they have changed. `offers` is a
+number that is another one whenever the page has to ask again what the server offers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.core.observers import NO_SERVER
+from mcpx.core.status_snapshot import snapshot
+
+if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
+    from mcpx.page.page import Page
+
+GATHER_S: Final = 0.1  # in which changes come together
+FIGURES_S: Final = 1.0  # between two looks at the figures
+
+
+async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
+    """`{card, offers, timeline}`, then what of these has changed: of `timeline` the new entries, as `new`.
+
+    Raises:
+        CallError: `unknown_server`.
+    """
+    hub = page.hub
+    hub.registry.upstream(name)
+    offers = _Offers(hub, name)
+    with ExitStack() as stack:
+        stack.callback(hub.observe(offers.note))
+        before: JSON = {}
+        seen = 0
+        while name in hub.upstreams:
+            now: JSON = {"card": card_of(page, name), "offers": offers.version}
+            news = {key: value for key, value in now.items() if before.get(key) != value}
+            timeline = hub.fleet.timelines[name]
+            if not before:
+                news["timeline"] = timeline.entries()
+            elif timeline.count != seen:
+                news["new"] = timeline.entries(seen)
+            before, seen = now, timeline.count
+            if news:
+                yield news
+            with anyio.move_on_after(FIGURES_S):
+                await hub.fleet.news.wait()
+            await anyio.sleep(GATHER_S)
+
+
+def card_of(page: Page, name: str) -> JSON:
+    """The card of a server, as the overview has it."""
+    status = next(each for each in snapshot(page.hub, clients=0).servers if each.name == name)
+    card: JSON = msgspec.to_builtins(status)
+    info = page.hub.upstreams[name].info()
+    return card | {"described": info.describe_state(), "changes": len(card.get("changes", ()))}
+
+
+class _Offers:
+    """Notes that a server offers something else; the version begins with the time: none comes twice."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self.version = time.time_ns() // 1_000_000
+
+    def note(self, name: str, _changed: object) -> None:
+        """For `Hub.observe`."""
+        if name in {self._name, NO_SERVER}:
+            self.version += 1
+            self._hub.fleet.news.pulse()

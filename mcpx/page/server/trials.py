@@ -1,0 +1,256 @@
+"""Trying what servers offer: a tool, a resource or a prompt, by the way that every call takes.
+
+Rules, pins, limits, questions to a person and the audit log hold as for any client; the audit log has `page`
+as the transport. Where a person is to be asked (by a rule, or by the server), the answer holds the questions,
+`{"asked": {key: {message, schema}}, "state"}`, and the page asks again with the answers.
+
+Each signed-in page is one client of the servers, from its first trial until it has tried nothing for
+`CLIENT_S`. A trial whose browser leaves is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND
+
+from mcpx.audit.origin import Origin, this_user
+from mcpx.catalog.model import JSON
+from mcpx.core.auditing import noting_refusals
+from mcpx.core.messages import Exec, Read
+from mcpx.errors import MCPXError
+from mcpx.gateway.frontends.operations import COMMAND, get_prompt
+from mcpx.page.answers import body
+from mcpx.page.guard import SESSION
+from mcpx.page.server import results
+from mcpx.rendering.result_reading import INPUT_REQUIRED, read_resource_result
+from mcpx.text import paragraphs
+from mcpx.upstream.context import ClientId, InputAnswers, OnStep, read_capabilities
+from mcpx.upstream.requests import RequestContext
+from mcpx.validation.arguments import encode_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.requests import Request
+
+    from mcpx.core.hub import Hub
+    from mcpx.page.page import Page
+
+CLIENT_S: Final = 300.0  # without a trial
+MAX_QUESTIONS: Final = 8  # at a time
+MAX_MESSAGE_CHARS: Final = 8_000  # of a question
+_MS: Final = 1000
+
+
+class ToolTrial(msgspec.Struct, frozen=True):
+    """Run a tool. `answers` and `state` are for one that was answered with questions."""
+
+    server: str
+    tool: str
+    arguments: Any = None
+    answers: dict[str, JSON] | None = None
+    state: str | None = None
+
+
+class ResourceTrial(msgspec.Struct, frozen=True):
+    """Read a resource."""
+
+    server: str
+    uri: str
+    answers: dict[str, JSON] | None = None
+    state: str | None = None
+
+
+class PromptTrial(msgspec.Struct, frozen=True):
+    """Get a prompt."""
+
+    server: str
+    prompt: str
+    arguments: dict[str, str] = {}
+    answers: dict[str, JSON] | None = None
+    state: str | None = None
+
+
+Trial = ToolTrial | ResourceTrial | PromptTrial
+
+
+class PageCaller:
+    """The person at the page: can be asked to fill in forms, in the answer to the very request."""
+
+    modern: Final = True
+    is_local: Final = True
+    log_level: Final = None
+    capabilities: Final = read_capabilities(b'{"elicitation":{"form":{}}}')
+
+    def __init__(self, client: ClientId) -> None:
+        self.client = client
+
+    def log(self, params: JSON) -> None:
+        """Its page shows what the server says elsewhere."""
+
+    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> NoReturn:
+        """Nothing is sent to it but answers."""
+        del params, on_progress
+        raise MCPError(METHOD_NOT_FOUND, f"the page cannot be sent {method}")
+
+
+class PageClients:
+    """The clients that the signed-in pages are, by session."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._known: dict[bytes, tuple[ClientId, asyncio.TimerHandle | None]] = {}
+        self._busy: dict[bytes, int] = {}
+
+    @contextmanager
+    def using(self, session: bytes) -> Iterator[ClientId]:
+        """The client of a session, for one trial."""
+        client, timer = self._known.get(session) or (ClientId(), None)
+        if timer is not None:
+            timer.cancel()
+        self._known[session] = client, None
+        self._busy[session] = self._busy.get(session, 0) + 1
+        try:
+            yield client
+        finally:
+            self._busy[session] -= 1
+            if not self._busy[session]:
+                del self._busy[session]
+                loop = asyncio.get_running_loop()
+                self._known[session] = client, loop.call_later(CLIENT_S, self._leave, session)
+
+    def _leave(self, session: bytes) -> None:
+        client, _ = self._known.pop(session)
+        self._hub.client_left(client)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+class Trials:
+    """The requests `/call`, `/read` and `/prompt` of one page."""
+
+    def __init__(self, page: Page) -> None:
+        self.clients = PageClients(page.hub)
+
+    async def call(self, page: Page, request: Request) -> JSON:
+        """Run a tool: `results.tool_result`, or questions.
+
+        Raises:
+            CallError: As from `exec`.
+        """
+        trial = await body(request, ToolTrial)
+        return await self._tried(request, trial, lambda context: _call(page.hub, trial, context))
+
+    async def read(self, page: Page, request: Request) -> JSON:
+        """Read a resource: `{content: [block], took_ms}`, or questions.
+
+        Raises:
+            CallError: As from `resources`.
+        """
+        trial = await body(request, ResourceTrial)
+        return await self._tried(request, trial, lambda context: _read(page.hub, trial, context))
+
+    async def prompt(self, page: Page, request: Request) -> JSON:
+        """Get a prompt: `{description?, messages, took_ms}`, or questions.
+
+        Raises:
+            CallError: The request failed.
+            MCPXError: There is no such prompt, or the arguments are not those that it takes.
+        """
+        trial = await body(request, PromptTrial)
+        return await self._tried(request, trial, lambda context: _prompt(page.hub, trial, context))
+
+    async def _tried(
+        self, request: Request, trial: Trial, run: Callable[[RequestContext], Awaitable[JSON]]
+    ) -> JSON:
+        """What comes of a trial, unless its browser leaves first."""
+        with self.clients.using(request.scope[SESSION]) as client:
+            given = None if trial.answers is None else msgspec.json.encode(trial.answers)
+            context = RequestContext(
+                client=client,
+                caller=PageCaller(client),
+                answers=None if given is None else InputAnswers(given, trial.state),
+                origin=Origin(transport="page", client=COMMAND, user=this_user()),
+            )
+            done: JSON = {}
+            failure: MCPXError | None = None
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_until_gone, request, tasks.cancel_scope)
+                try:
+                    done = await run(context)
+                except MCPXError as error:
+                    failure = error  # raised outside of the task group, which would wrap it
+                except MCPError as error:
+                    failure = MCPXError(f"{trial.server} answered with an error: {error.message}")
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return _questions(done) if done.get("resultType") == INPUT_REQUIRED else done
+
+
+async def _until_gone(request: Request, trial: anyio.CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    trial.cancel()
+
+
+async def _call(hub: Hub, trial: ToolTrial, context: RequestContext) -> JSON:
+    began = time.perf_counter()
+    with noting_refusals(hub.audit, "tool", trial.server, trial.tool, context.origin):
+        server, tool = await hub.calls.resolve(trial.server, trial.tool)
+        encoded = encode_arguments(trial.arguments, server=server, tool=tool)
+    request = Exec(server, tool, encoded, context)
+
+    def render(result: msgspec.Raw) -> JSON:
+        raw, _ = hub.results.tool(result, server=server, whole=True)
+        shown = hub.views.tool(result, request, context.client)
+        return results.tool_result(raw, shown, took_ms=_since(began))
+
+    return await hub.calls.run(request, render)
+
+
+async def _read(hub: Hub, trial: ResourceTrial, context: RequestContext) -> JSON:
+    began = time.perf_counter()
+
+    def render(result: msgspec.Raw) -> JSON:
+        given = read_resource_result(result, server=trial.server, whole=True)
+        return {"content": results.contents(given.get("contents")), "took_ms": _since(began)}
+
+    return await hub.calls.run(Read(trial.server, trial.uri, context), render)
+
+
+async def _prompt(hub: Hub, trial: PromptTrial, context: RequestContext) -> JSON:
+    began = time.perf_counter()
+    done = await get_prompt(hub, trial.server, trial.prompt, trial.arguments, context)
+    return (
+        done
+        if done.get("resultType") == INPUT_REQUIRED
+        else results.messages(done) | {"took_ms": _since(began)}
+    )
+
+
+def _questions(result: JSON) -> JSON:
+    """What is asked in the place of a result; `asked` is empty where a server wants to be asked again."""
+    asked: dict[str, JSON] = {}
+    for key, each in list((result.get("inputRequests") or {}).items())[:MAX_QUESTIONS]:
+        params = each.get("params") or {}
+        message = params.get("message")
+        asked[key] = {
+            "message": paragraphs(message[:MAX_MESSAGE_CHARS]) if isinstance(message, str) else "",
+            "schema": params.get("requestedSchema") or {},
+        }
+    state = result.get("requestState")
+    return {"asked": asked, "state": state}
+
+
+def _since(began: float) -> float:
+    return round((time.perf_counter() - began) * _MS, 1)

@@ -1,0 +1,53 @@
+// A call as a row of the list, and how its outcome is worded.
+import { html, memo } from "../lib.mjs";
+import { NONE, clock, duration, ms, saved, share, short } from "../widgets/format.mjs";
+import { Badge } from "../widgets/badge.mjs";
+import { useNow } from "../widgets/clock.mjs";
+
+const OUTCOMES = {
+  ok: { tone: "good", word: "ok" },
+  tool_error: { tone: "bad", word: "tool error" },
+  failed: { tone: "bad", word: "failed" },
+  unknown: { tone: "bad", word: "outcome unknown" },
+  not_sent: { tone: "ask", word: "not sent" },
+  input_required: { tone: "ask", word: "wants input" },
+  task: { tone: "busy", word: "goes on as a task" },
+};
+const RUNNING = { tone: "busy", word: "running" };
+const FASTEST_MS = 0.1; // a bar of the duration is empty here
+const SLOWEST_MS = 60_000; // and full here
+
+export const outcome = (call) => (call.outcome === null ? RUNNING : (OUTCOMES[call.outcome] ?? { tone: "idle", word: call.outcome }));
+export const isFailure = (call) => call.outcome !== null && ["bad", "ask"].includes(outcome(call).tone) && call.outcome !== "input_required";
+export const what = (call) => (call.kind && call.kind !== "tool" ? `${call.kind} ${call.tool}` : call.tool);
+
+export const Row = memo(({ call, chosen }) => {
+  const { tone, word } = outcome(call);
+  const part = saved(call.tokens_direct, call.tokens_out);
+  return html`<tr role="row" class=${chosen ? "chosen" : undefined}>
+    <td role="cell" class="at"><time>${clock(call.at)}</time></td>
+    <td role="cell" class="who cut">${call.client}</td>
+    <td role="cell" class="what cut"><span class="muted">${call.server}</span> <a href=${`#/calls/${encodeURIComponent(call.id)}`} aria-current=${chosen ? "true" : undefined} title=${call.tool}>${what(call)}</a></td>
+    <td role="cell" class="outcome cut"><${Badge} tone=${tone}>${word}</${Badge}>${call.cut && html` <${Badge} tone="ask" dot=${false}>cut</${Badge}>`}${call.code && html` <span class="small muted code-name">${call.code}</span>`}</td>
+    <td role="cell" class="took number"><${Took} call=${call} tone=${tone} /></td>
+    <td role="cell" class="tokens number"><${Tokens} call=${call} /></td>
+    <td role="cell" class="gain-cell number">${part === null ? NONE : share(part)}</td>
+  </tr>`;
+});
+
+function Tokens({ call }) {
+  if (call.outcome === null) return html`<span class="muted in">${short(call.tokens_in)} in</span>`;
+  return html`<span class="muted in">${short(call.tokens_in)} in, </span>${short(call.tokens_out)} out`;
+}
+
+function Took({ call, tone }) {
+  if (call.outcome === null) return html`<${Running} at=${call.at} />`;
+  const full = Math.log(call.ms / FASTEST_MS) / Math.log(SLOWEST_MS / FASTEST_MS);
+  const width = `${Math.round(100 * Math.min(1, Math.max(0.02, full)))}%`;
+  return html`<span class="took-box"><span class=${`bar tone-${tone === "good" ? "idle" : tone}`} aria-hidden="true"><span style=${{ width }}></span></span><span class="value">${ms(call.ms)}</span></span>`;
+}
+
+function Running({ at }) {
+  const seconds = (useNow() - at) / 1000;
+  return html`<span class="muted">${seconds < 1 ? "…" : duration(seconds)}</span>`;
+}

@@ -1,0 +1,42 @@
+// A button that does something with the daemon: it waits, says that it was done, and shows what went wrong.
+import { html, useEffect, useRef, useState } from "../lib.mjs";
+import { Confirm } from "./dialog.mjs";
+
+const DONE_MS = 2500;
+
+// run: an async function. done: the text after it (read out). confirm: {title, text, yes} to be asked first.
+// kind: a class of buttons ("primary", "danger", "quiet", "small"). onFailure: gets the Error, in place of showing it.
+export function Action({ run, done, confirm, kind = "", disabled, onFailure, label, children }) {
+  const [state, setState] = useState("idle"); // idle, asking, running, done
+  const [failure, setFailure] = useState(null);
+  const shown = useRef(true);
+  useEffect(() => () => void (shown.current = false), []);
+  useEffect(() => {
+    const timer = state === "done" ? setTimeout(() => setState("idle"), DONE_MS) : 0;
+    return () => clearTimeout(timer);
+  }, [state]);
+
+  async function start() {
+    setFailure(null);
+    setState("running");
+    let problem = null;
+    try {
+      await run();
+    } catch (error) {
+      problem = error;
+    }
+    if (problem && onFailure) onFailure(problem);
+    if (!shown.current) return;
+    setState(problem || !done ? "idle" : "done");
+    if (problem && !onFailure) setFailure(problem);
+  }
+
+  const running = state === "running";
+  return html`<span class="action">
+    <button type="button" class=${kind} aria-label=${label} aria-busy=${running ? "true" : undefined} disabled=${disabled || running}
+      onClick=${() => (confirm ? setState("asking") : start())}>${children}</button>
+    <span role="status" class="small muted">${state === "done" && done}</span>
+    ${failure && html`<span role="alert" class="small tone-bad"><span class="toned wrap">${failure.message}</span></span>`}
+    ${state === "asking" && html`<${Confirm} ...${confirm} onYes=${start} onNo=${() => setState("idle")} />`}
+  </span>`;
+}
