@@ -19,7 +19,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.core.hub import Hub
-from mcpx.gateway.clients.attached import of_transparent_doors
 from mcpx.gateway.clients.bearer import bearer_in
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_doors import Guard
@@ -66,7 +65,7 @@ class Monitoring:
             self._scraping = monitoring.Processes(), anyio.CapacityLimiter(1)
         processes, limiter = self._scraping
         hub, accept = self._doors.hub, request.headers.get("accept", "")
-        clients = len(self._doors.clients.attached.all()) + len(of_transparent_doors(hub.upstreams))
+        clients = len(self._doors.clients.attached.all())
         reading = monitoring.read(hub, clients=clients)
         body, content_type = await anyio.to_thread.run_sync(
             monitoring.exposition, reading, processes, accept, limiter=limiter
