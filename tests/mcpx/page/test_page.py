@@ -191,3 +191,22 @@ async def test_an_open_page_counts_as_use_and_one_that_was_left_does_not(tmp_pat
             assert page.use().has_clients
         await until(lambda: not page.use().has_clients)
         assert page.use().so_far >= before
+
+
+async def test_when_the_side_of_http_begins_anew_the_session_is_good_there(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        http = {"port": free.getsockname()[1]}
+    async with served(tmp_path, monkeypatch, http) as page:
+        page.topics = {"overview": forever}
+        visitor = await Visitor.entering(page)
+        side = page.hub.http.__self__
+        before = side.frontend
+        async with visitor.stream("overview") as stream:
+            await stream.next("overview")
+            before._listener.shutdown(socket.SHUT_RDWR)
+            with pytest.raises((AssertionError, anyio.EndOfStream, anyio.BrokenResourceError)):
+                await stream.over()
+        await until(lambda: side.frontend not in (before, None))
+        async with visitor.stream("overview") as stream:
+            assert await stream.next("overview") == 1
+        assert (await Visitor.entering(page)).origin == visitor.origin
