@@ -12,7 +12,7 @@ from mcpx.page import listener as listening
 from mcpx.page.page import OFF
 from supervisors import Backoff
 from tests.mcpx.page import visiting
-from tests.mcpx.page.visiting import HTTP, HTTP_6, LISTENERS, OWN, Visitor, served
+from tests.mcpx.page.visiting import HTTP, HTTP_6, LISTENERS, NEEDS_IPV6, OWN, Visitor, served
 
 pytestmark = pytest.mark.anyio
 HOSTS = ("localhost", "127.0.0.2") if sys.platform == "linux" else ("localhost",)
@@ -30,7 +30,7 @@ async def until(holds):
             await anyio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize("http", [HTTP, HTTP_6, *OTHERS])
+@pytest.mark.parametrize("http", [HTTP, pytest.param(HTTP_6, marks=NEEDS_IPV6), *OTHERS])
 async def test_it_is_served_beside_the_doors_where_these_are_on_loopback(tmp_path, monkeypatch, http):
     async with served(tmp_path, monkeypatch, http) as page:
         visitor = await Visitor.entering(page)
