@@ -23,10 +23,11 @@ export function Curve({ label, times, series, format, until, span, log, whole, w
   shown.current = { format, until, span, series };
 
   useEffect(() => {
-    const own = new uPlot(options(box.current, legend.current, shown, { log, whole }, setAt), [[], ...series.map(() => [])], box.current);
+    const place = box.current; // kept, for the browser tells of sizes also after the curve is gone
+    const own = new uPlot(options(place, legend.current, shown, { log, whole }, setAt), [[], ...series.map(() => [])], place);
     plot.current = own;
-    const resized = new ResizeObserver(() => own.setSize(size(box.current)));
-    resized.observe(box.current);
+    const resized = new ResizeObserver(() => own.setSize(size(place)));
+    resized.observe(place);
     const redraw = () => own.redraw(false);
     redraws.add(redraw);
     document.fonts?.ready.then(redraw);
@@ -78,7 +79,7 @@ function options(box, legend, shown, { log, whole }, setAt) {
       y: { distr: log ? 3 : 1, range: log ? decades : fromZero },
     },
     axes: [
-      { font: TEXT, stroke: () => faint(0.72), size: 24, gap: 4, space: 64, grid: { show: false }, ticks: { show: false }, values: (_plot, all) => all.map((each) => minute(each * 1000)) },
+      { font: TEXT, stroke: () => faint(0.72), size: 24, gap: 4, space: 46, grid: { show: false }, ticks: { show: false }, values: (_plot, all) => all.map((each) => minute(each * 1000)) },
       { font: TEXT, stroke: () => faint(0.72), size: widest, gap: 8, space: 26, ...(whole && { incrs: WHOLE }), grid: { width: 1, stroke: () => faint(0.1), ...decadesOnly }, ticks: { show: false }, values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))), ...decadesOnly },
     ],
     series: [

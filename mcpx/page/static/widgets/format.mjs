@@ -47,11 +47,12 @@ export function bytes(value) {
   return `${trimmed(value, at && value < 9.95 ? 1 : 0)} ${units[at]}`;
 }
 
-// 0.031 as 3.1 %
+// 0.031 as 3.1 %, and what is too small for that as < 0.1 %
 export function share(value) {
   if (!known(value)) return NONE;
   const percent = value * 100;
-  return `${percent !== 0 && Math.abs(percent) < 9.95 ? trimmed(percent, 1) : trimmed(percent, 0)} %`;
+  if (percent > 0 && percent < 0.05) return "< 0.1 %";
+  return `${trimmed(percent, Math.abs(percent) < 9.95 ? 1 : 0)} %`;
 }
 
 // seconds as 3 d 4 h, 4 h 12 m, 5 m, 12 s
