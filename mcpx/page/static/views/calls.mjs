@@ -45,7 +45,7 @@ export function Calls({ rest }) {
             onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned" aria-hidden="true"></span>${each.name} <span class="count">${all.filter(each.holds).length}</span></button>`)}
         </div>
       </div>
-      <div class="row tools">
+      <div class="row controls">
         <button type="button" aria-pressed=${frozen !== null} onClick=${() => setFrozen(frozen ? null : state.list)}>
           ${frozen ? `Go on${waiting ? ` (${waiting === KEPT ? `${KEPT} or more` : waiting} new)` : ""}` : "Pause"}
         </button>
@@ -100,7 +100,9 @@ function Beside({ id, call }) {
     NARROW.addEventListener("change", changed);
     return () => NARROW.removeEventListener("change", changed);
   }, []);
-  useEffect(() => own.current?.focus({ preventScroll: true }), []);
+  useEffect(() => {
+    if (document.activeElement.closest(".call-table")) own.current?.focus({ preventScroll: true });
+  }, []);
   const title = call ? what(call) : "One call";
   if (narrow) return html`<${Dialog} title=${title} onClose=${leave}><${Detail} id=${id} call=${call} /></${Dialog}>`;
   return html`<aside class="panel" aria-label=${title} tabindex="-1" ref=${own}>
