@@ -91,27 +91,27 @@ function Field({ name, schema, required, value, onChange, path, missing, depth, 
   const control = json.control(schema, context.root);
   const found = control.schema;
   const problems = context.problems.filter((each) => each.path === path || each.path === missing);
-  const words = [json.typeWords(schema, context.root), ...json.limits(found)].join(", ");
-  const described = [found.description && `${id}-about`, `${id}-limits`, problems.length && `${id}-problem`].filter(Boolean).join(" ");
+  const kind = json.typeWords(schema, context.root);
+  const words = [control.kind === "choice" || control.kind === "boolean" ? "" : kind, ...json.limits(found)].filter(Boolean).join(", ");
+  const described = [found.description && `${id}-about`, problems.length && `${id}-problem`].filter(Boolean).join(" ");
   const title = typeof found.title === "string" && !alike(found.title, name) ? found.title : "";
   const isGroup = depth <= MAX_DEPTH && GROUPS.includes(control.kind);
   const label = html`<span class="mono strong">${name}</span>${title && html` <span>${title}</span>`}
-    ${required ? html` <span class="needed">required</span>` : ""}`;
+    ${required ? html` <span class="needed">required</span>` : ""} <span class="kind">${words}</span>`;
   const about = html`
     ${found.description && html`<div class="hint clip" id=${`${id}-about`}>${text(found.description)}</div>`}
-    <div class="hint" id=${`${id}-limits`}>${words}</div>
     ${problems.map((each) => html`<div key=${each.problem} class="error" id=${`${id}-problem`}>${each.problem}</div>`)}
   `;
   const inner = { schema, value, onChange, path, depth, context, required };
   if (!isGroup) {
     return html`<div class="field">
       <label for=${id}>${label}</label>
-      <${Value} ...${inner} id=${id} described=${described} invalid=${problems.length > 0} />
+      <${Value} ...${inner} id=${id} described=${described || undefined} invalid=${problems.length > 0} />
       ${about}
     </div>`;
   }
   const isGiven = value !== undefined;
-  return html`<fieldset class="field group" aria-describedby=${described}>
+  return html`<fieldset class="field group" aria-describedby=${described || undefined}>
     <legend>${label}</legend>
     ${about}
     ${isGiven || required
@@ -236,14 +236,14 @@ function Text({ schema, control, value, onChange, id, described, invalid, label,
   const type = schema.writeOnly === true ? "password" : INPUT_TYPES[schema.format];
   const isShort = type || schema.format || schema.maxLength <= LONG;
   const field = isShort
-    ? html`<input ...${shared} type=${type ?? "text"} placeholder=${EXAMPLES[schema.format]} />`
+    ? html`<input ...${shared} class=${type === "date" ? "narrow" : undefined} type=${type ?? "text"} placeholder=${EXAMPLES[schema.format]} />`
     : html`<textarea ...${shared} class="grows" rows="1"></textarea>`;
   return html`${field}${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
 }
 
 function Numeric({ control, value, onChange, id, described, invalid, label }) {
   const [text, change] = useText(value, onChange, number);
-  return html`<input id=${id} type="text" inputmode="decimal" value=${text} autocomplete="off" aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
+  return html`<input id=${id} class="narrow" type="text" inputmode="decimal" value=${text} autocomplete="off" aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
     placeholder=${example(control.schema)} onInput=${(event) => change(event.target.value)} />
     ${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
 }

@@ -136,15 +136,18 @@ export function blank(schema, root, steps = MAX_STEPS) {
   return plain[kind] ?? (found.type === "object" ? {} : null);
 }
 
-// An object with the members that need no decision: constants that are required, and objects that hold some.
+// An object with the members that need no decision: constants that are required, and objects; of several forms
+// the first, as the form shows it.
 export function filled(schema, root, steps = MAX_STEPS) {
   const found = resolved(schema, root);
   const value = {};
   for (const name of listed(found.required)) {
     if (!isObject(found.properties) || !Object.hasOwn(found.properties, name)) continue;
-    const { kind, schema: inner, choices } = control(found.properties[name], root);
+    const { kind, schema: inner, choices, branches } = control(found.properties[name], root);
     if (kind === "choice" && choices.length === 1) value[name] = choices[0].value;
     if (kind === "object" && steps > 1) value[name] = filled(inner, root, steps - 1);
+    const first = kind === "alternatives" ? control(branches[0], root) : null;
+    if (first?.kind === "object" && steps > 1) value[name] = filled(first.schema, root, steps - 1);
   }
   return value;
 }
