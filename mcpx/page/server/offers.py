@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def offers(upstream: Upstream) -> JSON:
-    """`{title?, version?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
+    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
 
     `more` counts what is not listed, by its kind. Empty lists before the first listing.
     """
@@ -60,7 +60,7 @@ def offers(upstream: Upstream) -> JSON:
     return {
         **present(
             title=_line(known.server_title) if known else None,
-            version=_line(known.server_version) if known else None,
+            version_said=_line(known.server_version) if known else None,
             protocol=known.protocol_version if known else None,
             instructions=paragraphs(cut(info.instructions, MAX_INSTRUCTIONS_CHARS))
             if info.instructions

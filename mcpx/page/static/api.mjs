@@ -15,8 +15,8 @@ export class Failure extends Error {
 }
 
 export const get = (path) => ask(path, {});
-export const post = (path, body = {}) =>
-  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+export const post = (path, body = {}, signal = undefined) =>
+  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
 
 async function ask(path, options) {
   let response;
