@@ -18,10 +18,8 @@ from mcpx.cli.top.history import Row, bars
 from mcpx.core.process_figures import Use
 from mcpx.text import one_line
 
-MIN_NAME_CELLS: Final = 8
-MOST_NAME_CELLS: Final = 14  # as long as most names are
-WIDE: Final = 60  # from here on there is room for that
-MAX_NAME_CELLS: Final = 28  # a longer name is cut, and whole in the line below the table
+NAME_CELLS: Final = {0: 8, 60: 14, 90: 28}
+"""The most that a name gets in a window from so many cells on. A longer one is whole below the table."""
 MAX_REMARK_CHARACTERS: Final = 300
 PRECISE_BELOW: Final = 10.0  # tenths are shown of rates below, and of milliseconds below ten times that
 SECONDS_FROM_MS: Final = 10_000.0
@@ -73,20 +71,18 @@ class Fitted(NamedTuple):
 def fitted(width: int, names: Iterable[str]) -> Fitted:
     """The columns for a window of that width, and for servers of these names.
 
-    A name gets so many cells that most are whole, then come the columns, then what the names still want, then
-    the last error.
+    Names come first, then the columns by their rank; what is left over is for the last errors.
     """
     longest = max((cell_len(one_line(name, MAX_REMARK_CHARACTERS)) for name in names), default=0)
-    wanted = max(MIN_NAME_CELLS, min(MAX_NAME_CELLS, longest))
-    name = min(wanted, MOST_NAME_CELLS if width >= WIDE else MIN_NAME_CELLS)
+    most = max(cells for least, cells in NAME_CELLS.items() if least <= max(0, width))
+    name = max(NAME_CELLS[0], min(most, longest))
     left, columns = width - name - 1, {NAME}
     for column in sorted(COLUMNS, key=lambda each: each.rank):
         if left - column.width - 1 < 0:
             break
         left -= column.width + 1
         columns.add(column)
-    more = max(0, min(wanted - name, left))
-    own = {NAME: name + more, REMARK: REMARK.width + max(0, left - more)}
+    own = {NAME: name, REMARK: REMARK.width + max(0, left)}
     chosen = tuple(column for column in (NAME, *COLUMNS) if column in columns)
     return Fitted(chosen, tuple(own.get(column, column.width) + 1 for column in chosen))
 
@@ -187,7 +183,7 @@ def _text(of: Callable[[Row], str]) -> Callable[[Row, Uses], Text]:
     return lambda row, _uses: Text(of(row))
 
 
-NAME: Final = Column("server", MIN_NAME_CELLS, 0, _name, is_left=True)
+NAME: Final = Column("server", NAME_CELLS[0], 0, _name, is_left=True)
 REMARK: Final = Column("last error", 20, 14, _remark, is_left=True)
 MEMORY: Final = Column("mem", 4, 12, _memory)
 CPU: Final = Column("cpu", 4, 13, _cpu)
