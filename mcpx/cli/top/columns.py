@@ -52,14 +52,14 @@ class Fitted(NamedTuple):
     def headers(self) -> list[Text]:
         """The headers, as wide as their columns."""
         return [
-            _aligned(Text(column.header), width, is_left=column.is_left)
+            _aligned(Text(column.header), column, width)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
     def cells(self, row: Row, uses: Uses) -> list[Text]:
         """The cells of a row, as wide as their columns."""
         return [
-            _aligned(column.cell(row, uses), width, is_left=column.is_left)
+            _aligned(column.cell(row, uses), column, width)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
@@ -76,7 +76,7 @@ def fitted(width: int, names: Iterable[str]) -> Fitted:
     longest = max((cell_len(one_line(name, MAX_REMARK_CHARACTERS)) for name in names), default=0)
     most = max(cells for least, cells in NAME_CELLS.items() if least <= max(0, width))
     name = max(NAME_CELLS[0], min(most, longest))
-    left, columns = width - name - 1, {NAME}
+    left, columns = width - name, {NAME}
     for column in sorted(COLUMNS, key=lambda each: each.rank):
         if left - column.width - 1 < 0:
             break
@@ -84,15 +84,17 @@ def fitted(width: int, names: Iterable[str]) -> Fitted:
         columns.add(column)
     own = {NAME: name, REMARK: REMARK.width + max(0, left)}
     chosen = tuple(column for column in (NAME, *COLUMNS) if column in columns)
-    return Fitted(chosen, tuple(own.get(column, column.width) + 1 for column in chosen))
+    return Fitted(chosen, tuple(own.get(column, column.width) + (column is not NAME) for column in chosen))
 
 
-def _aligned(text: Text, width: int, *, is_left: bool) -> Text:
-    """A cell of exactly that width: one space, and the text cut with an ellipsis where it is longer."""
-    room = width - 1
-    text.truncate(room, overflow="ellipsis")
-    padding = " " * (width - cell_len(text.plain))
-    return text.append(padding) if is_left else Text(padding).append_text(text)
+def _aligned(text: Text, column: Column, width: int) -> Text:
+    """A cell of exactly that width: a space, but in the first column, and the text, cut with an ellipsis."""
+    lead = "" if column is NAME else " "
+    text.truncate(width - len(lead), overflow="ellipsis")
+    padding = " " * (width - len(lead) - text.cell_len)
+    if column.is_left:
+        return Text(lead).append_text(text).append(padding)
+    return Text(lead + padding).append_text(text)
 
 
 def _name(row: Row, _uses: Uses) -> Text:
@@ -187,7 +189,7 @@ NAME: Final = Column("server", NAME_CELLS[0], 0, _name, is_left=True)
 REMARK: Final = Column("last error", 20, 14, _remark, is_left=True)
 MEMORY: Final = Column("mem", 4, 12, _memory)
 CPU: Final = Column("cpu", 4, 13, _cpu)
-CURVE: Final = Column("calls/s", 20, 15, _curve, is_left=True)
+CURVE: Final = Column("calls/s", 20, 15, _curve)
 COLUMNS: Final = (
     Column("state", 14, 1, lambda row, _uses: shown_state(row.server), is_left=True),
     Column("up", 5, 5, _up),
