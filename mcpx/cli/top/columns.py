@@ -59,7 +59,7 @@ class Fitted(NamedTuple):
     def cells(self, row: Row, uses: Uses) -> list[Text]:
         """The cells of a row, as wide as their columns."""
         return [
-            _aligned(column.cell(row, uses), column, width)
+            _aligned(_curve(row, width) if column is CURVE else column.cell(row, uses), column, width)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
@@ -71,7 +71,8 @@ class Fitted(NamedTuple):
 def fitted(width: int, names: Iterable[str]) -> Fitted:
     """The columns for a window of that width, and for servers of these names.
 
-    Names come first, then the columns by their rank; what is left over is for the last errors.
+    Names come first, then the columns by their rank. What is left over widens the last errors, else the
+    curves.
     """
     longest = max((cell_len(one_line(name, MAX_REMARK_CHARACTERS)) for name in names), default=0)
     most = max(cells for least, cells in NAME_CELLS.items() if least <= max(0, width))
@@ -82,7 +83,8 @@ def fitted(width: int, names: Iterable[str]) -> Fitted:
             break
         left -= column.width + 1
         columns.add(column)
-    own = {NAME: name, REMARK: REMARK.width + max(0, left)}
+    last = REMARK if REMARK in columns else CURVE
+    own = {NAME: name, last: last.width + max(0, left)}
     chosen = tuple(column for column in (NAME, *COLUMNS) if column in columns)
     return Fitted(chosen, tuple(own.get(column, column.width) + (column is not NAME) for column in chosen))
 
@@ -130,8 +132,8 @@ def _cpu(row: Row, uses: Uses) -> Text:
     return Text("-" if use is None else percent(use.cpu))
 
 
-def _curve(row: Row, _uses: Uses) -> Text:
-    return Text(bars(row.calls, CURVE.width), style="cyan")
+def _curve(row: Row, width: int) -> Text:
+    return Text(bars(row.calls, width - 1), style="cyan")
 
 
 def _remark(row: Row, _uses: Uses) -> Text:
@@ -186,10 +188,10 @@ def _text(of: Callable[[Row], str]) -> Callable[[Row, Uses], Text]:
 
 
 NAME: Final = Column("server", NAME_CELLS[0], 0, _name, is_left=True)
-REMARK: Final = Column("last error", 20, 14, _remark, is_left=True)
+REMARK: Final = Column("last error", 20, 15, _remark, is_left=True)
 MEMORY: Final = Column("mem", 4, 12, _memory)
 CPU: Final = Column("cpu", 4, 13, _cpu)
-CURVE: Final = Column("calls/s", 20, 15, _curve)
+CURVE: Final[Column] = Column("calls/s", 8, 14, lambda row, _uses: _curve(row, CURVE.width))
 COLUMNS: Final = (
     Column("state", 14, 1, lambda row, _uses: shown_state(row.server), is_left=True),
     Column("up", 5, 5, _up),
