@@ -37,7 +37,7 @@ function Costs({ answer }) {
   const { client, tools, left_out } = answer;
   const part = saved(client.direct, client.tokens);
   const own = tools.filter((tool) => !tool.server).length;
-  return html`<section class="panel stack tight" aria-label="What it costs">
+  return html`<section class="panel stack tight model-costs" aria-label="What it costs">
     <${Figures} label="What it costs before the first question">
       <${Figure} big label="Tokens, through MCPX" value=${count(client.tokens)} beside="instructions and tools, estimated" />
       <${Figure} big label="Tokens, connected directly" value=${count(client.direct)} beside="the tools of the same servers" />
@@ -68,17 +68,28 @@ function Cuts({ answer }) {
 
 function Tools({ id, answer }) {
   const [filter, setFilter] = useState("");
+  const [order, setOrder] = useState("given");
   const [definition, setDefinition] = useState(null);
   const wanted = filter.toLowerCase();
-  const shown = answer.tools.filter((tool) => `${tool.name} ${tool.description.text}`.toLowerCase().includes(wanted));
+  const fitting = answer.tools.filter((tool) => `${tool.name} ${tool.description.text}`.toLowerCase().includes(wanted));
+  const shown = order === "size" ? fitting.sort((one, other) => other.tokens - one.tokens) : fitting;
+  const most = Math.max(1, ...answer.tools.map((tool) => tool.tokens));
   return html`<section class="panel" aria-labelledby="model-tools">
     <div class="panel-head">
       <h2 id="model-tools">Tools</h2>
-      ${answer.tools.length > FEW && html`<${Search} label="Filter the tools" value=${filter} onInput=${setFilter} />`}
+      ${answer.tools.length > FEW && html`<div class="row">
+        <label class="row small">Order
+          <select value=${order} onChange=${(event) => setOrder(event.target.value)}>
+            <option value="given">as in the list</option>
+            <option value="size">largest first</option>
+          </select>
+        </label>
+        <${Search} label="Filter the tools" value=${filter} onInput=${setFilter} />
+      </div>`}
     </div>
     ${shown.length
-      ? html`<ul class="stack tight">
-          ${shown.map((tool) => html`<${Tool} key=${tool.name} tool=${tool} isOpen=${answer.tools.length <= FEW} onDefinition=${() => setDefinition(tool.name)} />`)}
+      ? html`<ul class="folds">
+          ${shown.map((tool) => html`<${Tool} key=${tool.name} tool=${tool} most=${most} isOpen=${answer.tools.length <= FEW} onDefinition=${() => setDefinition(tool.name)} />`)}
         </ul>`
       : html`<${Empty}>${filter ? "No tool fits." : "This client is shown no tools."}</${Empty}>`}
     ${answer.left_out > 0 && html`<p class="muted small">And ${count(answer.left_out)} more tools.</p>`}
@@ -86,14 +97,19 @@ function Tools({ id, answer }) {
   </section>`;
 }
 
-function Tool({ tool, isOpen, onDefinition }) {
+function Tool({ tool, most, isOpen, onDefinition }) {
   const [open, setOpen] = useState(isOpen);
   return html`<li><details class="fold" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
     <summary>
-      <span class="mono strong wrap">${tool.name}</span>
-      ${tool.description.cut && html`<${Badge} tone="ask">cut</${Badge}>`}
-      <span class="muted small grow cut">${tool.server ?? tool.title}</span>
-      <span class="muted small number">${count(tool.tokens)} tokens</span>
+      <span class="row">
+        <span class="mono strong wrap">${tool.name}</span>
+        ${tool.description.cut && html`<${Badge} tone="ask">cut</${Badge}>`}
+        <span class="muted small wrap">${tool.server ?? tool.title}</span>
+      </span>
+      <span class="row">
+        <span class="bar" aria-hidden="true"><span style=${{ width: `${(tool.tokens / most) * 100}%` }}></span></span>
+        <span class="muted small number">${count(tool.tokens)} tokens</span>
+      </span>
     </summary>
     ${open && html`<div class="stack tight fold-body">
       <div class="spread"><${Size} of=${tool.description} /><button class="small" onClick=${onDefinition}>Definition as it is sent</button></div>

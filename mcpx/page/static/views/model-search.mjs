@@ -26,9 +26,11 @@ export function Ranking({ id, isTransparent }) {
       <${Search} label="What to do, in a few words" value=${query} onInput=${setQuery} />
       <p class="muted small">As a model would ask. Nothing is started or called by it, and it is not counted.</p>
     </div>
-    <div class="stack" aria-live="polite">
+    <div class="hidden" role="status">${answer && `${counted(answer.matching, "server")} with something that matches`}</div>
+    <div class="stack">
       ${failure && html`<${Failed} failure=${failure} />`}
       ${answer && html`<${Found} answer=${answer} />`}
+      ${!answer && !failure && html`<${Empty}>Ask as a model would: create an issue, read a file, what is the weather.</${Empty}>`}
     </div>
   </section>`;
 }
@@ -64,7 +66,7 @@ function Found({ answer }) {
         ? html`<ol class="stack tight">${answer.servers.map((each) => html`<${Server} key=${each.server} server=${each} top=${top} />`)}</ol>`
         : html`<${Empty}>Nothing matches.</${Empty}>`}
     </div>
-    <div class="stack tight">
+    <div class="stack tight beside">
       <div class="spread">
         <h3>The answer that the model reads</h3>
         <span class="muted small number">${counted(answer.answer.chars, "character")} · ${counted(answer.answer.tokens, "token")}</span>

@@ -13,6 +13,7 @@ export const LEVELS = {
   wrong: { tone: "bad", word: "wrong" },
   ok: { tone: "good", word: "well" },
 };
+const RANK = ["error", "warning", "note"];
 const line = (number) => `line-${number}`;
 
 export function Configuration() {
@@ -53,7 +54,7 @@ function Findings({ answer }) {
   return html`<section class="panel" aria-labelledby="setup-findings">
     <div class="panel-head"><h2 id="setup-findings">Mistakes and notes</h2></div>
     ${answer.findings.length
-      ? html`<ul class="stack">${answer.findings.map((each, index) => html`<${Finding} key=${index} finding=${each} />`)}</ul>`
+      ? html`<ul class="stack findings">${[...answer.findings].sort((one, other) => RANK.indexOf(one.level) - RANK.indexOf(other.level)).map((each, index) => html`<${Finding} key=${index} finding=${each} />`)}</ul>`
       : html`<${Empty}>Nothing is wrong with it.</${Empty}>`}
     ${answer.more_findings > 0 && html`<p class="muted small">And ${count(answer.more_findings)} more: mcpx check names all.</p>`}
   </section>`;
@@ -61,14 +62,16 @@ function Findings({ answer }) {
 
 function Finding({ finding }) {
   const { tone, word } = LEVELS[finding.level];
-  return html`<li class="stack tight">
-    <div class="row">
-      <${Badge} tone=${tone}>${word}</${Badge}>
-      ${finding.line && html`<button class="link mono small" onClick=${() => goTo(finding.line)}>line ${finding.line}, column ${finding.column}</button>`}
+  return html`<li class="finding">
+    <span><${Badge} tone=${tone}>${word}</${Badge}></span>
+    <span class="row">
+      ${finding.line ? html`<button class="link mono small" onClick=${() => goTo(finding.line)}>line ${finding.line}, column ${finding.column}</button>` : html`<span class="muted small">the whole file</span>`}
       ${finding.server && html`<a class="small wrap" href=${`#/servers/${encodeURIComponent(finding.server)}`}>${finding.server}</a>`}
+    </span>
+    <div class="stack tight">
+      <p class="wrap">${finding.text}</p>
+      ${finding.excerpt && html`<${Excerpt} text=${finding.excerpt} />`}
     </div>
-    <p class="wrap">${finding.text}</p>
-    ${finding.excerpt && html`<${Excerpt} text=${finding.excerpt} />`}
   </li>`;
 }
 

@@ -61,18 +61,21 @@ function Report({ report, at, starts }) {
     </${Notice}>
     ${[...sections].map(([title, findings]) => html`<section key=${title} class="panel" aria-labelledby=${`doctor-${title}`}>
       <div class="panel-head"><h2 id=${`doctor-${title}`} class="capital">${title}</h2></div>
-      <ul class="stack">${findings.map((each, index) => html`<${Finding} key=${index} finding=${each} />`)}</ul>
+      <ul class="stack findings">${findings.map((each, index) => html`<${Finding} key=${index} finding=${each} />`)}</ul>
     </section>`)}
   `;
 }
 
 function Finding({ finding }) {
   const { tone, word } = LEVELS[finding.level];
-  return html`<li class="stack tight">
-    <div class="row"><${Badge} tone=${tone}>${word}</${Badge}><span class="strong wrap">${finding.subject}</span></div>
-    <p class="wrap">${finding.text}</p>
-    ${finding.details?.excerpt && html`<${Excerpt} text=${finding.details.excerpt} />`}
-    ${finding.advice && html`<div class="row"><span class="muted">To do:</span> <code class="wrap">${finding.advice}</code><${Copy} text=${finding.advice} what="the advice" /></div>`}
-    ${finding.fix && html`<p class="muted small wrap"><code>mcpx doctor --fix</code> can do it: ${finding.fix}</p>`}
+  return html`<li class="finding">
+    <span><${Badge} tone=${tone}>${word}</${Badge}></span>
+    <span class="strong wrap">${finding.subject}</span>
+    <div class="stack tight">
+      <p class="wrap">${finding.text}</p>
+      ${finding.details?.excerpt && html`<${Excerpt} text=${finding.details.excerpt} />`}
+      ${finding.advice && html`<div class="row"><span class="muted">To do:</span> <code class="wrap">${finding.advice}</code><${Copy} text=${finding.advice} what="the advice" /></div>`}
+      ${finding.fix && html`<p class="muted small wrap"><code>mcpx doctor --fix</code> can do it: ${finding.fix}</p>`}
+    </div>
   </li>`;
 }

@@ -27,7 +27,7 @@ export function Install() {
     done=${(made) => html`<p>Next: restart ${[...new Set(made.clients.filter((each) => each.changed).map((each) => each.title))].join(", ")}. Copies are in <code>${made.backup}</code>. ${made.daemon}</p>`}>
     <${Choice} names=${names} chosen=${clients} onChoose=${setClients} />
     <label class="switch">
-      <input type="checkbox" checked=${adopt} onChange=${() => setAdopt(!adopt)} />Move the clients' own servers into MCPX's configuration
+      <input type="checkbox" checked=${adopt} onChange=${() => setAdopt(!adopt)} />Move the clients' own servers into MCPX's configuration (<code>--adopt</code>)
     </label>
     <ul class="stack tight">${preview?.clients.map((each) => html`<${Client} key=${each.file} client=${each} />`)}</ul>
     ${preview?.servers_added.length > 0 && html`<p class="wrap">The configuration gets: ${preview.servers_added.join(", ")}</p>`}
