@@ -37,8 +37,21 @@ class TracedToolCalls(ToolCalls):
             server=request.server_name,
             transport=None if upstream is None else upstream.config.transport,
         )
-        reply.observe(trace.settled)
+        _end_with(trace, reply)
         return replace(request, context=replace(request.context, trace=trace))
+
+
+def _end_with(trace: CallTrace, reply: Reply[Any]) -> None:
+    """End the spans with the reply: before the client is answered, whose own span ends with that."""
+    answer = reply.on_settled
+    if answer is not None:
+
+        def settled(reply: Reply[Any]) -> None:
+            trace.settled(reply)
+            answer(reply)
+
+        reply.on_settled = settled
+    reply.observe(trace.settled)  # nobody is answered, where the client has left
 
 
 def _asked(request: Request) -> tuple[str, str | None]:

@@ -148,7 +148,9 @@ class CallTrace:
         self._attempt_ended_ns = time.time_ns()
 
     def settled(self, reply: Reply[Any]) -> None:
-        """End the spans: the request has been answered, or has failed. The observer of its reply."""
+        """End the spans: the request has been answered, or has failed. Called once or more."""
+        if self._over:
+            return
         self._over = True
         error, status = self._failure(reply)
         about = {} if status is None else {"rpc.response.status_code": str(status)}
