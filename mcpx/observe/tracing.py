@@ -173,8 +173,9 @@ def target_in(params: Mapping[str, Any] | None) -> str | None:
 
 
 def short(text: str) -> str:
-    """A text from outside, of bounded length and without the secrets of the configuration."""
-    return redacted(cut(text, MAX_TARGET_CHARS))
+    """A text from outside: bounded, without the secrets of the configuration, and such as can be encoded."""
+    whole = redacted(cut(text, 4 * MAX_TARGET_CHARS))  # of a secret that was cut, the rest would be left
+    return cut(whole, MAX_TARGET_CHARS).encode(errors="replace").decode()
 
 
 def end_span(span: Span, error: str | None, attributes: Attributes, *, at_ns: int | None = None) -> None:

@@ -60,6 +60,7 @@ UNWANTED = {
     "mcp.client.auth",
     "mcp.client.client",
     "mcp.server.mcpserver",
+    "opentelemetry.sdk",
     "rich",
     "uvicorn",
 }

@@ -141,7 +141,7 @@ async def test_what_the_client_does_not_want_recorded_is_not_but_is_passed_on(tm
 
 @pytest.mark.parametrize("slow", [False, True], ids=["fast", "sdk"])
 @pytest.mark.parametrize(
-    ("answer", "error", "code"),
+    "failing",
     [
         (result({"content": [{"type": "text", "text": "secret"}], "isError": True}), "tool_error", None),
         (refusal(-32050, "secret"), "upstream_error", "-32050"),
@@ -149,7 +149,8 @@ async def test_what_the_client_does_not_want_recorded_is_not_but_is_passed_on(tm
     ],
     ids=["tool", "protocol", "death"],
 )
-async def test_failures_are_in_all_three_and_no_text_of_theirs(answer, error, code, slow, tmp_path, spans):
+async def test_failures_are_in_all_three_and_no_text_of_theirs(failing, slow, tmp_path, spans):
+    answer, error, code = failing
     server = entry(tmp_path, answers={"tools/call": answer})
     async with client_of(server, slow=slow) as line:
         assert (await line.ask("tools/call", CALL))["isError"] is True
@@ -213,24 +214,23 @@ async def test_a_request_that_is_lost_and_sent_again_is_two_spans_of_one_call(tm
 
 
 @pytest.mark.parametrize(
-    ("name", "method", "span", "attribute"),
+    ("method", "span", "attributes"),
     [
-        ("resources/read", "resources/read", "resources/read", ("mcp.resource.uri", "a:b")),
-        ("prompts/get", "prompts/get", "prompts/get p", ("gen_ai.prompt.name", "p")),
-        ("completion/complete", "completion/complete", "completion/complete", None),
+        ("resources/read", "resources/read", {"mcp.resource.uri": "a:b"}),
+        ("prompts/get", "prompts/get p", {"gen_ai.prompt.name": "p"}),
+        ("completion/complete", "completion/complete", {}),
     ],
 )
-async def test_other_requests_are_traced_too(name, method, span, attribute, tmp_path, spans):
+async def test_other_requests_are_traced_too(method, span, attributes, tmp_path, spans):
     lines = tmp_path / "lines"
     server = entry(tmp_path, answers=ANSWERS["handshake"], lines=str(lines))
     async with client_of(server) as line:
-        await ask(line, name, modern=False, meta={"traceparent": SAMPLED})
+        await ask(line, method, modern=False, meta={"traceparent": SAMPLED})
         client = await spans.last(span, "CLIENT")
     meta = json.loads(lines.read_text().splitlines()[-1])["params"]["_meta"]
     assert named_by(meta) == (TRACE_ID, span_id(client), True)
-    assert about(client)["mcp.method.name"] == method
-    if attribute is not None:
-        assert about(client)[attribute[0]] == attribute[1]
+    wanted = {"mcp.method.name": method, **attributes}
+    assert {key: about(client).get(key) for key in wanted} == wanted
 
 
 async def test_a_program_that_calls_within_a_span_has_it_as_the_parent(tmp_path, spans):
