@@ -254,6 +254,7 @@ async def test_a_transparent_door_traces_and_changes_nothing_else(modern, tmp_pa
         meta = {"traceparent": SAMPLED, "tracestate": "a=b", "x": 1.50, **BAGGAGE, **envelope}
         params = {"name": "echo", "arguments": {"n": 1.0}, "odd": None, "_meta": meta}
         await talk.ask("tools/call", json.dumps(params), 7)
+        await talk.ask("vendor/x", '{"a":1}', 8)
         served, _, client = await spans.of_call("echo", by="echo")
     got = [json.loads(line) for line in lines.read_text().splitlines()]
     sent = next(each for each in got if each.get("method") == "tools/call")["params"]
@@ -261,3 +262,5 @@ async def test_a_transparent_door_traces_and_changes_nothing_else(modern, tmp_pa
     assert parent_id(served) == PARENT_ID
     assert {**sent, "_meta": {**sent["_meta"], "traceparent": SAMPLED}} == params
     assert about(client)["jsonrpc.request.id"] == "7"
+    [unknown] = [each["params"] for each in got if each.get("method") == "vendor/x"]
+    assert unknown == {"a": 1}, "what is not known passes as it is"
