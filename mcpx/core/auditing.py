@@ -38,13 +38,17 @@ def audited(audit: Audit, request: Request) -> Entry | None:
     Raises:
         CallError: As from `Audit.begin`.
     """
+    context = request.context
     if isinstance(request, Exec):
-        origin = request.context.origin
-        return audit.begin("tool", request.server_name, request.tool_name, request.arguments, origin)
-    if (target := target_of(request)) is None:
+        entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, context.origin)
+    elif (target := target_of(request)) is None:
         return None
-    kind, name, arguments = target
-    return audit.begin(kind, request.server_name, name, arguments, request.context.origin)
+    else:
+        kind, name, arguments = target
+        entry = audit.begin(kind, request.server_name, name, arguments, context.origin)
+    if context.trace is not None:
+        entry.trace_id = context.trace.trace_id
+    return entry
 
 
 Target = tuple[Kind, str, msgspec.Raw | bytes]

@@ -100,6 +100,11 @@ class CallTrace:
         self._attempt_ended_ns: int | None = None
         self._over = False
 
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the request belongs to."""
+        return ids_of(self._route)["trace_id"]
+
     # --- what is sent
 
     def meta(self, given: bytes, request_id: str) -> bytes:

@@ -221,6 +221,8 @@ class DoorSessions:
         named = self._rules.named(request)
         subject = named if isinstance(named, Subject) else NAMELESS
         entry = begin(self._hub.audit, self.server, request.method, subject, origin)
+        if request.context.trace is not None:
+            entry.trace_id = request.context.trace.trace_id
         observe(entry, reply, self.server)
         return entry
 

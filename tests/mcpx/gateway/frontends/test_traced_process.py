@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from tests.mcpx.gateway.frontends.test_http_passing import CALL, headers_of, messages
-from tests.mcpx.serving import ENVELOPE, Served, serving, write_config
+from tests.mcpx.serving import ENVELOPE, Served, run_cli, serving, write_config
 from tests.mcpx.spans import PARENT_ID, SAMPLED, TRACE_ID
 from tests.mcpx.upstream.raw import entry
 
@@ -29,6 +30,11 @@ async def exported(mcpx: Served) -> dict[tuple[str, str], dict[str, Any]]:
 
 def ids(span: dict[str, Any]) -> tuple[str, str]:
     return span["context"]["trace_id"].removeprefix("0x"), span["context"]["span_id"].removeprefix("0x")
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    """All lines of the files of a folder."""
+    return [line for file in sorted(folder.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
 
 
 async def test_a_call_on_standard_input_is_exported_beside_the_protocol_and_logged(tmp_path):
@@ -55,6 +61,9 @@ async def test_a_call_on_standard_input_is_exported_beside_the_protocol_and_logg
     [ended] = [line for line in mcpx.log if line["event"] == "call.ended"]
     assert (ended["trace_id"], ended["span_id"]) == ids(route)
     assert ended["trace_id"] == TRACE_ID
+    [audited] = [json.loads(line) for line in lines_of(tmp_path / "state" / "audit") if b'"echo"' in line]
+    assert (audited["name"], audited["outcome"], audited["trace_id"]) == ("echo", "ok", TRACE_ID)
+    assert "nothing is changed" in run_cli(tmp_path, "audit", "verify").stdout
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["old-client", "new-client"])
