@@ -264,3 +264,15 @@ async def test_a_transparent_door_traces_and_changes_nothing_else(modern, tmp_pa
     assert about(client)["jsonrpc.request.id"] == "7"
     [unknown] = [each["params"] for each in got if each.get("method") == "vendor/x"]
     assert unknown == {"a": 1}, "what is not known passes as it is"
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "sdk"])
+async def test_a_call_that_a_person_is_asked_about_is_one_span_of_the_client(slow, tmp_path, spans):
+    settings = {"tools": {"ask": ["echo"]}}
+    async with client_of(entry(tmp_path, settings=settings), slow=slow) as line:
+        refused = await line.ask("tools/call", CALL)  # this client cannot be asked
+        assert refused["structuredContent"]["code"] == "not_approved"
+        served = await spans.last("tools/call exec", "SERVER")
+    assert about(served)["error.type"] == "not_approved"
+    assert {parent_id(route) for route in spans.named("route", "INTERNAL")} == {span_id(served)}
+    assert not [span for span in spans.all() if span.kind.name == "CLIENT"]
