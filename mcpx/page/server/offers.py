@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def offers(upstream: Upstream) -> JSON:
-    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
+    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, ...}`.
 
     `more` counts what is not listed, by its kind. Empty lists before the first listing.
     """
