@@ -41,7 +41,9 @@ def test_the_page_names_only_files_that_there_are() -> None:
     page = (STATIC / "index.html").read_text()
     named = re.findall(r'(?:href|src)="([^"]+)"', page) + re.findall(r'": "\./([^"]+)"', page)
     assert named
-    assert [each for each in named if not (STATIC / PurePosixPath(each).relative_to("static")).is_file()] == []
+    assert [
+        each for each in named if not (STATIC / PurePosixPath(each).relative_to("static")).is_file()
+    ] == []
 
 
 def test_each_style_sheet_is_named_by_the_page() -> None:
@@ -52,7 +54,9 @@ def test_each_style_sheet_is_named_by_the_page() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_text_becomes_no_markup_and_no_code(path: Path) -> None:
     text = path.read_text()
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text
+    )
 
 
 @pytest.mark.parametrize("path", OWN, ids=name_of)
@@ -77,7 +81,9 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(colour: str) -> float:
     parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
