@@ -22,6 +22,7 @@ import structlog
 from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
@@ -110,6 +111,8 @@ class Hub:
         self.meter.activity = self.fleet.activity
         self.history = History(self.upstreams, self.meter, self.fleet.activity)
         """The calls of the last hour."""
+        self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
+        """The calls as they run, for those who watch."""
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""

@@ -74,7 +74,7 @@ def daemon_status(
 
 def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
     log = hub.audit
-    if log.problem is None or not log.enabled:
+    if log.problem is None or not log.is_written:
         return msgspec.UNSET
     required = hub.config.audit_required
     return AuditStatus(problem=log.problem, waiting=log.waiting, lost=log.lost, required=required)
