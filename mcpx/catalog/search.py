@@ -46,6 +46,8 @@ class Hit(NamedTuple):
 
     entry: Entry
     score: float
+    number: int = -1
+    """Of the entry, among those that were searched."""
 
     @property
     def named(self) -> bool:
@@ -66,7 +68,11 @@ class ServerHits:
     def best(self, limit: int) -> list[Hit]:
         """The entries that match, best first, at most `limit`."""
         chosen = nsmallest(limit, [(-score, number) for number, score in self._scores.items()])
-        return [Hit(self._corpus.entry(number), -score) for score, number in chosen]
+        return [Hit(self._corpus.entry(number), -score, number) for score, number in chosen]
+
+    def worth(self, hit: Hit, word: str) -> float:
+        """What a word, as `mcpx.catalog.words` has it, is worth in one of its entries."""
+        return self._corpus.scores(word)[0].get(hit.number, 0.0)
 
 
 def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = None) -> list[ServerHits]:

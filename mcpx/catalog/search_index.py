@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.catalog.snapshot import ServerInfo
@@ -28,6 +28,14 @@ _TOPIC_NAME: Final = 3  # entries: what a word in the server's own name counts
 _K1: Final = 1.2  # how soon a repeated word stops counting
 _B: Final = 0.75  # how much long texts are held back
 _USUAL_LEN: Final = 40.0  # weighted words of a usual entry
+
+
+class Field(NamedTuple):
+    """A text of an entry that is searched: which part of it, and what a word in it counts."""
+
+    part: str
+    weight: float
+    text: str
 
 
 class ServerIndex:
@@ -62,15 +70,15 @@ class ServerIndex:
         return done
 
     def _read(self, number: int, entry: Entry) -> int:
-        fields = list(_fields(entry))
-        name, *texts = (words(text) for _, text in fields)
-        topic = words(fields[1][1][:MAX_TOPIC_LEN])
+        fields = list(fields_of(entry))
+        name, *texts = (words(field.text) for field in fields)
+        topic = words(fields[1].text[:MAX_TOPIC_LEN])
         self.names[" ".join(name)].append(number)
         self.topic.update(_with_groups({*name, *topic}))
         weights: dict[str, float] = defaultdict(float)
-        for weight, found in zip((_NAME, *(weight for weight, _ in fields[1:])), (name, *texts), strict=True):
+        for field, found in zip(fields, (name, *texts), strict=True):
             for word in found:
-                weights[word] += weight
+                weights[word] += field.weight
         for word in self._name:
             weights[word] += _SERVER
         held_back = _K1 * (1 - _B + _B * sum(weights.values()) / _USUAL_LEN)
@@ -80,7 +88,7 @@ class ServerIndex:
         for word, weight in weights.items():
             worth = round(weight * (_K1 + 1) / (weight + held_back), 2)
             self.postings[word] += (number, self._shared.setdefault(worth, worth))
-        return sum(len(text) for _, text in fields)
+        return sum(len(field.text) for field in fields)
 
 
 def index_of(server: str, catalogue: Catalogue) -> ServerIndex:
@@ -123,23 +131,28 @@ def _entries_of(catalogue: Catalogue) -> Iterator[Entry]:
     yield from catalogue.prompts
 
 
-def _fields(entry: Entry) -> Iterator[tuple[float, str]]:
-    """The texts of an entry with what a word in them counts: its name, what it says of itself, and more."""
-    yield _NAME, entry.name[:MAX_TOPIC_LEN]
+def fields_of(entry: Entry) -> Iterator[Field]:
+    """The texts of an entry that are searched: its name, what it says of itself, and more."""
+    yield Field("name", _NAME, entry.name[:MAX_TOPIC_LEN])
     title = entry.display_title if isinstance(entry, ToolInfo) else entry.title
-    yield _TEXT, f"{title or ''} {entry.description or ''}"[:MAX_TEXT_LEN]
+    yield Field("description", _TEXT, f"{title or ''} {entry.description or ''}"[:MAX_TEXT_LEN])
     match entry:
         case ToolInfo():
             given = entry.input_schema.get("properties")
             properties = dict(islice(given.items(), MAX_PARAMETERS)) if isinstance(given, dict) else {}
-            yield _PARAMETER, " ".join(map(str, properties))[:MAX_TEXT_LEN]
+            yield Field("parameters", _PARAMETER, " ".join(map(str, properties))[:MAX_TEXT_LEN])
             said = (each.get("description") for each in properties.values() if isinstance(each, dict))
-            yield _PARAMETER_TEXT, " ".join(text for text in said if isinstance(text, str))[:MAX_TEXT_LEN]
+            described = " ".join(text for text in said if isinstance(text, str))
+            yield Field("parameters", _PARAMETER_TEXT, described[:MAX_TEXT_LEN])
         case ResourceInfo():
-            yield _TEXT, entry.uri[:MAX_TEXT_LEN]
+            yield Field("address", _TEXT, entry.uri[:MAX_TEXT_LEN])
         case TemplateInfo():
-            yield _TEXT, entry.uri_template[:MAX_TEXT_LEN]
+            yield Field("address", _TEXT, entry.uri_template[:MAX_TEXT_LEN])
         case _:
             arguments = islice(entry.arguments or (), MAX_PARAMETERS)
             names = (each.get("name") for each in arguments if isinstance(each, dict))
-            yield _PARAMETER, " ".join(name for name in names if isinstance(name, str))[:MAX_TEXT_LEN]
+            yield Field(
+                "parameters",
+                _PARAMETER,
+                " ".join(name for name in names if isinstance(name, str))[:MAX_TEXT_LEN],
+            )

@@ -95,19 +95,24 @@ def masked_value(value: object) -> object:
 
 def masked_diff(before: bytes | None, after: bytes | None, name: str) -> str:
     """What changes in a JSON file, as a unified diff in which nothing secret is shown."""
-    old, new = (_masked_json(each or b"").splitlines() for each in (before, after))
+    old, new = (masked_json(each or b"").splitlines() for each in (before, after))
     lines = difflib.unified_diff(old, new, name, name, lineterm="", n=2)
     return "\n".join(lines)
 
 
-def _masked_json(data: bytes) -> str:
-    """The text of a configuration with its secrets masked in their places, comments too."""
+def masked_json(data: bytes) -> str:
+    """The text of a configuration with its secrets masked in their places, comments too.
+
+    Raises:
+        JSONCError: It is not JSON.
+    """
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", "replace")
     if not text.strip():
         return ""
     masked, at = [], 0
     for node, value in _masks(parse(text), ""):
-        masked += [text[at : node.start], json.dumps(value, ensure_ascii=False)]
+        lines = "\n" * text.count("\n", node.start, node.end)  # the others keep their places
+        masked += [text[at : node.start], json.dumps(value, ensure_ascii=False), lines]
         at = node.end
     return masked_text("".join([*masked, text[at:]]))
 

@@ -1,7 +1,7 @@
 """A line of a configuration for a person who looks for the mistake in it, without its secrets.
 
 Keys and the values of harmless keys are shown as they are; of other values only the punctuation, so that the
-columns stay. Called by `mcpx.config.findings` alone. Pure.
+columns stay. `safe_text` does that to a whole file, where nothing more is known of it. Pure.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def safe_excerpt(text: str, offset: int) -> str:
     start = line_start(text, offset)
     end = found.start() if (found := LINE_END.search(text, start)) else len(text)
     return excerpt(text[:start] + _masked(text[start:end]) + text[end:], offset)
+
+
+def safe_text(text: str) -> str:
+    """A text, each line of it as in an excerpt."""
+    return "\n".join(map(_masked, text.splitlines()))
 
 
 def _masked(line: str) -> str:

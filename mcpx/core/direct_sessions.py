@@ -118,5 +118,5 @@ class DirectSessions:
             return
         alters = now[1] or (before is not None and before[1])
         for session in list(upstream.direct.values()):
-            if alters or session.client.is_narrowed:
+            if alters or session.client.profile is not None:
                 session.announce_lists()

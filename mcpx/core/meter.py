@@ -217,7 +217,7 @@ class Meter:
         there are). A client that lists again
         what it has is not counted again; one without a session is after an hour.
         """
-        menus = _cost_of_menus(self._upstreams if shown is None else shown)
+        menus = cost_of_menus(self._upstreams if shown is None else shown)
         whole = sum(menus.values())
         label = self.of_client(name).name
         if isinstance(client, ClientId) and client.sessionless:
@@ -287,7 +287,7 @@ class Meter:
         self._writing = Totals()
 
 
-def _cost_of_menus(upstreams: Mapping[str, Upstream]) -> dict[str, int]:
+def cost_of_menus(upstreams: Mapping[str, Upstream]) -> dict[str, int]:
     """The cost of each server's tools, to a client that is connected to it directly."""
     known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
     return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}

@@ -24,10 +24,14 @@ CHANGED: Final = 0.02  # of a process's memory, from which on its shared pages a
 
 
 class Use(NamedTuple):
-    """What processes use: bytes of memory, and the share of one core, None at the first look."""
+    """What processes use: bytes of memory, and the share of one core, None at the first look.
+
+    `used_s` is the processor time since the look before, of a process that was not there since its start.
+    """
 
     memory: int
     cpu: float | None
+    used_s: float
 
 
 class _Seen(NamedTuple):
@@ -62,7 +66,9 @@ class ProcessFigures:
         elapsed = None if self._at is None else max(now - self._at, 1e-3)
         self._seen, self._at = seen, now
         return {
-            group: Use(size, None if elapsed is None else round(max(0.0, cpu[group]) / elapsed, 4))
+            group: Use(
+                size, None if elapsed is None else round(max(0.0, cpu[group]) / elapsed, 4), cpu[group]
+            )
             for group, size in memory.items()
             if size
         }

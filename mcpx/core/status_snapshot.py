@@ -23,6 +23,7 @@ from mcpx.core.status import (
     Tokens,
 )
 from mcpx.version import __version__
+from supervisors import Phase
 
 if TYPE_CHECKING:
     from mcpx.catalog.snapshot import ServerInfo
@@ -118,7 +119,7 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
         transport=info.transport,
         protocol_version=known.protocol_version if known else None,
         uptime_s=_uptime(life),
-        restarts=sum(map(_restarts, upstream.sessions())),
+        restarts=sum(map(restarts, upstream.sessions())),
         failures=life.failures if life else 0,
         next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
         last_error=_last_error(upstream, info),
@@ -170,10 +171,15 @@ def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspe
     )
 
 
-def _restarts(session: Upstream | DirectSession) -> int:
+def restarts(session: Upstream | DirectSession) -> int:
+    """How often a session was started again, but for those times that woke it."""
     life = session.queue.lifecycle_or_none()
+    if life is None:
+        return 0
     woken = getattr(session, "rests", 0)
-    return max(0, life.generation - 1 - woken) if life else 0
+    if woken and life.phase is Phase.IDLE:
+        woken -= 1  # it rests at the moment
+    return max(0, life.generation - 1 - woken)
 
 
 def _uptime(life: ChildState | None) -> float | None:

@@ -29,7 +29,6 @@ from mcpx.gateway.native.requests import UNCACHED, ResourcesAndPrompts
 from mcpx.gateway.native.tools import tools_page
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.handler import ToolCall
-from mcpx.rendering.descriptions import instructions, native_instructions
 from mcpx.rendering.result_members import enveloped
 from mcpx.upstream.context import ClientId
 from mcpx.version import __version__
@@ -81,11 +80,8 @@ class GatewayServer(Server[Any]):
 
     @property
     def instructions(self) -> str | None:
-        """How to use the tools, and the servers as they are now; asked for at each greeting."""
-        servers = self.hub.registry.list_servers()
-        if not self.exposure.shown.three:
-            return native_instructions(servers)
-        return instructions(self.exposure.described(servers), query=self.exposure.shown.query)
+        """Asked for at each greeting."""
+        return self.tool_list.instructions()
 
     @instructions.setter
     def instructions(self, value: str | None) -> None:
@@ -142,7 +138,7 @@ class GatewayServer(Server[Any]):
         name, cursor = client_name(ctx.session), params.cursor if params is not None else None
         descriptions, native = self.tool_list.give(name)
         three = [] if descriptions is None else tools.tools(descriptions)
-        own = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in three]
+        own = [tools.as_json(tool) for tool in three]
         whole = gets_structured_content_whole(self.hub.config.include_structured_content, name)
         page = tools_page(own, native, cursor, with_output_schema=whole, paged=paged)
         if cursor is None:

@@ -19,7 +19,7 @@ import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.daemon.environment import for_daemon
-from mcpx.environment import bounded
+from mcpx.environment import bounded, in_force
 from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def run(
 
 async def _output(line: Sequence[str], command: str, within_s: float) -> bytes:
     try:
-        process = bounded.start(line, for_daemon(os.environ))
+        process = bounded.start(line, for_daemon(_environment()))
     except OSError as error:
         raise MCPXError(f"cannot start {line[0]}: {error.strerror}") from None
     try:
@@ -75,3 +75,9 @@ async def _output(line: Sequence[str], command: str, within_s: float) -> bytes:
             raise MCPXError(f"mcpx {command} {error}") from None
         raise
     return output
+
+
+def _environment() -> dict[str, str]:
+    """That of the person's terminal, which says where clients keep files; of MCPX what the daemon has."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("MCPX_")}
+    return {name: each for name, each in in_force().variables.items() if not name.startswith("MCPX_")} | own

@@ -1,128 +1,181 @@
-"""The clients that are attached now, as they call themselves: what the page shows of them.
+"""The clients that are attached: who each is, since when, and at which door, for those who look at them.
 
-A client is noted with its first request, and forgotten when it leaves. One without a session (2026-07-28 over
-HTTP) is attached to nothing, and is not here; the meter knows it by its name.
+Owned by `ClientSessions`, which notes each message that takes the SDK's path; every client sends some, its
+listing of tools at the least. One with a session, or on a stream, stays until it leaves. Those of 2026-07-28
+over HTTP have neither: each is known by its name and its token, and stays for `SESSIONLESS_S` after its last
+request. The clients of transparent doors are found by their direct sessions. What a client says of itself is
+shown cut and on one line.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.audit.origin import Transport
 from mcpx.door import Door
+from mcpx.gateway.clients.bearer import bearer_of
+from mcpx.gateway.clients.identity import connection_of, session_client, transport_of
 from mcpx.text import one_line
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.messages import members_of, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from mcp.server.connection import Connection
     from mcp.server.session import ServerSession
-    from mcp_types import Implementation
 
+    from mcpx.core.hub_view import HubView
     from mcpx.upstream.actor import Upstream
-    from mcpx.upstream.direct.client import DirectClient
 
-MAX_CHARS: Final = 64  # of what a client says of itself
+SESSIONLESS_S: Final = 300.0  # after its last request a client without a session counts as gone
+MAX_SESSIONLESS: Final = 64
+_NAME_CHARS: Final = 64
 
 
-class Attached(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One client: what it calls itself, how it came, by which door, and since when (seconds since 1970).
+class AttachedClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client that is attached now, as it is shown.
 
-    `session` is absent where the client speaks to one server as it is, or has none (2026-07-28).
+    `name`, `version` and `title` are what it says of itself, "" where it does not. `revision` is that of the
+    protocol, "" before the handshake is done. `since_s` is for how long it has been there.
     """
 
-    name: str | None
-    version: str | None
-    title: str | None
+    id: str
+    name: str
+    version: str
+    title: str
+    revision: str
     transport: Transport
     door: Door
-    since: float
-    session: ServerSession | None = None
+    token: str | None
+    since_s: float
 
 
-class _Joined(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    transport: Transport
-    door: Door
-    since: float
-    session: ServerSession | None
-    info: Implementation | None
+class _About(msgspec.Struct, frozen=True):
+    """What a client says of itself."""
+
+    name: str
+    version: str
+    title: str
+    revision: str
+
+
+class _Known:
+    """A client that has sent something.
+
+    `connection` is that of a handshake, which may still be under way; None for a client of 2026-07-28, each
+    of whose requests says anew who it is (`about`).
+    """
+
+    __slots__ = ("_connection", "about", "door", "last", "number", "since", "token", "transport")
+
+    def __init__(self, number: int, connection: Connection, door: Door) -> None:
+        modern, bearer = connection.protocol_version in MODERN_PROTOCOL_VERSIONS, bearer_of(connection)
+        self.number = number
+        self.about = _read_about(connection)
+        self.door = door
+        self.token = None if bearer is None else bearer.token.name
+        self.transport = transport_of(connection)
+        self.since = self.last = time.monotonic()
+        self._connection = None if modern else connection
+
+    def shown(self, now: float) -> AttachedClient:
+        about = self.about if self._connection is None else _read_about(self._connection)
+        return AttachedClient(
+            id=f"c{self.number}",
+            name=about.name,
+            version=about.version,
+            title=about.title,
+            revision=about.revision,
+            transport=self.transport,
+            door=self.door,
+            token=self.token,
+            since_s=now - self.since,
+        )
 
 
 class AttachedClients:
-    """Those of one MCPX, by their identity."""
+    """Those of one MCPX; `upstreams` are its servers."""
 
-    def __init__(self) -> None:
-        self._by_client: dict[object, _Joined] = {}
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+        self._known: dict[object, _Known] = {}
+        self._sessionless: dict[tuple[str, str, str, Door], _Known] = {}  # the latest last
+        self._numbers = count(1)
+        self._direct: WeakKeyDictionary[DirectClient, int] = WeakKeyDictionary()
 
-    def __contains__(self, client: object) -> bool:
-        return client in self._by_client
+    def note(self, session: ServerSession, hub: HubView) -> None:
+        """Note a message of a client at the door that `hub` is seen through."""
+        connection = connection_of(session)
+        client = session_client(connection, hub)
+        if client.sessionless:
+            self._note_sessionless(connection, client.principal, hub.door)
+            return
+        known = self._known.get(client)
+        if known is None:
+            self._known[client] = _Known(next(self._numbers), connection, hub.door)
+        elif connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            known.about = _read_about(connection)
 
-    def join(self, client: object, session: ServerSession, transport: Transport, door: Door) -> None:
-        """Note a client whose first request came.
-
-        What it calls itself is in that request, or will be known of its session.
-        """
-        params = session.client_params
-        self._by_client[client] = _Joined(
-            transport=transport,
-            door=door,
-            since=time.time(),
-            session=session if params is None else None,
-            info=None if params is None else params.client_info,
-        )
+    def _note_sessionless(self, connection: Connection, principal: str, door: Door) -> None:
+        about = _read_about(connection)
+        key = principal, about.name, about.version, door
+        now, known = time.monotonic(), self._sessionless.pop(key, None)
+        if known is None or known.last < now - SESSIONLESS_S:
+            known = _Known(next(self._numbers), connection, door)
+        known.last = now
+        self._sessionless[key] = known
+        if len(self._sessionless) > MAX_SESSIONLESS:
+            del self._sessionless[next(iter(self._sessionless))]
 
     def leave(self, client: object) -> None:
-        """Forget a client."""
-        self._by_client.pop(client, None)
+        """Forget a client that has left."""
+        self._known.pop(client, None)
 
-    def all(self) -> list[Attached]:
-        """Those that are there, in the order in which they came."""
-        return [_attached(joined) for joined in self._by_client.values()]
+    def all(self) -> list[AttachedClient]:
+        """Those that are attached now, the longest there first."""
+        now = time.monotonic()
+        for key in [key for key, known in self._sessionless.items() if known.last < now - SESSIONLESS_S]:
+            del self._sessionless[key]
+        shown = [known.shown(now) for known in (*self._known.values(), *self._sessionless.values())]
+        for name, upstream in self._upstreams.items():
+            shown += [self._transparent(name, client, now) for client in list(upstream.direct)]
+        return sorted(shown, key=lambda each: -each.since_s)
 
-
-def _attached(joined: _Joined) -> Attached:
-    session, info = joined.session, joined.info
-    if session is not None and session.client_params is not None:
-        info = session.client_params.client_info
-    return Attached(
-        name=None if info is None else _text(info.name),
-        version=None if info is None else _text(info.version),
-        title=None if info is None else _text(info.title),
-        transport=joined.transport,
-        door=joined.door,
-        since=joined.since,
-        session=session,
-    )
-
-
-def of_transparent_doors(upstreams: Mapping[str, Upstream]) -> list[Attached]:
-    """The clients that speak to one server as it is."""
-    return [
-        _direct(name, client)
-        for name, upstream in upstreams.items()
-        for client in list(upstream.direct)
-        if client.peer is not None
-    ]
-
-
-def _direct(server: str, client: DirectClient) -> Attached:
-    try:
-        said = msgspec.json.decode(client.about)
-    except (msgspec.DecodeError, RecursionError):
-        said = None
-    info = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-    return Attached(
-        name=_text(info.get("name")),
-        version=_text(info.get("version")),
-        title=_text(info.get("title")),
-        transport="http" if client.may_vanish else "socket",
-        door=Door(server=server),
-        since=client.since,
-    )
+    def _transparent(self, server: str, client: DirectClient, now: float) -> AttachedClient:
+        """A client of a transparent door, or all those that share its session."""
+        if client not in self._direct:
+            self._direct[client] = next(self._numbers)
+        about = members_of(msgspec.Raw(client.about)) if client.about else {}
+        name, version, title = (
+            value_of(about[key]) if key in about else None for key in ("name", "version", "title")
+        )
+        return AttachedClient(
+            id=f"c{self._direct[client]}-{server}" if client.peer is None else f"c{self._direct[client]}",
+            name=_line(name),
+            version=_line(version),
+            title=_line(title),
+            revision=_line(client.version),
+            transport="http" if client.peer is None or client.may_vanish else "socket",
+            door=Door(server=server, profile=client.profile),
+            token=client.token,
+            since_s=now - client.since,
+        )
 
 
-def _text(said: object) -> str | None:
-    """What a client says of itself, made fit to be shown."""
-    return one_line(said, MAX_CHARS) or None if isinstance(said, str) else None
+def _read_about(connection: Connection) -> _About:
+    params = connection.client_params
+    if params is None:  # it is at the handshake, or does not say who it is
+        modern = connection.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return _About("", "", "", connection.protocol_version if modern else "")
+    info = params.client_info
+    return _About(_line(info.name), _line(info.version), _line(info.title), connection.protocol_version)
+
+
+def _line(text: object) -> str:
+    return one_line(text, _NAME_CHARS) if isinstance(text, str) else ""

@@ -44,7 +44,7 @@ def origin_of(session: ServerSession, hub: HubView) -> Origin:
 
 
 def transport_of(connection: Connection) -> Transport:
-    """How the client of a connection came."""
+    """What a connection runs over."""
     return cast("Transport", connection.state.get(_TRANSPORT_KEY, "http"))
 
 

@@ -17,14 +17,20 @@ from mcpx.config import StructuredContent
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client, by the beginning of the name that it gives itself, in lower case with dashes for spaces.
 
-    `description_chars` is the most characters of a tool's description that its model is shown, None for all.
+    `title` is what people call it. `description_chars` is the most characters of a tool's description that
+    its model is shown, None for all; `instructions_chars` and `instructions_bytes` are the most of the
+    instructions. `note` says what else its model is not shown.
     `shows_structured_content` is whether its model is given `structuredContent`, in place of `content` or
     beside it, which undoes the saving.
     """
 
     prefix: str
+    title: str
     source: str
     description_chars: int | None = None
+    instructions_chars: int | None = None
+    instructions_bytes: int | None = None
+    note: str | None = None
     shows_structured_content: bool = False
 
 
@@ -32,39 +38,51 @@ _MAX_PREFIX_LEN: Final = 32  # characters of a name that are looked at
 KNOWN_CLIENTS: Final = (
     KnownClient(
         prefix="claude-code",
+        title="Claude Code",
         description_chars=2048,
+        instructions_chars=2048,
+        note="With its tool search on, its model sees a tool's name alone until it is loaded; inspect and"
+        " exec ask to be loaded at once.",
         shows_structured_content=True,
         source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944",
     ),
     KnownClient(
         prefix="cursor",
+        title="Cursor",
         shows_structured_content=True,
         source="modelcontextprotocol/modelcontextprotocol #1411",
     ),
     KnownClient(
         prefix="github-copilot",
+        title="GitHub Copilot",
         description_chars=1024,  # some endpoints refuse longer ones
         shows_structured_content=True,
         source="higebu/3gpp-mcp #238; github/copilot-cli #3258, #4515",
     ),
     KnownClient(
         prefix="copilot",
+        title="Copilot",
         description_chars=1024,
         shows_structured_content=True,
         source="as github-copilot",
     ),
     KnownClient(
-        prefix="codex",  # of instructions it shows 1,000 bytes
+        prefix="codex",
+        title="Codex",
+        instructions_bytes=1000,
         shows_structured_content=True,
         source="openai/codex core/src/tools/handlers/mcp.rs, protocol/src/models.rs; #38287",
     ),
     KnownClient(
         prefix="opencode",
+        title="opencode",
         shows_structured_content=True,
         source="anomalyco/opencode #32074",
     ),
     KnownClient(
-        prefix="visual-studio-code",  # it cuts the descriptions of parameters at 1,024 for GPT-4
+        prefix="visual-studio-code",
+        title="VS Code",
+        note="It cuts the descriptions of parameters at 1,024 characters for GPT-4.",
         source="microsoft/vscode-copilot-chat src/extension/tools/common/toolSchemaNormalizer.ts",
     ),
 )

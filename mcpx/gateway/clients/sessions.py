@@ -27,7 +27,7 @@ from mcpx.door import Door
 from mcpx.gateway.clients.attached import AttachedClients
 from mcpx.gateway.clients.bearer import bind_bearer
 from mcpx.gateway.clients.handles import ConnectionHandle
-from mcpx.gateway.clients.identity import client_of, connection_of, transport_of
+from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.gateway.clients.tool_lists import ToolList
@@ -52,8 +52,8 @@ class ClientSessions:
     def __init__(self, hub: Hub) -> None:
         self.subscribers = Subscribers()
         self.outbox = NotificationOutbox(hub.clients)
-        self.attached = AttachedClients()
-        """Every client that is attached, but those of transparent doors."""
+        self.attached = AttachedClients(hub.upstreams)
+        hub.clients.add_left_callback(self.attached.leave)
         self._hub = hub
         self._lists: WeakValueDictionary[Door, ToolList] = WeakValueDictionary()  # of the doors in use
         self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
@@ -61,7 +61,6 @@ class ClientSessions:
         self._changes: dict[str, Diff] = {}
         self._noticed: set[str] = set()
         hub.observe(self._discard_shown)
-        hub.clients.add_left_callback(self.attached.leave)
 
     def tool_list(self, door: Door) -> ToolList:
         """What clients of that door get as the list of tools; there is one for as long as it is in use."""
@@ -82,9 +81,8 @@ class ClientSessions:
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
             bind_bearer(connection, ctx.request)
-            client = client_of(connection, tools.hub)
-            if client not in self.attached and client is not connection:
-                self.attached.join(client, ctx.session, transport_of(connection), tools.hub.door)
+            if ctx.request_id is not None:
+                self.attached.note(ctx.session, tools.hub)
             if (
                 connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
                 and connection not in self._sessions

@@ -1,4 +1,4 @@
-"""The list of tools that the clients of one door get, what of it they were given, and what of it differs.
+"""What the clients of a door get, instructions and the list of tools; what they know of it, and what not.
 
 A client with another limit of its descriptions gets another list. What was given is remembered until the
 change is announced: a client that has not listed since then gets a list that it does not know anyway.
@@ -18,7 +18,13 @@ from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub_view import HubView
 from mcpx.core.observers import NO_SERVER
 from mcpx.gateway.clients.known_clients import known_client
-from mcpx.rendering.descriptions import Descriptions, QueryTool, describe
+from mcpx.rendering.descriptions import (
+    Descriptions,
+    QueryTool,
+    describe,
+    instructions,
+    native_instructions,
+)
 from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 
@@ -45,7 +51,7 @@ class ToolList:
         """What a client of that name (None: unknown) gets, which counts as given to it."""
         client = known_client(name)
         limit = client.description_chars if client else None
-        given = self._made(limit)
+        given = self.look(name)
         if (limit, given) not in self._given:
             self._given.append((limit, given))
         shown = given[0]
@@ -54,6 +60,18 @@ class ToolList:
             self._limits_logged.add(client.prefix)
             log.info("client.description_limit", client=name, shows_chars=limit, lists="in parameters")
         return given
+
+    def look(self, name: str | None) -> Given:
+        """The same, for somebody else who looks."""
+        client = known_client(name)
+        return self._made(client.description_chars if client else None)
+
+    def instructions(self) -> str:
+        """How to use the tools, and the servers as they are now."""
+        servers = self.hub.registry.list_servers()
+        if not self.exposure.shown.three:
+            return native_instructions(servers)
+        return instructions(self.exposure.described(servers), query=self.exposure.shown.query)
 
     def due(self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, Upstream]) -> list[ServerEvent]:
         """What is announced to the clients after these changes of servers; it counts as known to them.

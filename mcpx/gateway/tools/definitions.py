@@ -102,6 +102,11 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
     ]
 
 
+def as_json(tool: mcp_types.Tool) -> JSON:
+    """A tool as it stands in a list of tools."""
+    return tool.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
 def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
     """The schema with a list in the description of a parameter, if there is one."""
     if not text:

@@ -171,7 +171,8 @@ class DoorSessions:
         if request.method not in UNCOUNTED:
             upstream.rate.admit(request.tool)
         who = self._sessionless if client is None else client
-        who.is_narrowed = self._view.door.profile is not None
+        if self._token is not None:
+            who.profile, who.token = self._token.profile, self._token.name
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:

@@ -6,7 +6,6 @@ state at once, figures once a second. `history` sends the last hour, and each st
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +14,10 @@ import msgspec
 from starlette.routing import Route
 
 from mcpx.core.history import NOTHING, STEP_S, STEPS
+from mcpx.core.stats import UNNAMED
 from mcpx.core.status_snapshot import daemon_status
 from mcpx.door import Door
-from mcpx.gateway.clients.attached import Attached, of_transparent_doors
+from mcpx.gateway.clients.attached import AttachedClient
 from mcpx.page.cards import Card, cards, coarse, settled
 from mcpx.page.events import Topic
 
@@ -126,28 +126,27 @@ def _problems(daemon: News) -> list[str]:
     return [text.format(what) for text, what in said.items() if what]
 
 
-def _attached(page: Page) -> list[Attached]:
+def _attached(page: Page) -> list[AttachedClient]:
     """The clients that are attached, the last to come first."""
-    attached = [*page.clients.attached.all(), *of_transparent_doors(page.hub.upstreams)]
-    return sorted(attached, key=lambda each: each.since, reverse=True)
+    return page.clients.attached.all()[::-1]
 
 
-def _clients(page: Page, attached: list[Attached]) -> list[News]:
+def _clients(page: Page, attached: list[AttachedClient]) -> list[News]:
     calls = {name: count.calls for name, count in page.hub.meter.since_start().clients.items()}
     return [_client(each, calls) for each in attached[:MAX_CLIENTS]]
 
 
-def _client(client: Attached, calls: Mapping[str, int]) -> News:
+def _client(client: AttachedClient, calls: Mapping[str, int]) -> News:
     return {
-        "name": client.name,
-        "version": client.version,
-        "title": client.title,
+        "id": client.id,
+        "name": client.name or None,
+        "version": client.version or None,
+        "title": client.title or None,
         "transport": client.transport,
         "door": _door(client.door),
         "profile": client.door.profile,
-        "since": round(client.since * 1000),
-        "since_s": max(0.0, round(time.time() - client.since, 3)),
-        "calls": calls.get(client.name or "", 0),
+        "since_s": round(client.since_s, 3),
+        "calls": calls.get(client.name or UNNAMED, 0),
     }
 
 

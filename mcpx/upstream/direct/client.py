@@ -50,10 +50,11 @@ class DirectClient:
         self.peer = peer
         self.may_vanish = may_vanish
         self.connected = True
-        self.since = time.time()
-        """When it came, in seconds since 1970."""
-        self.is_narrowed = False
-        """Whether a profile narrows what it is shown."""
+        self.since = time.monotonic()
+        self.profile: str | None = None
+        """The profile that narrows what it is shown, by its token; None for none."""
+        self.token: str | None = None
+        """The name of its token, if that has one."""
         self.about: bytes = b""
         """What it says of itself in its handshake, in JSON."""
         self.capabilities: bytes = b"{}"

@@ -1,0 +1,1 @@
+"""The configuration as it is (`configuration`), and what changes it (`changing`), for `views/setup`."""
