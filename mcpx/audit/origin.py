@@ -10,23 +10,13 @@ import msgspec
 
 from mcpx.text import cut
 
-<<<<<<< HEAD
-Transport = Literal["stdio", "socket", "http", "control", "library", "page"]
-=======
 Transport = Literal["stdio", "socket", "http", "control", "page", "library"]
->>>>>>> B
 MAX_CLIENT_CHARS: Final = 128
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=True):
-<<<<<<< HEAD
-    """Who asks, and over what.
-
-    `control` is the command line, `page` the daemon's page, `library` a program with a hub of its own.
-=======
     """Who asks, and over what. `control` is the command line, `page` the one in a browser, and `library` a
     program with a hub of its own.
->>>>>>> B
     """
 
     transport: Transport
