@@ -17,7 +17,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -25,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from mcpx.errors import MCPXError
 from mcpx.gateway.frontends.http_connection import TAKEN
 from mcpx.observe.contained import contain
+from mcpx.page.answers import encode
 from mcpx.page.guard import SESSION
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def _topic(page: Page, name: str) -> Topic:
 
 
 def _event(name: str, data: Any) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), encode(data))

@@ -79,6 +79,10 @@ FooterKey .footer-key--description {
     scrollbar-size-vertical: 1;
     scrollbar-size-horizontal: 1;
 }
+Log {
+    overflow-x: auto;
+    overflow-y: scroll;
+}
 .body > Static {
     height: auto;
 }
@@ -113,6 +117,7 @@ Toast {
     background: ansi_default;
     border: round ansi_blue;
     max-width: 70;
+    max-height: 5;
 }
 Toast.-error {
     border: round ansi_red;

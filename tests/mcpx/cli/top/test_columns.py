@@ -50,8 +50,8 @@ def test_eighty_cells_show_everything_but_what_stands_below_the_table():
     shown = [column.header for column in fitted(160, ["files"]).columns]
     assert shown[-3:] == ["cpu", "calls/s", "last error"]
     named = fitted(79, ["a-server-name-of-24-cells"])
-    assert (named.widths[0], named.columns[-1].header) == (15, "saved")
-    assert fitted(110, ["a-server-name-of-24-cells"]).widths[0] == 26
+    assert (named.widths[0], named.columns[-1].header) == (14, "saved")
+    assert fitted(110, ["a-server-name-of-24-cells"]).widths[0] == 25
 
 
 def test_a_row_reads_like_this():
