@@ -41,9 +41,9 @@ T = TypeVar("T")
 
 
 def offers(upstream: Upstream) -> JSON:
-    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
+    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?}`.
 
-    `more` counts what is not listed, by its kind. Empty lists before the first listing.
+    In `more`, where it is there, are counts of what is not listed, by its kind. Empty lists before the first listing.
     """
     info, whole = upstream.info(), upstream.listed
     known = info.catalogue
