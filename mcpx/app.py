@@ -141,6 +141,7 @@ async def serve_daemon(
                 ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
                 ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(frontend.end, "idle")).run),
                 *([http.serve(doors)] if http is not None else ()),
+                page.child(),  # after what serves it, so that it is closed first
             ]
 
         return await _run(config, frontends, patience=patience)

@@ -15,13 +15,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of
+from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -36,11 +36,30 @@ MAX_ENDED: Final = 24  # calls whose lines are written together: more would hold
 NOTHING: Final = b""
 
 
+class Watch(Protocol):
+    """Hears of calls while they run. None of its methods raises."""
+
+    def begun(self, entry: Entry, request: object | None) -> None:
+        """A call begins. `request` is what the paths of the gateway know it by, where they do."""
+        ...
+
+    def ended(self, entry: Entry) -> None:
+        """A call has ended, or was refused before it began."""
+        ...
+
+    def same(self, request: object, again: object) -> None:
+        """The second request is the same call as the first."""
+        ...
+
+
 class Audit:
     """Writes the audit log in `folder`, once it is switched on by `configure`."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self.enabled = False
+        """Whether calls are to be noted here: they are written, or watched."""
+        self.is_written = False
+        self.watch: Watch | None = None
         self._folder = folder
         self._place = ""
         self._required = False
@@ -71,11 +90,28 @@ class Audit:
 
         `hide` takes them out of the URIs of resources.
         """
-        self.enabled, self._required, self._redact, self._hide = enabled, required, redact, hide
+        self.is_written, self._required, self._redact, self._hide = enabled, required, redact, hide
+        self.enabled = self.is_written or self.watch is not None
+
+    def observe(self, watch: Watch | None) -> None:
+        """Have this one hear of each call, written or not; None: nobody."""
+        self.watch = watch
+        self.enabled = self.is_written or watch is not None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it is written; None where it is not."""
+        return self._folder() if self.is_written else None
+
+    def shown_values(self, arguments: bytes) -> Any:
+        """The values of arguments as they are written; None where they are not."""
+        if self._redact is None or not self.is_written:
+            return None
+        return msgspec.json.decode(b'{"n":0%b}' % values(arguments, self._redact))["values"]
 
     def open(self) -> None:
         """Take a chain, and write what the process before has left open. Never raises."""
-        if self.enabled and self._chain is None and self.problem is None:
+        if self.is_written and self._chain is None and self.problem is None:
             try:
                 self._chain = self._opened()
             except OSError as error:
@@ -138,8 +174,12 @@ class Audit:
         if kind == "resource":
             name = self._hide(name)
         target = origin or library(), server, kind, name
+        if not self.is_written:
+            entry = Entry(self._now_us(), target, b"", arguments, self._settled)
+            entry.is_written = False
+            return entry
         said = said_of(*target, arguments)
-        entry = Entry(self._now_us(), said, arguments, self._settled)
+        entry = Entry(self._now_us(), target, said, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
@@ -177,7 +217,8 @@ class Audit:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
             target = origin or library(), server, kind, self._hide(name) if kind == "resource" else name
-            entry = Entry(self._now_us(), said_of(*target, None), NOTHING, self._settled)
+            entry = Entry(self._now_us(), target, said_of(*target, None), NOTHING, self._settled)
+            entry.is_written = self.is_written
             entry.refused(code, rule)
             self._settled(entry)
 
@@ -186,6 +227,10 @@ class Audit:
 
         In between, its end stands in its slot.
         """
+        if self.watch is not None:
+            self.watch.ended(entry)
+        if not entry.is_written:
+            return
         self._ended.append(entry)
         chain, slot = self._chain, entry.slot
         kept = chain is not None and slot is not None and chain.slots.end(slot, entry.mark)

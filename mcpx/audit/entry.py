@@ -27,6 +27,9 @@ Kind = Literal["tool", "resource", "prompt", "completion", "task", "audit"]
 Approval = Literal["asked", "once", "session", "always", "refused"]
 """What a person has said to a call. `asked`: nothing yet, so nothing was sent."""
 
+Target = tuple[Origin, str, Kind, str]
+"""Who asks, the server, what kind of thing is asked for, and its name."""
+
 MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
 MAX_ARGUMENTS: Final = 64  # that are named
 MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
@@ -69,6 +72,12 @@ class Entry:
     that.
     """
 
+    target: Target
+    """Who asks, and for what."""
+    watched: Any = None
+    """What whoever watches calls has made of it."""
+    is_written = True
+    """Whether it becomes a line."""
     slot: int | None = None
     rule: str | None = None
     approval: Approval | None = None
@@ -77,12 +86,19 @@ class Entry:
     """The number of its end, for its slot."""
     ending = b""
     """The members of its line that say how it ended, where they are made before the line."""
+    _how: tuple[str, str | None, int] | None = None
 
     def __init__(
-        self, at_us: int, said: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]
+        self,
+        at_us: int,
+        target: Target,
+        said: bytes,
+        arguments: msgspec.Raw | bytes,
+        on_end: Callable[[Entry], None],
     ) -> None:
         """`at_us` is when it begins, `said` are the members that are known then, `arguments` as they came."""
         self.at_us = self.ended_at_us = at_us
+        self.target = target
         self.said = said
         self.arguments = arguments
         self._on_end = on_end
@@ -102,21 +118,28 @@ class Entry:
     def refused(self, code: str, rule: str | None = None) -> None:
         """Note that the call was refused, with that code, before there was a reply."""
         self.rule, self.mark = rule, _MARKS.get(code, 0)
-        self.ending = self._ending("not_sent", code, 0)
+        self._how = "not_sent", code, 0
+        self.ending = self._ending(*self._how)
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
         text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending or self._ended())
         return text if redact is None else text + values(self.arguments, redact)
 
+    def how(self) -> tuple[str, str | None, int]:
+        """How it has ended: the outcome, its code, and the size of its result. Never raises."""
+        if self._how is None:
+            try:
+                self._how = self._outcome()
+            except Exception:
+                # the boundary: a result or an error that cannot be looked at must not cost the other lines
+                log.exception("audit.failed")
+                self._how = "unknown", "internal_error", 0
+        return self._how
+
     def _ended(self) -> bytes:
         """The members of the line that say how it ended."""
-        try:
-            return self._ending(*self._outcome())
-        except Exception:
-            # the boundary: a result or an error that cannot be looked at must not cost the other lines
-            log.exception("audit.failed")
-            return self._ending("unknown", "internal_error", 0)
+        return self._ending(*self.how())
 
     def _ending(self, outcome: str, code: str | None, size: int) -> bytes:
         took_ms = max(0, self.ended_at_us - self.at_us) / 1000

@@ -11,6 +11,7 @@ import msgspec
 from mcpx.audit.chain_files import UNREADABLE, Segment, segments
 
 Number = float | int | None
+TAIL_BYTES: Final = 256 << 10
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     code: str | None = None
     ms: Number = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
     approval: str | None = None
     rule: str | None = None
     what: str = ""
@@ -75,6 +78,24 @@ def last_lines(folder: Path, wanted: Selection, most: int) -> list[Line]:
     found: list[Line] = []
     for files in of_chains.values():
         found += _last_of_chain(files, wanted, most)
+    return sorted(found, key=lambda line: line.time)[-most:]
+
+
+def tail(folder: Path, most: int) -> list[Line]:
+    """The last lines of all chains, at most that many, as far as they are in the last `TAIL_BYTES` of each.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    last = {segment.chain: segment for segment in segments(folder)}
+    found: list[Line] = []
+    for segment in last.values():
+        try:
+            size = segment.path.stat().st_size
+        except FileNotFoundError:
+            continue
+        data = _read(segment.path, max(0, size - TAIL_BYTES))
+        found += _lines(data)[-most:]  # the first may be half of one, which is none
     return sorted(found, key=lambda line: line.time)[-most:]
 
 

@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "stats": "stats:stats",
     "status": "running:status",
     "token": "token:token",
+    "top": "top.command:top",
     "ui": "ui:ui",
     "undo": "undo:undo",
     "uninstall": "install:uninstall",

@@ -1,12 +1,14 @@
 """`mcpx stats`: the tokens that MCPX has saved its clients, as a table with a bar for each row.
 
 From the daemon where one runs, else from the file that all processes of the configuration keep. `render` is
-pure; names are never read as markup. Where standard output is no terminal, the bars are ASCII.
+pure; names are never read as markup. Where standard output is no terminal, the bars are ASCII. `--plot` has
+`mcpx.cli.stats_plot` draw a picture.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +25,7 @@ BAR_CELLS: Final = 24
 MAX_ROWS: Final = 40
 TERMINAL_BAR: Final = ("█", "░")
 PLAIN_BAR: Final = ("#", ".")
+NOTHING: Final = "nothing counted yet: no client has listed the tools or called one"
 _UNITS: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
 
@@ -33,12 +36,35 @@ _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
     "--by", type=click.Choice(list(_LISTS)), default="server", show_default=True, help="A row each."
 )
 @click.option("--all", "of_all", is_flag=True, help="Of all configurations together.")
+@click.option(
+    "--plot",
+    metavar="FILE.png",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw a picture in place of the table: of servers and clients, or what --by says.",
+)
 @json_option
-def stats(config_path: str | None, by: str, of_all: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def stats(
+    config_path: str | None,
+    by: str,
+    of_all: bool,  # noqa: FBT001 - click passes it by name
+    plot: Path | None,
+    as_json: bool,  # noqa: FBT001 - likewise
+) -> None:
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
 
     Both are estimates. The table is of all time; the daemon's own time has a line above it.
     """
+    if plot is not None:
+        if as_json:
+            raise click.UsageError("--plot draws a picture, --json prints the numbers: choose one")
+        if plot.suffix.lower() != ".png":
+            raise click.UsageError(
+                f"--plot draws PNG pictures only: the name {plot.name!r} has to end in .png"
+            )
+        source = click.get_current_context().get_parameter_source("by")
+        is_chosen = source is not click.core.ParameterSource.DEFAULT
+        _plot(_ask(config_path, of_all=of_all), plot, (by,) if is_chosen else ("server", "client"))
+        return
     report = _ask(config_path, of_all=of_all)
     if as_json:
         print_json(report)
@@ -46,6 +72,21 @@ def stats(config_path: str | None, by: str, of_all: bool, as_json: bool) -> None
     output = console()
     has_blocks = sys.stdout.isatty() and output.encoding.startswith("utf")
     output.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
+
+
+def _plot(report: dict[str, Any], file: Path, parts: tuple[str, ...]) -> None:
+    """Draw the picture, and say where it is."""
+    from mcpx.cli.stats_plot import picture
+    from mcpx.errors import MCPXError
+
+    if not report["all_time"]["since"]:
+        raise MCPXError(f"{NOTHING}; no picture was drawn")
+    drawn = picture(report, parts)
+    try:
+        file.write_bytes(drawn)
+    except OSError as error:
+        raise MCPXError(f"cannot write {file}: {error.strerror}") from None
+    click.echo(f"wrote {file}")
 
 
 def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
@@ -71,7 +112,7 @@ def render(report: dict[str, Any], *, by: str = "server", bar: tuple[str, str] =
 
     all_time, since_start = report["all_time"], report["since_start"]
     if not all_time["since"]:
-        return Text("nothing counted yet: no client has listed the tools or called one")
+        return Text(NOTHING)
     parts: list[RenderableType] = [_sentence(f"since {all_time['since']}", all_time["total"], style="bold")]
     if since_start is not None:
         parts.append(_sentence("since the start", since_start["total"]))

@@ -69,8 +69,17 @@ def render_json(status: dict[str, Any]) -> RenderableType:
     Raises:
         MCPXError: It is no status.
     """
+    return render(converted(status))
+
+
+def converted(status: dict[str, Any]) -> Status:
+    """A status that came as JSON.
+
+    Raises:
+        MCPXError: It is no status.
+    """
     try:
-        return render(msgspec.convert(status, Status))
+        return msgspec.convert(status, Status)
     except msgspec.ValidationError as error:
         text = (
             f"the daemon's status cannot be read ({error}): it may be of another version; mcpx daemon restart"
@@ -80,22 +89,21 @@ def render_json(status: dict[str, Any]) -> RenderableType:
 
 def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, a line for each server with an error, and what is not new."""
-    parts: list[RenderableType] = [_daemon(status), *_problems(status.daemon)]
-    if isinstance(status.daemon.http, HttpStatus):
+    parts: list[RenderableType] = [daemon_line(status), *problems(status.daemon)]
+    if isinstance(status.daemon.http, HttpStatus) and status.daemon.http.error is None:
         parts.append(_http(status.daemon.http))
-    if isinstance(status.daemon.audit, AuditStatus):
-        parts.append(_audit(status.daemon.audit))
     if isinstance(environment := status.daemon.environment, EnvironmentStatus):
         parts.append(_environment(environment))
     parts += [Text(), _table(status.servers)]
-    if remarks := [(server.name, *each) for server in status.servers for each in _remarks(server)]:
-        parts += [Text(), *_lines(remarks)]
+    if said := [(server.name, *each) for server in status.servers for each in remarks(server)]:
+        parts += [Text(), *_lines(said)]
     if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
         parts += [Text(), Text(f"tools from last time: {', '.join(old)}", style="dim")]
     return Group(*parts, Text(), Text(LEGEND, style="dim"))
 
 
-def _daemon(status: Status) -> Text:
+def daemon_line(status: Status) -> Text:
+    """The daemon: its version, pid and age, how many clients it has and how many servers are ready."""
     daemon = status.daemon
     ready = sum(server.state == "ready" for server in status.servers)
     text = Text(f"mcpx {daemon.version}", style="bold")
@@ -109,9 +117,11 @@ def _daemon(status: Status) -> Text:
 
 
 def _http(http: HttpStatus) -> Text:
-    if http.error is None:
-        tokens = f", {http.named_tokens} named tokens" if http.named_tokens else ""
-        return Text(f"http {http.url or 'is starting'}{tokens}")
+    tokens = f", {http.named_tokens} named tokens" if http.named_tokens else ""
+    return Text(f"http {http.url or 'is starting'}{tokens}")
+
+
+def _http_problem(http: HttpStatus) -> Text:
     wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
     return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
 
@@ -127,13 +137,18 @@ def _environment(environment: EnvironmentStatus) -> Text:
     return Text(one_line(f"PATH and variables from {environment.source}"), style=style)
 
 
-def _problems(daemon: DaemonStatus) -> list[Text]:
-    """A line if the file was changed to something that cannot be used, and one if nothing can be pinned."""
+def problems(daemon: DaemonStatus) -> list[Text]:
+    """A line for each thing that is wrong with the daemon itself: configuration, pins, HTTP, audit log."""
     said = (
         ("configuration not reloaded: ", daemon.config_error),
         ("what servers offer cannot be pinned: ", daemon.pins_error),
     )
-    return [Text(what, style="red").append(one_line(problem)) for what, problem in said if problem]
+    found = [Text(what, style="red").append(one_line(problem)) for what, problem in said if problem]
+    if isinstance(daemon.http, HttpStatus) and daemon.http.error is not None:
+        found.append(_http_problem(daemon.http))
+    if isinstance(daemon.audit, AuditStatus):
+        found.append(_audit(daemon.audit))
+    return found
 
 
 def _table(servers: list[ServerStatus]) -> Table:
@@ -152,18 +167,19 @@ def _row(server: ServerStatus) -> list[Text]:
     cells = (
         "-" if server.pid is None else str(server.pid),
         "-" if server.uptime_s is None else duration(server.uptime_s),
-        _count(server.restarts),
-        _count(server.tools),
-        _count(server.resources),
-        _count(server.in_flight) + (f"+{_count(server.queued)}" if server.queued else ""),
-        _count(server.calls),
+        count(server.restarts),
+        count(server.tools),
+        count(server.resources),
+        count(server.in_flight) + (f"+{count(server.queued)}" if server.queued else ""),
+        count(server.calls),
     )
     times = Text(_latency(latency.p50)), Text(_latency(latency.p99))
-    failed = Text(_count(server.errors), style="red" if server.errors else "")
-    return [Text(one_line(server.name)), _state(server), *map(Text, cells), failed, *times]
+    failed = Text(count(server.errors), style="red" if server.errors else "")
+    return [Text(one_line(server.name)), shown_state(server), *map(Text, cells), failed, *times]
 
 
-def _state(server: ServerStatus) -> Text:
+def shown_state(server: ServerStatus) -> Text:
+    """The state in a word or three, in its colour."""
     own = f" x{server.sessions}" if server.sessions else ""
     state = server.state
     if state == "waiting" and server.next_attempt_in_s is not None:
@@ -171,7 +187,7 @@ def _state(server: ServerStatus) -> Text:
     return Text(state + own, style=STYLES.get(server.state, ""))
 
 
-def _remarks(server: ServerStatus) -> list[tuple[str, str]]:
+def remarks(server: ServerStatus) -> list[tuple[str, str]]:
     """What is to be said of a server in a line each, and in which style."""
     found: list[tuple[str, str]] = []
     silent_s = server.silent_s
@@ -208,15 +224,15 @@ def _changed(name: str, changes: list[ChangeStatus]) -> str:
     return one_line(f"mcpx approve {shown_server(name)}: {named}{more}")
 
 
-def _lines(remarks: list[tuple[str, str, str]]) -> list[Text]:
+def _lines(said: list[tuple[str, str, str]]) -> list[Text]:
     """A line for each remark behind the name of its server."""
-    names = [one_line(name) for name, _, _ in remarks]
+    names = [one_line(name) for name, _, _ in said]
     width = min(MAX_LEAD_CELLS, max(map(cell_len, names)))
     return [
         Text(name + " " * max(0, width - cell_len(name)) + "  ", no_wrap=True, overflow="ellipsis").append(
             text, style
         )
-        for name, (_, text, style) in zip(names, remarks, strict=True)
+        for name, (_, text, style) in zip(names, said, strict=True)
     ]
 
 
@@ -231,7 +247,7 @@ def duration(seconds: float) -> str:
     return f"{seconds // DAY_S:.0f}d"
 
 
-def _count(number: int) -> str:
+def count(number: int) -> str:
     """A number in at most four cells, up to a billion: `9999`, `123k`, `45M`."""
     if number < THOUSANDS_FROM:
         return str(number)

@@ -1,32 +1,70 @@
-"""`mcpx ui`: the page of the running daemon, in the browser."""
+"""`mcpx ui`: the page of the daemon, in the browser. Starts the daemon where none runs, as a client does."""
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
 
 import click
 
 from mcpx.cli.daemon import with_config
 from mcpx.cli.printing import echo
 
+if TYPE_CHECKING:
+    from mcpx.daemon.paths import DaemonPaths
+
 
 @click.command(short_help="The daemon's page, in the browser.")
 @with_config
 @click.option("--print", "only_print", is_flag=True, help="Print the address, and open nothing.")
 def ui(config_path: str | None, only_print: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """Open the page of the running daemon: servers, calls, what the model sees, setup.
+    """Open the page of the daemon: servers, calls, what the model sees, setup. Starts it if none runs.
 
-    The address is for this computer, and opens the page once. The page stays open until you sign out of it.
+    The address is for you on this computer, and opens the page once, within two minutes. The page stays open
+    until you sign out of it.
     """
     from mcpx.cli.browser import has_browser, open_browser
-    from mcpx.daemon.control_client import request_or_fail
     from mcpx.daemon.paths import daemon_paths
 
-    url = request_or_fail(daemon_paths(config_path), {"mcpx": "ui"})["url"]
+    url = _link(daemon_paths(config_path))
     if only_print:
         echo(url)
-        return
-    if has_browser():
+    elif has_browser():
         open_browser(url)
-        echo("the page is opened in the browser; if none appears: mcpx ui --print", err=True)
+        echo("the page opens in your browser; if it does not: mcpx ui --print", err=True)
     else:
-        echo("no browser here; open this address, once, on this computer:", err=True)
+        echo("there is no browser here; open this address, once, on this computer:", err=True)
+        _explain_tunnel(url)
         echo(url)
+
+
+def _link(paths: DaemonPaths) -> str:
+    """The address that opens the page, of a daemon that is started if need be.
+
+    Raises:
+        MCPXError: There is none.
+    """
+    from mcpx.config import load
+    from mcpx.daemon import lifecycle
+    from mcpx.daemon.control_client import request, request_or_fail
+
+    question = {"mcpx": "ui"}
+    answer = request(paths, question)
+    if answer is None:
+        load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
+        if lifecycle.start(paths):
+            echo(f"no daemon ran; one is started, serving {paths.config}", err=True)
+        answer = request_or_fail(paths, question)
+    return str(answer["url"])
+
+
+def _explain_tunnel(url: str) -> None:
+    """Say how a browser on another computer gets here, to somebody who has come by ssh."""
+    if not os.environ.get("SSH_CONNECTION"):
+        return
+    from socket import gethostname
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    tunnel = f"{parts.port}:{parts.netloc}"
+    echo(f"or on your own, while this runs there: ssh -L {tunnel} {gethostname()}", err=True)

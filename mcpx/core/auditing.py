@@ -33,18 +33,22 @@ _UNKNOWN: Final[dict[Kind, str]] = {
 
 
 def audited(audit: Audit, request: Request) -> Entry | None:
-    """The entry of a request that begins; None for one that is not written.
+    """The entry of a request that begins; None for one that is not noted.
 
     Raises:
         CallError: As from `Audit.begin`.
     """
     if isinstance(request, Exec):
         origin = request.context.origin
-        return audit.begin("tool", request.server_name, request.tool_name, request.arguments, origin)
-    if (target := target_of(request)) is None:
+        entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, origin)
+    elif (target := target_of(request)) is not None:
+        kind, name, arguments = target
+        entry = audit.begin(kind, request.server_name, name, arguments, request.context.origin)
+    else:
         return None
-    kind, name, arguments = target
-    return audit.begin(kind, request.server_name, name, arguments, request.context.origin)
+    if audit.watch is not None:
+        audit.watch.begun(entry, request)
+    return entry
 
 
 Target = tuple[Kind, str, msgspec.Raw | bytes]

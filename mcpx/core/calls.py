@@ -137,6 +137,7 @@ class ToolCalls:
                 timeout = upstream.config.call_limits.call_timeout
                 answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
             repeated = replace(request, context=replace(request.context, answers=answers))
+            self._note_same(request, repeated)
             try:
                 return render(await self._result_of(repeated))
             except SignInNeeded as again:
@@ -161,13 +162,20 @@ class ToolCalls:
         )
         if asked is not None:
             return asked
-        request = replace(request, context=replace(context, answers=without_link(context.answers)))
+        repeated = replace(request, context=replace(context, answers=without_link(context.answers)))
+        self._note_same(request, repeated)
+        request = repeated
         try:
             return render(await self._result_of(request))
         except SignInNeeded:
             raise  # once is enough
         except InputRequired as again:
             return await self.provide_input(request, again, render)
+
+    def _note_same(self, request: Request, repeated: Request) -> None:
+        """Tell who watches that a request goes on as another one."""
+        if self._audit.watch is not None:
+            self._audit.watch.same(request, repeated)
 
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
@@ -265,8 +273,12 @@ class ToolCalls:
         *,
         client: ClientId | None = None,
         origin: Origin | None = None,
+        read_only: bool = False,
     ) -> ExecutionResult:
-        """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+        """Run a tool; with `read_only`, one that is read-only, and no other.
+
+        A failure that the tool itself reports is a result, not an exception.
+        """
 
         def progressed(members: bytes) -> None:
             if on_progress is not None and (step := envelope.read_step(members)) is not None:
@@ -283,7 +295,8 @@ class ToolCalls:
             raw, shaped = self._results.tool(result, server=server_name, whole=True)
             return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 
-        result = await self.run(Exec(server_name, tool_name, encoded, context), render)
+        request = Exec(server_name, tool_name, encoded, context, read_only=read_only)
+        result = await self.run(request, render)
         return cast("ExecutionResult", result)  # there is no caller that could get input requests
 
     async def read(

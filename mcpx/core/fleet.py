@@ -29,6 +29,7 @@ from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.core.timelines import Timelines
 from mcpx.oauth.accounts import Accounts
+from mcpx.observe.metrics import Activity
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.trust.pin_store import PinStore
@@ -93,11 +94,15 @@ class Fleet:
             stop_together=True,
             observe=self._on_event,
         )
+        self.activity = Activity()
+        """Of all servers together."""
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self.observers = Observers()
         self.news = Signal()
         """Pulsed when the state of a server has changed, or which servers there are."""
+        self.version = 0
+        """How often that was."""
         self.timelines = Timelines()
         """What has become of each server."""
         self._stopping = False
@@ -140,6 +145,7 @@ class Fleet:
             **more,
         )
         if main is None:
+            upstream.counters.activity = self.activity
             if server.disabled is None:
                 upstream.policy.pin(self.pins.of(server))
             self._side_sessions.allow(upstream)
@@ -229,7 +235,7 @@ class Fleet:
         self.upstreams.clear()
         self.upstreams.update(upstreams)
         self.timelines.keep(upstreams.values())
-        self.news.pulse()
+        self._pulse()
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         was_asleep = old.queue.is_asleep
@@ -246,7 +252,7 @@ class Fleet:
 
     async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
         upstream.retire(why)
-        self.news.pulse()
+        self._pulse()
         if upstream.child not in self._children:
             return
         timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
@@ -271,9 +277,13 @@ class Fleet:
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
                 each.queue.close()
-        self.news.pulse()
+        self._pulse()
 
     # --- events
+
+    def _pulse(self) -> None:
+        self.version += 1
+        self.news.pulse()
 
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""
@@ -300,14 +310,14 @@ class Fleet:
             isinstance(upstream, Upstream) and upstream.main is None
         ):
             self._children.pop(event.child, None)
-        self.news.pulse()
+        self._pulse()
 
     def pins_changed(self, name: str) -> None:
         """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
             self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)
-            self.news.pulse()
+            self._pulse()
 
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
@@ -315,4 +325,4 @@ class Fleet:
         if upstream is not None and upstream.account is not None and upstream.account.is_usable:
             for each in upstream.sessions():
                 try_again(each, self.supervisor)
-        self.news.pulse()
+        self._pulse()

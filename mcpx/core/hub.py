@@ -22,10 +22,12 @@ import structlog
 from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
 from mcpx.core.fleet import Fleet
+from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
@@ -51,7 +53,17 @@ from mcpx.upstream.context import ClientId
 from mcpx.upstream.health import distrust_all
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
-from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
+from supervisors import (
+    ActorRef,
+    ChildFailed,
+    ChildSpec,
+    ChildStuck,
+    Event,
+    Intensity,
+    Shutdown,
+    Signal,
+    Supervisor,
+)
 
 log = structlog.get_logger()
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
@@ -96,6 +108,11 @@ class Hub:
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
+        self.meter.activity = self.fleet.activity
+        self.history = History(self.upstreams, self.meter, self.fleet.activity)
+        """The calls of the last hour."""
+        self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
+        """The calls as they run, for those who watch."""
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
@@ -109,6 +126,8 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
+        self.applied = Signal()
+        """Set by `apply`, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page
         """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._with_secrets: list[ServerConfig] = []
@@ -154,6 +173,7 @@ class Hub:
                 upstream.policy.configure(config.servers[name])
                 upstream.rate.configure(config.servers[name])
                 upstream.policy_changed()
+        self.applied.set()
         self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())

@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -34,8 +34,10 @@ from mcpx.core.stats import (
     UNNAMED,
     Count,
     Totals,
+    total,
 )
 from mcpx.observe.contained import contain
+from mcpx.observe.metrics import Activity
 from mcpx.text import cut, one_line, visible
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -50,6 +52,20 @@ MAX_LABEL_CHARS: Final = 200  # of a server or a tool
 MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
 SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
 _NOT_TOOLS: Final = frozenset({INSPECT, RESOURCES})
+
+
+class Watch(Protocol):
+    """Hears of answers. Must not raise."""
+
+    def answered(
+        self,
+        request: object,
+        raw: msgspec.Raw | bytes,
+        pieces: Sequence[Bytes],
+        cost: tuple[int, int] | None,
+    ) -> None:
+        """A request is answered; `cost` is the direct and the spent one, where they were looked at."""
+        ...
 
 
 class _Listing(NamedTuple):
@@ -87,14 +103,25 @@ class ClientMeter:
         self._meter = meter
         self._rows: dict[tuple[str, str], _Row] = {}
 
-    def note(self, server: str, tool: str, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> None:
-        """Count one answer: the server's result (empty where there is none), and the client's, in pieces."""
+    def note(
+        self,
+        server: str,
+        tool: str,
+        raw: msgspec.Raw | bytes,
+        pieces: Sequence[Bytes],
+        request: object | None = None,
+    ) -> None:
+        """Count one answer: the server's result (empty where there is none), and the client's, in pieces.
+
+        `request` is what was answered, for those who watch.
+        """
         row = self._rows.get((server, tool)) or self._row(server, tool)
         if len(raw) > LARGE_BYTES:
             row = row.of_large()
         row.calls += 1
-        if row.sampled < row.samples:
-            self._meter.sample(row, raw, pieces)
+        cost = self._meter.sample(row, raw, pieces) if row.sampled < row.samples else None
+        if self._meter.watch is not None and request is not None:
+            self._meter.watch.answered(request, raw, pieces, cost)
 
     def _row(self, server: str, tool: str) -> _Row:
         server, tool = self._meter.known(server, tool)
@@ -119,6 +146,10 @@ class Meter:
         self._writing = Totals()
         self._unsaved = Totals()
         self._listings: dict[object, _Listing] = {}
+        self.activity = Activity()
+        """Of all servers together; the hub sets it."""
+        self.watch: Watch | None = None
+        """Who hears of each answer to a request."""
 
     # --- calls
 
@@ -142,16 +173,18 @@ class Meter:
         exists = tool in _NOT_TOOLS or (catalogue is not None and tool in catalogue.tools)
         return server, tool if exists else OTHERS
 
-    def sample(self, row: _Row, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> None:
-        """Look at one of the calls that are counted in this window."""
+    def sample(self, row: _Row, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+        """Look at one of the calls that are counted in this window. Returns its costs."""
         if not row.sampled:
             self._sampled.append(row)
             if self._timer is None:
+                self.activity.begin()
                 self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
         row.sampled += 1
         direct, spent = _costs(raw, pieces)
         row.direct += direct
         row.spent += spent
+        return direct, spent
 
     def _end_window(self) -> None:
         self._timer = None
@@ -191,6 +224,7 @@ class Meter:
             client = client.principal + label
         if not self._is_news(client, whole, spent):
             return
+        self.activity.begin()
         direct_before = 0
         for server, direct in menus.items() if whole else ((MCPX, 0),):
             # shared out so that the shares of all add up
@@ -229,6 +263,11 @@ class Meter:
         for part in (self._saved, self._writing, self._unsaved):
             totals.merge(part)
         return totals
+
+    def total(self) -> Count:
+        """The sum of `all_time`, which costs less."""
+        self._sum_window()
+        return total(part.total for part in (self._saved, self._writing, self._unsaved))
 
     # --- for the writer of the file
 

@@ -29,12 +29,17 @@ class Readiness:
         self._starting.discard(name)
         self._news.pulse()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether each server is ready or asleep, or has failed once."""
+        return not self._starting
+
     async def settled(self, seconds: float) -> bool:
         """Wait until each server is ready or asleep, or has failed once, at most `seconds`; whether so."""
         with anyio.move_on_after(seconds):
             while self._starting:
                 await self._news.wait()
-        return not self._starting
+        return self.is_settled
 
     async def listed(self, seconds: float, among: Mapping[str, Upstream]) -> None:
         """Wait until it is known what each of these offers, or it has failed once, at most `seconds`."""

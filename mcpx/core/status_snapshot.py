@@ -23,6 +23,7 @@ from mcpx.core.status import (
     Tokens,
 )
 from mcpx.version import __version__
+from supervisors import Phase
 
 if TYPE_CHECKING:
     from mcpx.catalog.snapshot import ServerInfo
@@ -40,9 +41,24 @@ MAX_CHANGES: Final = 100  # of one server
 
 def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
     """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
-    since = hub.started if started is None else started
     since_start, all_time = hub.meter.since_start(), hub.meter.all_time()
-    daemon = DaemonStatus(
+    tokens = Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time))
+    daemon = daemon_status(hub, tokens, clients=clients, started=started)
+    servers = [
+        server_status(
+            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+        )
+        for name, upstream in hub.upstreams.items()
+    ]
+    return Status(daemon=daemon, servers=servers)
+
+
+def daemon_status(
+    hub: Hub, tokens: Tokens | msgspec.UnsetType, *, clients: int, started: float | None = None
+) -> DaemonStatus:
+    """That of the process, with these sums of tokens."""
+    since = hub.started if started is None else started
+    return DaemonStatus(
         pid=os.getpid(),
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
@@ -51,22 +67,15 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=_environment(hub.config.environment),
-        tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
+        tokens=tokens,
         pins_error=hub.fleet.pins.problem or msgspec.UNSET,
         audit=_audit(hub),
     )
-    servers = [
-        _server(
-            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
-        )
-        for name, upstream in hub.upstreams.items()
-    ]
-    return Status(daemon=daemon, servers=servers)
 
 
 def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
     log = hub.audit
-    if log.problem is None or not log.enabled:
+    if log.problem is None or not log.is_written:
         return msgspec.UNSET
     required = hub.config.audit_required
     return AuditStatus(problem=log.problem, waiting=log.waiting, lost=log.lost, required=required)
@@ -98,7 +107,8 @@ def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
     return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
 
 
-def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
+def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET) -> ServerStatus:
+    """That of one server, with these sums of tokens."""
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters
@@ -109,7 +119,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         transport=info.transport,
         protocol_version=known.protocol_version if known else None,
         uptime_s=_uptime(life),
-        restarts=sum(map(_restarts, upstream.sessions())),
+        restarts=sum(map(restarts, upstream.sessions())),
         failures=life.failures if life else 0,
         next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
         last_error=_last_error(upstream, info),
@@ -161,10 +171,15 @@ def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspe
     )
 
 
-def _restarts(session: Upstream | DirectSession) -> int:
+def restarts(session: Upstream | DirectSession) -> int:
+    """How often a session was started again, but for those times that woke it."""
     life = session.queue.lifecycle_or_none()
+    if life is None:
+        return 0
     woken = getattr(session, "rests", 0)
-    return max(0, life.generation - 1 - woken) if life else 0
+    if woken and life.phase is Phase.IDLE:
+        woken -= 1  # it rests at the moment
+    return max(0, life.generation - 1 - woken)
 
 
 def _uptime(life: ChildState | None) -> float | None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcpx.config import Config
+from mcpx.core.process_figures import group_memory
 from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.running import running_daemons
 from mcpx.daemon.stale import clean_up
 from mcpx.doctor.findings import Finding, Fix, note, ok, wrong
 from mcpx.doctor.installation import Installation
-from mcpx.doctor.memory import group_memory
 from mcpx.errors import DaemonError, MCPXError
 from mcpx.text import one_line
 from mcpx.trust.tokens import TokenError, load_named, named_tokens_file, token_file

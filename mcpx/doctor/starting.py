@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.config import Config, ServerConfig, starting_limit
-from mcpx.doctor.memory import group_memory
+from mcpx.core.process_figures import group_memory
 from mcpx.paths import state_folder
 
 if TYPE_CHECKING:

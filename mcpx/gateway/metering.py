@@ -67,12 +67,14 @@ class MeteredCall:
     def note(self, pieces: Sequence[Bytes]) -> None:
         """Note the answer, in pieces. Input requests to the client are none."""
         try:
+            request: Request | None = None
             if self._served is None:  # MCPX has answered by itself
                 server, tool, raw = *_names(self._ctx.params or {}), msgspec.Raw()
             else:
                 request, raw = self._served
                 server, tool = request.server_name, tool_label(request)
-            self._meter.of_client(client_name(self._ctx.session)).note(server, tool, raw, pieces)
+            client = self._meter.of_client(client_name(self._ctx.session))
+            client.note(server, tool, raw, pieces, request)
         except Exception as error:  # noqa: BLE001 - the promise of this module
             contain(error, "meter")
 

@@ -46,13 +46,15 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Callable[[ms
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = _NotificationQueue(hub.clients)
-    request = replace(request, context=_context(hub, ctx, notifications))
+    with_context = replace(request, context=_context(hub, ctx, notifications))
+    if hub.audit.watch is not None:
+        hub.audit.watch.same(request, with_context)
     failure: CallError | MCPError | None = None
     result: R | JSON = {}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifications.deliver)
         try:
-            result = await hub.calls.run(request, render)
+            result = await hub.calls.run(with_context, render)
         except (CallError, MCPError) as error:  # carried out of the task group, which would wrap it
             failure = error
         finally:

@@ -29,10 +29,29 @@ class Histogram:
         self.sum += seconds
 
 
+class Activity:
+    """Whether anything is counted: what has nothing to do meanwhile waits for `begin`, and sets no timer."""
+
+    __slots__ = ("on_begin", "quiet")
+
+    def __init__(self) -> None:
+        self.quiet = True
+        """Set again by whoever is told by `on_begin`, when nothing has been counted for a while."""
+        self.on_begin: Callable[[], None] = lambda: None
+
+    def begin(self) -> None:
+        """Note that something is counted. Asking `quiet` first saves the call."""
+        if self.quiet:
+            self.quiet = False
+            self.on_begin()
+
+
 class Counters:
     """The calls of one server since MCPX started. Durations are in seconds."""
 
     def __init__(self) -> None:
+        self.activity = Activity()
+        """Shared by all servers of a fleet, which sets it."""
         self.calls = 0
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
@@ -53,6 +72,19 @@ class Counters:
         By `time.monotonic()`. An answer is a sign, and so is progress.
         """
         return self.find_silent_since() if self.in_flight else None
+
+    def sent(self) -> None:
+        """Record that a call goes out."""
+        self.calls += 1
+        self.in_flight += 1
+        if self.activity.quiet:
+            self.activity.begin()
+
+    def failed(self, code: str) -> None:
+        """Record that a call failed with that code, sent or not."""
+        self.errors[code] += 1
+        if self.activity.quiet:
+            self.activity.begin()
 
     def answered(self, seconds: float) -> None:
         """Record that a call was answered after `seconds`."""

@@ -2,8 +2,9 @@
 
 `mcpx ui` asks the daemon for a code over its socket, which only the user can connect to, and the browser
 brings it back in the address. A code lets in once, within `CODE_S`. A session ends when it is signed out of,
-`SESSION_S` after it was last used, and with the daemon. Of codes and sessions the digests are kept, and no
-more than `MAX_CODES` and `MAX_SESSIONS`: the oldest make room. Pure, but for the clock.
+`SESSION_S` after it was last used, and with the daemon; an open stream uses it (`go_on`). Of codes and
+sessions the digests are kept, and no more than `MAX_CODES` and `MAX_SESSIONS`: the one that was not used for
+longest makes room. Pure, but for the clock.
 """
 
 from __future__ import annotations
@@ -45,19 +46,29 @@ class Access:
     def session(self, secret: str) -> bytes | None:
         """The digest that stands for the session of a secret, which goes on from now; None for no session."""
         digest = _digest(secret)
-        until = self._sessions.pop(digest, None)
+        return digest if self.go_on(digest) else None
+
+    def go_on(self, session: bytes) -> bool:
+        """Have a session go on from now; whether there is one still."""
+        until = self._sessions.pop(session, None)
         if until is None:
-            return None
+            return False
         if until < self._now():
-            self.on_end(digest)
-            return None
-        self._sessions[digest] = self._now() + SESSION_S
-        return digest
+            self.on_end(session)
+            return False
+        self._sessions[session] = self._now() + SESSION_S
+        return True
 
     def end(self, session: bytes) -> None:
         """End a session."""
         if self._sessions.pop(session, None) is not None:
             self.on_end(session)
+
+    def end_all(self) -> None:
+        """End every session, and let no code in any more that was given so far."""
+        self._codes.clear()
+        for session in list(self._sessions):
+            self.end(session)
 
 
 def _new(kept: dict[bytes, float], until: float, limit: int, on_end: Callable[[bytes], None]) -> str:

@@ -1,32 +1,40 @@
 """What each request to the page must bring, whatever it is for; and the headers of each response.
 
-A request is served if it came to a loopback address under one of its names (against DNS rebinding), from the
-page itself or from no page at all, and with the cookie of a session; only the address with a one-time code is
-for those without. Everything else gets a short refusal that says nothing of MCPX but how to open the page.
-One that changes something has to come from the page itself, by its `Origin`, and as JSON.
+A request is served if it came to a loopback address under one of its names (against DNS rebinding), from a
+process of this user (as far as the system says), from the page itself or from no page at all, and with the
+cookie of a session; only the address with a one-time code is for those without. Everything else gets a short
+refusal that says nothing of MCPX but how to open the page. One that changes something has to come from the
+page itself, by its `Origin`, and as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.config.urls import is_loopback
+from mcpx.observe.log import Throttle
 from mcpx.page.access import Access
+from mcpx.page.peers import is_own
 
+log = structlog.get_logger()
 PREFIX: Final = "/ui"
 OPEN: Final = f"{PREFIX}/open"
 HINT: Final = "Open this page with: mcpx ui\n"
 SESSION: Final = "mcpx.session"
 """In the scope of a request that was let in: the digest of its session."""
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
-_OWN: Final = frozenset({"same-origin", "none"})
+_OWN: Final = frozenset({None, "same-origin", "none"})
 _SAFE: Final = frozenset({"GET", "HEAD"})
+_SINGLE: Final = ("host", "origin", "sec-fetch-site", "content-type")
+_DEFAULT_PORT: Final = 80
+_MAX_COOKIES: Final = 8  # of our name: other programs of this computer can set it, too
 _HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -45,6 +53,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
+        self._throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -60,33 +69,48 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        headers, own = Headers(scope=scope), own_authorities(scope)
-        if headers.get("host") not in own:
+        headers = Headers(scope=scope)
+        if any(len(headers.getlist(name)) > 1 for name in _SINGLE):
+            return PlainTextResponse("A header stands there twice\n", 400)
+        host = headers.get("host")
+        if host is None or host not in own_authorities(scope):
             return PlainTextResponse("Invalid Host header\n", 421)
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        is_own_origin = origin in {f"http://{name}" for name in own} and origin == f"http://{headers['host']}"
-        is_opening = scope["path"] == OPEN and scope["method"] in _SAFE
-        if (origin is not None and not is_own_origin) or not (is_opening or site is None or site in _OWN):
+        if not self._is_from_own_user(scope):
+            return PlainTextResponse("This page is another user's\n", 403)
+        if not _is_from_page(headers, host, is_opening=_is_opening(scope)):
             return PlainTextResponse("Not from this page\n", 403)
-        if is_opening:
+        if _is_opening(scope):
             return None
-        session = self._access.session(_cookie(headers.get("cookie", ""), cookie_name(scope)))
+        session = self._session(scope, headers)
         if session is None:
             return PlainTextResponse(HINT, 401)
         scope[SESSION] = session
-        if scope["method"] in _SAFE:
+        if scope["method"] in _SAFE or _may_change(headers):
             return None
-        if origin is None or headers.get("content-type", "").split(";")[0].strip() != "application/json":
-            return PlainTextResponse("Not from this page\n", 403)
-        return None
+        return PlainTextResponse("Not from this page\n", 403)
+
+    def _is_from_own_user(self, scope: Scope) -> bool:
+        client = scope["client"]  # None for one that had left before it was looked at
+        if client is not None and is_own(client, scope["server"]):
+            return True
+        if self._throttle.lets_through():
+            log.warning("page.refused", reason="a process of another user, or one that left at once")
+        return False
+
+    def _session(self, scope: Scope, headers: Headers) -> bytes | None:
+        """The session whose cookie a request has. Another program may have set one of that name before."""
+        found = islice(_cookies(headers, cookie_name(scope)), _MAX_COOKIES)
+        return next(filter(None, map(self._access.session, found)), None)
 
 
 def own_authorities(scope: Scope) -> frozenset[str]:
     """The values of `Host` by which the page may be asked for: none where it came in over a network."""
-    host, port = scope["server"]
+    host, port = scope["server"] or ("", 0)
     if not is_loopback(host):
         return frozenset()
-    return frozenset(f"{name}:{port}" for name in _NAMES)
+    names = {*_NAMES, f"[{host}]" if ":" in host else host}
+    with_port = frozenset(f"{name}:{port}" for name in names)
+    return with_port | names if port == _DEFAULT_PORT else with_port
 
 
 def cookie_name(scope: Scope) -> str:
@@ -94,9 +118,27 @@ def cookie_name(scope: Scope) -> str:
     return f"mcpx_{scope['server'][1]}"
 
 
-def _cookie(text: str, name: str) -> str:
-    try:
-        found = SimpleCookie(text).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def _is_opening(scope: Scope) -> bool:
+    return scope["path"] == OPEN and scope["method"] in _SAFE
+
+
+def _is_from_page(headers: Headers, host: str, *, is_opening: bool) -> bool:
+    """Whether the page itself sent a request, or no page. The address that opens it may be linked to."""
+    origin = headers.get("origin")
+    if origin is not None and origin != f"http://{host}":
+        return False
+    return is_opening or headers.get("sec-fetch-site") in _OWN
+
+
+def _may_change(headers: Headers) -> bool:
+    """Whether a request, whose origin fits, is one that no form and no other program's page can send."""
+    kind = headers.get("content-type", "").partition(";")[0]
+    return "origin" in headers and kind.strip().lower() == "application/json"
+
+
+def _cookies(headers: Headers, name: str) -> Iterator[str]:
+    """The cookies of that name, whatever others there are: any program of this computer can set some."""
+    for pair in ";".join(headers.getlist("cookie")).split(";"):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            yield value.strip()

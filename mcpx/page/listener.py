@@ -1,6 +1,7 @@
 """The page's own listener on 127.0.0.1, for a daemon that serves no HTTP there; with the bounds of that.
 
-Begins with the first link, on any free port, and lasts as long as the daemon. A child of the root supervisor.
+Begins with the first link, on any free port, and lasts until the page is turned off. A child of the page's
+supervisor: when it is started again it listens on the same port, or on another if that one is taken.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import structlog
 import uvicorn
 
 from mcpx.core.idle_exit import Use
@@ -20,18 +22,22 @@ from mcpx.gateway.frontends.http_frontend import (
     exit_when_asked,
     listen,
 )
-from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
-from supervisors import ChildSpec, Incarnation, Shutdown, Signal
+from mcpx.gateway.frontends.http_server import BACKLOG, MAX_HEAD_BYTES, HttpServer
+from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page
 
+log = structlog.get_logger()
 HOST: Final = "127.0.0.1"
-START_TIMEOUT_S: Final = 10.0
+START_TIMEOUT_S: Final = 5.0  # less than a command waits for the daemon
+BACKOFF: Final = Backoff(initial=0.5, cap=30.0)
 
 
 class PageListener:
-    """Serves the page. The port stays the same when it is started again."""
+    """Serves the page."""
+
+    NAME: Final = "listener"
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -42,14 +48,16 @@ class PageListener:
 
     def child(self) -> ChildSpec:
         """The child that serves."""
-        return ChildSpec(name="page", run=self._run, shutdown=Shutdown(grace=GRACEFUL_S + 1.0))
+        shutdown = Shutdown(grace=GRACEFUL_S + 1.0)
+        return ChildSpec(name=self.NAME, run=self._run, policy=Policy(backoff=BACKOFF), shutdown=shutdown)
 
     async def origin(self) -> str:
-        """Where it listens, once it does.
+        """Where it listens, once it does: after the next attempt, if the last one has failed.
 
         Raises:
             MCPXError: It cannot.
         """
+        self._problem = None
         with anyio.move_on_after(START_TIMEOUT_S):
             while self._server is None and self._problem is None:
                 self._changed.clear()
@@ -69,31 +77,39 @@ class PageListener:
         try:
             listener = listen(HOST, self._port)
         except BindError as error:
-            self._problem = str(error)
+            self._port, self._problem = 0, str(error)  # somebody else has the port now
             self._changed.set()
             raise
         with listener:
             self._port, self._problem = listener.getsockname()[1], None
-            config = uvicorn.Config(
-                self._page,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=GRACEFUL_S,
-                server_header=False,
-                ws="none",
-                backlog=BACKLOG,
-            )
-            limit = self._page.hub.config.max_message_bytes
-            self._server = HttpServer(config, Shared(2 * limit, self._page.hub.clients.count_dropped))
+            server = self._server = HttpServer(self._config(), self._shared())
             self._changed.set()
             incarnation.ready()
+            log.info("page.listening", port=self._port)
             try:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(exit_when_asked, incarnation, self._server)
-                    await self._server.serve([listener])
+                    tasks.start_soon(exit_when_asked, incarnation, server)
+                    await server.serve([listener])
                     tasks.cancel_scope.cancel()
-                if self._server.lost is not None and not incarnation.stopping.is_set():
-                    raise ListenerLostError(f"the page's socket was lost: {self._server.lost}")
             finally:
                 self._server = None
+            if server.lost is not None and not incarnation.stopping.is_set():
+                raise ListenerLostError(f"the page's socket was lost: {server.lost}")
+
+    def _shared(self) -> Shared:
+        hub = self._page.hub
+        return Shared(2 * hub.config.max_message_bytes, hub.clients.count_dropped)
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self._page,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=GRACEFUL_S,
+            server_header=False,
+            proxy_headers=False,  # any program of this computer could say whose request it is
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ws="none",
+            backlog=BACKLOG,
+        )

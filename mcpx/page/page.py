@@ -2,27 +2,38 @@
 
 `link` is what `mcpx ui` asks for. The page is served by the HTTP frontend, where the daemon has one on a
 loopback address, else by a listener of its own, which begins with the first link. What serves it is imported
-then.
+then. `child` keeps the listener, and closes the page when it is turned off and before the frontends leave.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import anyio
+import structlog
 
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
 from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.page.access import Access
+from supervisors import ChildFailed, ChildSpec, Event, Incarnation, Shutdown, Supervisor
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from mcpx.page.access import Access
     from mcpx.page.events import Streams, Topic
     from mcpx.page.listener import PageListener
+    from mcpx.page.processes import Processes
 
-OFF = "the page is off: the configuration says ui: false"
+log = structlog.get_logger()
+OFF: Final = "the page is off: the configuration says ui: false"
+LEAVING: Final = "the daemon is about to leave; ask again in a moment"
+HTTP_START_TIMEOUT_S: Final = 3.0
+LOOK_S: Final = 0.02
+GRACE_S: Final = 3.0  # for the listener, which has a shorter one
 
 
 class Page:
@@ -31,16 +42,14 @@ class Page:
     def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         self.hub = hub
         self.clients = clients
-        self._listener: PageListener | None = None
-
-    @cached_property
-    def access(self) -> Access:
+        self.access = Access()
         """Who may see it."""
-        from mcpx.page.access import Access  # noqa: PLC0415 - for those who open it
-
-        access = Access()
-        access.on_end = self.streams.end
-        return access
+        self.access.on_end = self._end_streams
+        # of the listener: what becomes of that costs the daemon nothing
+        self._supervisor = Supervisor(observe=_log_failure)
+        self._listener: PageListener | None = None
+        self._lock = anyio.Lock()  # while the listener begins or ends
+        self._is_leaving = False
 
     @cached_property
     def streams(self) -> Streams:
@@ -48,6 +57,13 @@ class Page:
         from mcpx.page.events import Streams  # noqa: PLC0415 - for those who open it
 
         return Streams()
+
+    @cached_property
+    def processes(self) -> Processes:
+        """What the servers' processes use, for those who look."""
+        from mcpx.page.processes import Processes  # noqa: PLC0415 - for those who open it
+
+        return Processes()
 
     @cached_property
     def topics(self) -> dict[str, Topic]:
@@ -64,8 +80,7 @@ class Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request under `/ui`."""
-        app = self._app if self.hub.config.ui else _off
-        await app(scope, receive, send)
+        await (self._app if self._is_on else _off)(scope, receive, send)
 
     async def link(self) -> str:
         """The address that opens the page, once.
@@ -73,30 +88,77 @@ class Page:
         Raises:
             MCPXError: The page is off, or there is no port to serve it on.
         """
-        if not self.hub.config.ui:
-            raise MCPXError(OFF)
-        origin = self._origin_of_http() or await self._own_listener().origin()
+        if not self._is_on:
+            raise MCPXError(LEAVING if self.hub.config.ui else OFF)
+        origin = await self._origin_of_http() or await self._own_origin()
         return f"{origin}/ui/open?code={self.access.new_code()}"
 
-    def _origin_of_http(self) -> str | None:
-        """Where the HTTP frontend serves on loopback, if it does."""
-        from mcpx.config.urls import is_loopback, split_url  # noqa: PLC0415 - for those who open it
-
-        url = None if self.hub.http is None else self.hub.http().url
-        parts = None if url is None else split_url(url)
-        return f"http://{parts.netloc}" if parts is not None and is_loopback(parts.hostname or "") else None
-
-    def _own_listener(self) -> PageListener:
-        from mcpx.page.listener import PageListener  # noqa: PLC0415 - for those who open it
-
-        if self._listener is None:
-            self._listener = PageListener(self)
-            self.hub.root.add(self._listener.child())
-        return self._listener
+    def child(self) -> ChildSpec:
+        """The child of the root supervisor. It has to be stopped before what serves the page."""
+        return ChildSpec(name="page", run=self._run, shutdown=Shutdown(grace=GRACE_S))
 
     def use(self) -> Use:
         """Whether somebody looks at the page by its own listener, and how many requests there were."""
         return Use(has_clients=False, so_far=0) if self._listener is None else self._listener.use()
+
+    @property
+    def _is_on(self) -> bool:
+        return self.hub.config.ui and not self._is_leaving
+
+    async def _origin_of_http(self) -> str | None:
+        """Where the HTTP frontend serves on loopback, if it does; of a daemon that starts, once it does."""
+        from mcpx.config.urls import is_loopback  # noqa: PLC0415 - for those who open it
+
+        if self.hub.http is None or not is_loopback(self.hub.config.http.host):
+            return None
+        with anyio.move_on_after(HTTP_START_TIMEOUT_S):
+            while (status := self.hub.http()).url is None and status.error is None:  # noqa: ASYNC110 - no event
+                await anyio.sleep(LOOK_S)
+        return None if status.url is None else f"http://{urlsplit(status.url).netloc}"
+
+    async def _own_origin(self) -> str:
+        from mcpx.page.listener import PageListener  # noqa: PLC0415 - for those who open it
+
+        async with self._lock:
+            if self._listener is None:
+                self._listener = PageListener(self)
+                self._supervisor.add(self._listener.child())
+            listener = self._listener
+            self._supervisor.resume(listener.NAME)  # one that could not listen tries again now
+            return await listener.origin()
+
+    async def _run(self, incarnation: Incarnation) -> None:
+        self._is_leaving = False
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._supervisor.run)
+            incarnation.ready()
+            await incarnation.while_wanted(self._close_when_off)
+            self._is_leaving = True
+            self.access.end_all()
+            self._supervisor.stop()
+
+    async def _close_when_off(self) -> None:
+        while True:
+            await self.hub.applied.wait()
+            self.hub.applied.clear()
+            if not self.hub.config.ui:
+                await self._close()
+
+    async def _close(self) -> None:
+        """End all sessions, with their streams, and the page's own listener."""
+        self.access.end_all()
+        async with self._lock:
+            if self._listener is not None:
+                await self._supervisor.remove(self._listener.NAME)
+                self._listener = None
+
+    def _end_streams(self, session: bytes) -> None:
+        self.streams.end(session)
+
+
+def _log_failure(event: Event) -> None:
+    if isinstance(event, ChildFailed):
+        log.warning("page.unavailable", cause=event.cause.text, retry_in_s=round(event.retry_in, 2))
 
 
 async def _off(scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,7 +33,7 @@ def application(page: Page) -> ASGIApp:
             Route(OPEN, partial(_open, page)),
             get("/here", _here, page),
             post("/sign-out", _sign_out, page),
-            Route(f"{PREFIX}/api/events", _Events(page)),
+            Route(f"{PREFIX}/api/events", _Events(page), methods=["GET"]),
             *views,
         ]
     )
@@ -48,16 +48,18 @@ async def _open(page: Page, request: Request) -> Response:
     """Take a code, and give a cookie for it.
 
     The browser goes on by itself, from a page of this origin: after a redirect it would keep a strict cookie
-    back, where it came from another site's link.
+    back, where it came from another site's link. What only looks ahead (HEAD, a prefetch) uses up nothing.
     """
-    secret = page.access.redeem(request.query_params.get("code", "")) if request.method == "GET" else None
+    looks_ahead = request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", "")
+    secret = None if looks_ahead else page.access.redeem(request.query_params.get("code", ""))
     if secret is None:
         return PlainTextResponse(f"This link was used, or is too old. {HINT}", 401)
     response = HTMLResponse(
         f'<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url={PREFIX}/">'
         f'<title>MCPX</title><p><a href="{PREFIX}/">Go on</a></html>'
     )
-    response.set_cookie(cookie_name(request.scope), secret, path=PREFIX, httponly=True, samesite="strict")
+    cookie = f"{cookie_name(request.scope)}={secret}; HttpOnly; Path={PREFIX}; SameSite=Strict"
+    response.headers["set-cookie"] = cookie
     return response
 
 
@@ -79,4 +81,7 @@ class _Events:
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._page.streams.serve(self._page, scope, receive, send)
+        if scope["method"] == "HEAD":  # which Starlette allows where it allows GET
+            await Response(media_type="text/event-stream")(scope, receive, send)
+        else:
+            await self._page.streams.serve(self._page, scope, receive, send)

@@ -244,7 +244,7 @@ class CallQueue:
                 self._reject(envelope.reply, refused)
 
     def _reject(self, reply: RawReply, error: CallError) -> None:
-        self._counters.errors[str(error.code)] += 1
+        self._counters.failed(str(error.code))
         reply.reject(error)
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ class CallQueue:
         return self._counted(error)
 
     def _counted(self, error: CallError) -> CallError:
-        self._counters.errors[str(error.code)] += 1
+        self._counters.failed(str(error.code))
         return error
 
 

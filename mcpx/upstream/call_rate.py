@@ -68,7 +68,7 @@ class CallRate:
             f"{self._server} takes {per_minute:,} calls a minute (its {RULE}), and these are"
             f" used up; nothing was sent, try again in {retry_in_s:g} s"
         )
-        self._counters.errors[str(Code.OVERLOADED)] += 1
+        self._counters.failed(str(Code.OVERLOADED))
         details = {"retry_in_s": retry_in_s}
         refusal = CallError(Code.OVERLOADED, text, server=self._server, tool=tool, details=details)
         refusal.rule = RULE

@@ -162,8 +162,7 @@ class Calls:
             self._mailbox.put_back(envelope)
             return
         call = InFlight(envelope.message, reply, self._sender.position())
-        self._counters.calls += 1
-        self._counters.in_flight += 1
+        self._counters.sent()
         self._in_flight.add(call)
         reply.on_abandon = lambda: self._abandon(call)
         try:
@@ -254,7 +253,7 @@ class Calls:
 
     def _abandon(self, call: InFlight) -> bool:
         if self._release(call) and call.sent is not None:
-            self._counters.errors[str(Code.CANCELLED)] += 1
+            self._counters.failed(str(Code.CANCELLED))
             call.sent.cancel("the caller cancelled")
         return True
 
@@ -299,4 +298,4 @@ class Calls:
 
     def _reject(self, call: InFlight, error: CallError) -> None:
         if call.reply.reject(error):
-            self._counters.errors[str(error.code)] += 1
+            self._counters.failed(str(error.code))

@@ -73,7 +73,7 @@ class FastCall:
 
     def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
         request, pieces = self._request, self._encoded(raw)
-        self._meter.note(request.server_name, tool_label(request), raw, pieces)
+        self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
         return pieces
 
     def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
@@ -88,7 +88,7 @@ class FastCall:
             pieces = self._encoder.failure(as_call_error(error, request), in_meta=in_meta)
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
             pieces = self._encoder.failure(as_call_error(unsayable, request), in_meta=in_meta)
-        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces)
+        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces, request)
         return pieces
 
     def _answer(self, pieces: list[Bytes]) -> None:

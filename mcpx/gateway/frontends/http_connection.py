@@ -28,6 +28,8 @@ HEAD_TIMEOUT_S: Final = 10.0  # from the connection, or the last response, to th
 BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
 MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
 MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
+TAKEN: Final = "mcpx.taken"
+"""In the scope of a request: a coroutine function that waits while the client leaves too much unread."""
 _LOSSY: Final = re.compile(
     rb"(?:id: [^\r\n]*\r?\n)?"  # of an event that can be resumed after
     rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
@@ -53,6 +55,9 @@ class _NoFlowControl(FlowControl):
     async def drain(self) -> None:
         return
 
+    async def taken(self) -> None:
+        await super().drain()
+
 
 class HttpConnection(H11Protocol):
     """One connection. `idle_since` is when it began to wait for a request; None while it has one."""
@@ -72,7 +77,8 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        self.flow = _NoFlowControl(transport)
+        self.flow = flow = _NoFlowControl(transport)
+        self._taken = flow.taken
         self._shared.connections.add(self)
         self._await_head()
 
@@ -157,6 +163,8 @@ class HttpConnection(H11Protocol):
         if self._claims_loopback(scope):
             await _answer(send, 421, b"Invalid Host header")
             return
+
+        scope[TAKEN] = self._taken
 
         async def watched(message: Message) -> None:
             body = message.get("body", b"")

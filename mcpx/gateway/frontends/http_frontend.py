@@ -22,6 +22,7 @@ from mcp.server.transport_security import TransportSecurityMiddleware, Transport
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
@@ -37,8 +38,9 @@ from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
 from mcpx.gateway.frontends.http_doors import PATH, PROFILE_PATH, DoorEndpoint
 from mcpx.gateway.frontends.http_events import KeptEvents
+from mcpx.gateway.frontends.http_monitoring import Monitoring
 from mcpx.gateway.frontends.http_results import EncodedResults
-from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.frontends.http_server import BACKLOG, MAX_HEAD_BYTES, HttpServer
 from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from mcpx.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
@@ -106,6 +108,7 @@ class HttpFrontend:
         self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
         self._endpoints: tuple[DoorEndpoint | TransparentEndpoint, ...] = ()
         self._managers: WeakSet[SessionManager] = WeakSet()
+        self._monitoring: Monitoring | None = None
         self._state: ServerState | None = None
 
     @property
@@ -115,8 +118,9 @@ class HttpFrontend:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
     def use(self) -> Use:
-        """Whether there is a session or an open request, and how many requests there were."""
+        """Whether there is a session or an open request, and how many requests of clients there were."""
         requests = 0 if self._state is None else self._state.total_requests
+        requests -= 0 if self._monitoring is None else self._monitoring.served
         is_open = self._state is not None and bool(self._state.tasks)
         return Use(is_open or any(len(manager) for manager in self._managers), requests)
 
@@ -134,6 +138,8 @@ class HttpFrontend:
             lifespan="on",
             timeout_graceful_shutdown=GRACEFUL_S,
             server_header=False,
+            proxy_headers=False,  # any program of this computer could say whose request it is
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws="none",
             backlog=BACKLOG,
         )
@@ -166,13 +172,15 @@ class HttpFrontend:
         kept = KeptEvents()
         make = partial(self._manager, kept=kept)
         self._endpoints = doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
-        routes: dict[str, ASGIApp] = {PATH: doors, SERVERS_PATH: transparent, PROFILE_PATH: doors}
+        clients: dict[str, ASGIApp] = {PATH: doors, SERVERS_PATH: transparent, PROFILE_PATH: doors}
+        self._monitoring = monitoring = self._machines()
+        routes = {path: self._guarded(EncodedResults(each)) for path, each in clients.items()}
         middleware: list[Middleware] = []
         if self._token is not None and self._bearers is not None:
             backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
         app = Starlette(
-            routes=[Route(path, endpoint=self._guarded(endpoint)) for path, endpoint in routes.items()],
+            routes=[Route(path, endpoint=each) for path, each in (routes | monitoring.routes).items()],
             middleware=middleware,
             lifespan=lambda _app: _running(doors.running(), transparent.running()),
         )
@@ -197,10 +205,15 @@ class HttpFrontend:
 
     def _guarded(self, endpoint: ASGIApp) -> ASGIApp:
         """The endpoint, for those who have a token."""
-        encoded = EncodedResults(endpoint)
         if self._bearers is None:
-            return encoded
-        return RequireAuthMiddleware(BearerRequests(encoded, self._bearers), required_scopes=[])
+            return endpoint
+        return RequireAuthMiddleware(BearerRequests(endpoint, self._bearers), required_scopes=[])
+
+    def _machines(self) -> Monitoring:
+        """What is served to machines."""
+        guard = TransportSecurityMiddleware(self._security()).validate_request
+        is_local = is_loopback(self._listener.getsockname()[0])
+        return Monitoring(self._doors, guard, self._guarded, guard if is_local else _let_in)
 
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""
@@ -229,6 +242,10 @@ class HttpFrontend:
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
+
+
+async def _let_in(_request: Request) -> None:
+    """A guard that refuses nothing."""
 
 
 @asynccontextmanager

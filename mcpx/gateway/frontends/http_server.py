@@ -29,6 +29,8 @@ log = structlog.get_logger()
 MAX_CONNECTIONS: Final = 256
 MAX_DESCRIPTOR_SHARE: Final = 0.25
 BACKLOG: Final = 128  # connections that wait for a place
+MAX_HEAD_BYTES: Final = 65536  # of a request: a browser brings the cookies of every program of this computer
+TICK_S: Final = 1.0
 MIN_IDLE_S: Final = 1.0  # before an idle connection is closed for another one
 ACCEPT_RETRY_S: Final = 0.1  # when no connection could be accepted
 _LOST: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})  # accept(2): it listens no more
@@ -38,6 +40,7 @@ class HttpServer(uvicorn.Server):
     """Serves one application on listening sockets. Signals are the daemon's, not uvicorn's."""
 
     def __init__(self, config: uvicorn.Config, shared: Shared) -> None:
+        self._exit = anyio.Event()
         super().__init__(config)
         self._shared = shared
         self._max_connections = share(MAX_DESCRIPTOR_SHARE, MAX_CONNECTIONS)
@@ -49,6 +52,22 @@ class HttpServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether it is to leave."""
+        return self._exit.is_set()
+
+    @should_exit.setter
+    def should_exit(self, should_exit: bool) -> None:
+        if should_exit:
+            self._exit.set()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, but woken once a second, for the date of the responses, and not ten times."""
+        while not await self.on_tick(0):
+            with anyio.move_on_after(TICK_S):
+                await self._exit.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, but connections are accepted here."""

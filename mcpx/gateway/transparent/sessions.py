@@ -205,6 +205,8 @@ class DoorSessions:
         named = self._rules.named(request)
         subject = named if isinstance(named, Subject) else NAMELESS
         entry = begin(self._hub.audit, self.server, request.method, subject, origin)
+        if self._hub.audit.watch is not None:
+            self._hub.audit.watch.begun(entry, None)
         observe(entry, reply, self.server)
         return entry
 

@@ -7,7 +7,7 @@ something cannot be seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def offers(upstream: Upstream) -> JSON:
-    """`{title?, version?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
+    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
 
     `more` counts what is not listed, by its kind. Empty lists before the first listing.
     """
@@ -60,7 +60,7 @@ def offers(upstream: Upstream) -> JSON:
     return {
         **present(
             title=_line(known.server_title) if known else None,
-            version=_line(known.server_version) if known else None,
+            version_said=_line(known.server_version) if known else None,
             protocol=known.protocol_version if known else None,
             instructions=paragraphs(cut(info.instructions, MAX_INSTRUCTIONS_CHARS))
             if info.instructions
@@ -92,7 +92,7 @@ async def whole_tool(hub: Hub, upstream: Upstream, name: str) -> JSON:
     is_heavy = outweighs([tool.input_schema, tool.output_schema], _HEAVY_JSON_CHARS)
     made = await anyio.to_thread.run_sync(make) if is_heavy else make()
     changes = [each for each in upstream.policy.changes() if each.tool == name]
-    changed = {name: each.kind for each in changes}
+    changed = {name: changes[0].kind} if changes else {}
     return {
         **_tool(tool, upstream, changed),
         **made,
@@ -118,7 +118,7 @@ def _whole(tool: ToolInfo, words: int) -> JSON:
     )
 
 
-def _tool(tool: ToolInfo, upstream: Upstream, changed: dict[str, str]) -> JSON:
+def _tool(tool: ToolInfo, upstream: Upstream, changed: Mapping[str, str]) -> JSON:
     """`{name, shown?, title?, description?, annotations?, read_only, hidden?, change?, refused?, asks?}`.
 
     `hidden` is the rule by which clients have no such tool, `change` what waits for approval (changed, new),

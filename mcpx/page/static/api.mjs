@@ -15,17 +15,19 @@ export class Failure extends Error {
 }
 
 export const get = (path) => ask(path, {});
-export const post = (path, body = {}) =>
-  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+export const post = (path, body = {}, signal = undefined) =>
+  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
 
 async function ask(path, options) {
   let response;
   try {
     response = await fetch(`api${path}`, options);
   } catch {
+    if (!followed) lost(); // else its stream says so
     throw new Failure("The daemon does not answer.", 0);
   }
   if (response.status === 401) setConnection("ended");
+  else if (!followed && connection !== "ended") setConnection("open");
   const text = await response.text();
   let answer;
   try {
@@ -42,10 +44,12 @@ async function ask(path, options) {
 const listeners = new Map(); // by topic with its argument: sets of functions
 const watchers = new Set();
 const RETRY_MS = 1000;
+const MAX_RETRY_MS = 5000;
 let stream = null;
 let followed = "";
 let scheduled = false;
 let retry = null;
+let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
 
 export function follow(topic, listener) {
@@ -64,20 +68,27 @@ function schedule() {
   scheduled = true;
   queueMicrotask(() => {
     scheduled = false;
-    const wanted = document.hidden || connection === "ended" ? "" : [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
-    if (wanted !== followed) open(wanted);
+    if (wanted() !== followed) open(wanted());
   });
 }
 
-function open(wanted) {
+function wanted() {
+  if (document.hidden || connection === "ended") return "";
+  return [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
+}
+
+function open(topics) {
   clearTimeout(retry);
   stream?.close();
   stream = null;
-  followed = wanted;
-  if (!wanted) return;
-  stream = new EventSource(`api/events?topic=${wanted}`);
-  stream.onopen = () => setConnection("open");
-  stream.onerror = () => lost();
+  followed = topics;
+  if (!topics) return;
+  stream = new EventSource(`api/events?topic=${topics}`);
+  stream.onopen = () => {
+    pause = RETRY_MS;
+    setConnection("open");
+  };
+  stream.onerror = lost;
   const kinds = new Set([...listeners.keys()].map((topic) => topic.split(":")[0]));
   for (const kind of [...kinds, "failed"]) {
     stream.addEventListener(kind, (event) => hand(kind, JSON.parse(event.data)));
@@ -92,17 +103,35 @@ function hand(kind, news) {
 }
 
 function lost() {
-  // asked by a request of its own, for an EventSource does not say whether it was signed out or cut off
   stream?.close();
   stream = null;
   followed = "";
-  if (connection !== "ended") setConnection("lost");
-  fetch("api/here").then((response) => response.status === 401 && setConnection("ended"), () => {});
+  if (connection === "ended") return;
+  setConnection("lost");
+  probe();
+}
+
+// Asked by a request of its own, for an EventSource does not say whether it was signed out or cut off.
+async function probe() {
   clearTimeout(retry);
-  retry = setTimeout(schedule, RETRY_MS);
+  const response = await fetch("api/here").catch(() => null);
+  if (connection === "ended") return;
+  if (response?.status === 401) {
+    setConnection("ended");
+    return;
+  }
+  clearTimeout(retry);
+  retry = setTimeout(response ? resume : probe, pause);
+  if (!response) pause = Math.min(pause * 1.5, MAX_RETRY_MS);
+}
+
+function resume() {
+  if (wanted()) schedule();
+  else setConnection("open");
 }
 
 function setConnection(now) {
+  if (connection === now) return;
   connection = now;
   for (const each of [...watchers]) each(now);
 }

@@ -1,21 +1,189 @@
-"""The view `calls`: what it asks for, and what it follows."""
+"""The view `calls`: the calls as they run, one of them whole, and the same again.
+
+What is sent at a time is bounded: calls that there is no room for are counted. Of arguments the names are
+shown, and the values where the audit log has them. Calls of before somebody looked are those that the audit
+log tells of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+import anyio.to_thread
+import msgspec
+from starlette.requests import Request
 from starlette.routing import Route
 
+from mcpx.audit.origin import Origin, this_user
+from mcpx.audit.reading import Line, tail
+from mcpx.catalog.model import JSON
+from mcpx.core.call_watch import MAX_CALLS, Call
+from mcpx.core.hub import Hub
+from mcpx.page.answers import BadRequestError, NotFoundError, get, post
 from mcpx.page.events import Topic
+from mcpx.rendering.results import ToolResult
+from mcpx.text import cut
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page
 
-TOPICS: Final[Mapping[str, Topic]] = {}
+EVERY_S: Final = 0.25
+MAX_SENT: Final = 50  # at a time
+MAX_TEXT_CHARS: Final = 200_000  # of what a repeated call gives
+Shown = dict[str, Any]
 
 
 def routes(page: Page) -> list[Route]:
     """Its requests."""
-    del page
-    return []
+    return [get("/calls/{id:int}", _call, page), post("/calls/{id:int}/repeat", _repeat, page)]
+
+
+# --- the list
+
+
+async def calls(page: Page, _argument: str) -> AsyncGenerator[Shown, None]:
+    """The last calls that are known, then those that are new or have changed."""
+    watch = page.hub.call_watch
+    with watch.following():
+        earlier = await _from_log(page.hub)
+        version, skipped = watch.version, watch.skipped
+        known = {call["id"]: call for call in earlier} | {
+            call.shown["id"]: call.shown for call in watch.calls()
+        }
+        last = sorted(known.values(), key=lambda call: call["id"])[-MAX_CALLS:]
+        yield {"calls": last, "whole": True}
+        while True:
+            await anyio.sleep(EVERY_S)
+            changed = watch.changed(version, MAX_SENT)
+            if changed or watch.skipped != skipped:
+                version = max((call.version for call in changed), default=version)
+                news = {"calls": [call.shown for call in changed], "skipped": watch.skipped - skipped}
+                skipped = watch.skipped
+                yield news
+
+
+async def _from_log(hub: Hub) -> list[Shown]:
+    """The last calls of the audit log; none where it cannot be read."""
+    folder = hub.audit.folder
+    if folder is None:
+        return []
+    try:
+        lines = await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
+    except OSError:
+        return []
+    return [shown for line in lines if (shown := _of_line(line)) is not None]
+
+
+def _of_line(line: Line) -> Shown | None:
+    """A call that the audit log tells of; None for a line on the log itself."""
+    if line.kind == "audit":
+        return None
+    try:
+        at_us = round(datetime.fromisoformat(line.time).timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        return None
+    return {
+        "id": at_us,
+        "at": at_us // 1000,
+        "client": line.client or line.transport,
+        "transport": line.transport,
+        "profile": line.profile,
+        "server": line.server,
+        "kind": line.kind,
+        "tool": line.name,
+        "ms": line.ms,
+        "outcome": line.outcome,
+        "code": line.code,
+        "approval": line.approval,
+        "rule": line.rule,
+        "tokens_in": None,
+        "tokens_out": None,
+        "tokens_direct": None,
+        "cut": False,
+        "bytes_out": line.bytes_out,
+        "read_only": False,
+        "repeatable": False,
+    }
+
+
+# --- one call
+
+
+async def _call(page: Page, request: Request) -> Shown:
+    """One call, with its arguments: their values where the audit log has them (`values_kept`), else names."""
+    number = request.path_params["id"]
+    call = page.hub.call_watch.call(number)
+    if call is None:
+        return await _call_of_log(page.hub, number)
+    values = None if call.arguments is None else page.hub.audit.shown_values(call.arguments)
+    return _whole(call.shown, call.bytes_in, call.argument_names(), values)
+
+
+def _whole(shown: Shown, bytes_in: int | None, names: list[str] | None, values: Any) -> Shown:
+    is_kept = values is not None
+    return {
+        **shown,
+        "bytes_in": bytes_in,
+        "arguments": values if is_kept else names,
+        "values_kept": is_kept,
+    }
+
+
+async def _call_of_log(hub: Hub, number: int) -> Shown:
+    """A call that the audit log tells of, whole.
+
+    Raises:
+        NotFoundError: It tells of none.
+    """
+    folder = hub.audit.folder
+    lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
+    for line in lines:
+        shown = _of_line(line)
+        if shown is not None and shown["id"] == number:
+            return _whole(shown, line.bytes_in, line.arguments, _values(line))
+    raise NotFoundError("this call is not known any more")
+
+
+def _values(line: Line) -> Any:
+    try:
+        return msgspec.json.decode(line.raw).get("values")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+async def _repeat(page: Page, request: Request) -> Shown:
+    """Run a call again that changes nothing."""
+    call = page.hub.call_watch.call(request.path_params["id"])
+    if call is None:
+        raise NotFoundError("this call is not known any more")
+    if not call.shown["read_only"]:
+        raise BadRequestError("only a call that changes nothing can be repeated")
+    if call.arguments is None:
+        raise BadRequestError("its arguments are not kept any more")
+    result = await _again(page.hub, call)
+    text = "\n".join(map(_text, result.content))
+    return {"text": cut(text, MAX_TEXT_CHARS), "is_error": result.is_error}
+
+
+async def _again(hub: Hub, call: Call) -> ToolResult:
+    origin = Origin(transport="page", user=this_user())
+    if call.kind == "resource":
+        return await hub.calls.read(call.server, call.name, origin=origin)
+    if call.kind != "tool":
+        raise BadRequestError(f"a call of this kind ({call.kind}) cannot be repeated")
+    arguments = msgspec.json.decode(call.arguments) if call.arguments else None
+    done = await hub.calls.exec(call.server, call.name, arguments, origin=origin, read_only=True)
+    return done.as_it_came
+
+
+def _text(block: JSON) -> str:
+    """A content block in words."""
+    resource = block.get("resource")
+    text = resource.get("text") if isinstance(resource, dict) else block.get("text")
+    return text if isinstance(text, str) else f"[{block.get('type')} {block.get('mimeType', '')}]"
+
+
+TOPICS: Final[Mapping[str, Topic]] = {"calls": calls}

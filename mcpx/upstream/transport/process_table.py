@@ -26,7 +26,18 @@ class _Stat(NamedTuple):
     group: int
     started: str
     used: tuple[str, str]
-    """Processor time, of its own and of the system for it."""
+    """Processor time, of its own and of the system for it, in ticks."""
+    pages: str
+    """Of memory that it holds."""
+
+
+class Usage(NamedTuple):
+    """What a process holds of memory, in bytes, and has used of the processor since it started."""
+
+    group: int
+    started: str
+    resident: int
+    cpu_s: float
 
 
 def boot_id() -> str:
@@ -82,6 +93,15 @@ def resting(pid: int) -> tuple[str, str] | None:
     return None if found.state in _RUNNING else found.used
 
 
+def usage_of(pid: int) -> Usage | None:
+    """What a process uses; None if it does not exist, or is dead. Needs /proc."""
+    found = _stat(pid)
+    if found is None or found.state in _DEAD:
+        return None
+    cpu_s = sum(map(int, found.used)) / os.sysconf("SC_CLK_TCK")
+    return Usage(found.group, found.started, int(found.pages) * os.sysconf("SC_PAGESIZE"), cpu_s)
+
+
 def processes() -> Iterator[int]:
     """The ids of all visible processes. Needs /proc."""
     for entry in os.scandir(PROC):
@@ -104,8 +124,8 @@ def _stat(pid: int) -> _Stat | None:
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    # proc(5): the fields 3, 5, 22, 14 and 15
-    return _Stat(fields[0], int(fields[2]), fields[19], (fields[11], fields[12]))
+    # proc(5): the fields 3, 5, 22, 14, 15 and 24
+    return _Stat(fields[0], int(fields[2]), fields[19], (fields[11], fields[12]), fields[21])
 
 
 def _start_time_by_ps(pid: int) -> str | None:

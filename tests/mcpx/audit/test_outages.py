@@ -11,6 +11,7 @@ import pytest
 from mcpx.audit import audit as module
 from mcpx.audit import chain
 from mcpx.audit.entry import Entry, recovered
+from mcpx.audit.origin import library
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
 from tests.mcpx.audit.conftest import RESULT, begin, call
@@ -88,7 +89,7 @@ async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log,
 
 
 def test_a_refused_call_is_not_recovered_as_one_that_was_answered():
-    entry = Entry(1, b"", b"", lambda _: None)
+    entry = Entry(1, (library(), "s", "tool", "one"), b"", b"", lambda _: None)
     entry.refused("overloaded")
     assert recovered(entry.mark).startswith(b'"outcome":"not_sent","code":"overloaded"')
 

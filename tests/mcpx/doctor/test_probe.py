@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
+from mcpx.core.process_figures import group_memory
 from mcpx.doctor import probe
-from mcpx.doctor.memory import group_memory
 from mcpx.doctor.probe import ask
 
 GREETING = """

@@ -37,13 +37,14 @@ export const Row = memo(({ call, chosen }) => {
 
 function Tokens({ call }) {
   if (call.outcome === null) return html`<span class="muted in">${short(call.tokens_in)} in</span>`;
+  if (call.tokens_out === null) return html`<span class="muted">${NONE}</span>`;
   return html`<span class="muted in">${short(call.tokens_in)} in, </span>${short(call.tokens_out)} out`;
 }
 
 function Took({ call, tone }) {
   if (call.outcome === null) return html`<${Running} at=${call.at} />`;
   const full = Math.log(call.ms / FASTEST_MS) / Math.log(SLOWEST_MS / FASTEST_MS);
-  const width = `${Math.round(100 * Math.min(1, Math.max(0.02, full)))}%`;
+  const width = call.ms === null ? "0%" : `${Math.round(100 * Math.min(1, Math.max(0.02, full)))}%`;
   return html`<span class="took-box"><span class=${`bar tone-${tone === "good" ? "idle" : tone}`} aria-hidden="true"><span style=${{ width }}></span></span><span class="value">${ms(call.ms)}</span></span>`;
 }
 

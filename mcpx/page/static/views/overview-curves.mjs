@@ -8,7 +8,7 @@ import { Table } from "../widgets/table.mjs";
 
 const HOUR_S = 3600;
 const SPANS_S = [300, 900, 1800, HOUR_S]; // the shortest that holds what is known is shown
-const BARS = 120; // at most, of a curve of counts
+const BARS = 121; // of a curve of counts, at most: an hour in steps of 30 s, and the running one
 const ROW_S = 300; // of the table
 const [CALLS, ERRORS, P50, P95, DIRECT, SPENT] = [0, 1, 2, 3, 4, 5];
 
@@ -16,14 +16,16 @@ const [CALLS, ERRORS, P50, P95, DIRECT, SPENT] = [0, 1, 2, 3, 4, 5];
 function known(before, news) {
   if (news.failed) return { ...before, failed: news.failed };
   if (news.points) return news;
-  const next = { ...before, until: news.until, open: news.open ?? null };
+  const next = { ...before, until: news.until ?? before.until, open: news.open ?? null };
   if (news.point) next.points = [...before.points, news.point].slice(-HOUR_S / before.step_s);
   return next;
 }
 
 // The points as columns, with times; `until` is the end of the last closed step.
 function columns({ step_s: step, until, points, open }) {
-  const all = open ? [...points, open] : points;
+  const begun = points.findIndex((point) => point.some(Boolean)); // before that nothing happened
+  const its = begun < 0 ? points.slice(-1) : points.slice(begun);
+  const all = open ? [...its, open] : its;
   const last = until + (open ? step : 0);
   const column = (index) => all.map((point) => point[index]);
   return {
@@ -77,7 +79,7 @@ export function Curves() {
     <h2 id="hour-title" class="hidden">What happened ${ago}</h2>
     <div class="curves">
       <${Panel} title="Calls" value=${short(calls)} beside=${ago}>
-        <${Curve} ...${common} times=${called.times} label="Calls" format=${short} words=${`${counted(calls, "call")} ${ago}, at most ${count(greatest(called.values))} ${called.per}`}
+        <${Curve} ...${common} times=${called.times} label="Calls" whole format=${short} words=${`${counted(calls, "call")} ${ago}, at most ${count(greatest(called.values))} ${called.per}`}
           series=${[{ name: called.per, colour: 1, values: called.values, bars: true }]} />
       </${Panel}>
       <${Panel} title="Latency" value=${ms(last(data.p50))} beside="half of the calls are faster">
@@ -85,11 +87,11 @@ export function Curves() {
           series=${[{ name: "p95", colour: 3, values: data.p95 }, { name: "p50", colour: 2, values: data.p50 }]} />
       </${Panel}>
       <${Panel} title="Tokens" value=${part === null ? "–" : `${share(Math.abs(part))}`} tone=${part > 0 ? "good" : undefined} beside=${part === null ? "nothing to compare yet" : part >= 0 ? "saved" : "more than directly"}>
-        <${Curve} ...${common} label="Tokens" format=${short} words=${`${count(direct)} tokens directly, ${count(spent)} through MCPX, ${ago}`}
+        <${Curve} ...${common} label="Tokens" whole format=${short} words=${`${count(direct)} tokens directly, ${count(spent)} through MCPX, ${ago}`}
           series=${[{ name: "directly", colour: 3, values: data.direct, fill: true }, { name: "through MCPX", colour: 1, values: data.spent, fill: true }]} />
       </${Panel}>
-      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${calls ? `${share(errors / calls)} of the calls` : ago}>
-        <${Curve} ...${common} times=${failed.times} label="Failures" format=${short} words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
+      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${errors ? `${share(errors / calls)} of the calls` : ago}>
+        <${Curve} ...${common} times=${failed.times} label="Failures" whole format=${short} words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
           series=${[{ name: failed.per, colour: 4, values: failed.values, bars: true }]} />
       </${Panel}>
     </div>

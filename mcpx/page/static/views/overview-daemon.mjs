@@ -36,16 +36,17 @@ function Gain({ tokens }) {
   </p>`;
 }
 
-export function Clients({ clients }) {
+// seen: when this was heard of
+export function Clients({ clients, seen }) {
   return html`<section class="panel clients" aria-labelledby="clients-title">
     <div class="panel-head"><h2 id="clients-title">Clients</h2><span class="muted small number">${clients.length}</span></div>
     ${clients.length === 0 && html`<p class="muted">No client is connected. <code>mcpx install</code> puts MCPX into yours.</p>`}
-    <ul class="client-list">${clients.slice(0, SHOWN).map((client, index) => html`<${Client} key=${index} client=${client} />`)}</ul>
+    <ul class="client-list">${clients.slice(0, SHOWN).map((client, index) => html`<${Client} key=${index} client=${client} seen=${seen} />`)}</ul>
     ${clients.length > SHOWN && html`<p class="small muted">and ${clients.length - SHOWN} more</p>`}
   </section>`;
 }
 
-function Client({ client }) {
+function Client({ client, seen }) {
   const parts = [client.transport, client.profile && `profile ${client.profile}`, client.door].filter(Boolean);
   return html`<li class="client">
     <div class="grow">
@@ -54,7 +55,7 @@ function Client({ client }) {
     </div>
     <div class="number small">
       <p>${counted(client.calls, "call")}</p>
-      <p class="muted"><${Since} seconds=${client.since_s} /></p>
+      <p class="muted"><${Since} seconds=${client.since_s} seen=${seen} /></p>
     </div>
   </li>`;
 }

@@ -1,10 +1,10 @@
 // The servers that want somebody: failed, waiting to be tried again, or waiting for a person.
 import { html } from "../lib.mjs";
-import { duration } from "../widgets/format.mjs";
+import { counted, duration } from "../widgets/format.mjs";
 import { useNow } from "../widgets/clock.mjs";
 import { Badge, State } from "../widgets/badge.mjs";
 
-const SHOWN = 6;
+const SHOWN = 4; // the others on demand
 
 export const isFault = (card) => card.tone === "bad" || card.tone === "ask" || card.changes > 0;
 export const address = (name) => `#/servers/${encodeURIComponent(name)}`;
@@ -15,7 +15,7 @@ export function remark(card) {
   return `${card.name}: ${card.last_error ?? card.described}`;
 }
 
-const changed = (card) => `${card.changes} ${card.changes === 1 ? "change waits" : "changes wait"} for approval`;
+const changed = (card) => `${counted(card.changes, "change waits", "changes wait")} for approval`;
 
 export function Faults({ servers }) {
   const faults = servers.filter(isFault);
@@ -24,7 +24,9 @@ export function Faults({ servers }) {
   return html`<section class="panel faults" aria-labelledby="faults-title">
     <h2 id="faults-title" class="hidden">Faults</h2>
     <ul>${worst.slice(0, SHOWN).map((card) => html`<${Fault} key=${card.name} card=${card} />`)}</ul>
-    ${worst.length > SHOWN && html`<p class="small muted">and ${worst.length - SHOWN} more servers</p>`}
+    ${worst.length > SHOWN && html`<details class="more"><summary class="small muted">and ${counted(worst.length - SHOWN, "more server")}</summary>
+      <ul>${worst.slice(SHOWN).map((card) => html`<${Fault} key=${card.name} card=${card} />`)}</ul>
+    </details>`}
   </section>`;
 }
 

@@ -33,7 +33,7 @@ export function Servers({ servers }) {
             onClick=${() => setState(state === name ? null : name)}><span class="dot toned" aria-hidden="true"></span>${name} <span class="count">${number}</span></button>`)}
         </div>`}
       </div>
-      <div class="row tools">
+      <div class="row controls">
         <select aria-label="Order of the servers" value=${order} onChange=${(event) => setOrder(event.target.value)}>
           ${Object.entries(ORDERS).map(([key, { name }]) => html`<option key=${key} value=${key}>${name}</option>`)}
         </select>
@@ -55,6 +55,7 @@ function counts(servers) {
 const Card = memo(({ card }) => {
   const part = saved(card.tokens_direct, card.tokens_spent);
   const broken = card.tone === "bad" || card.tone === "ask";
+  const recovered = card.tone === "good" || card.tone === "busy" || card.tone === "idle";
   const idle = card.state === "asleep" || card.tone === "off";
   return html`<li class=${`card server tone-${card.tone}${broken ? " broken" : ""}${idle ? " idle" : ""}`}>
     <div class="server-head">
@@ -71,7 +72,7 @@ const Card = memo(({ card }) => {
       <${Figure} label="Saved" value=${part === null ? "–" : share(part)} beside=${part !== null && `${short(card.tokens_direct - card.tokens_spent)} tok`}
         title=${part === null ? undefined : `${count(card.tokens_direct)} tokens without MCPX, ${count(card.tokens_spent)} with it`} />
     </dl>
-    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp toned" : "cut muted"}`} title=${card.last_error}>${broken ? "" : "Last: "}${card.last_error}</p>`}
+    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp toned" : "cut muted"}`} title=${card.last_error}>${recovered && "Last: "}${card.last_error}</p>`}
   </li>`;
 });
 

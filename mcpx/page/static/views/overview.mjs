@@ -11,11 +11,12 @@ import { Faults, isFault, remark } from "./overview-faults.mjs";
 function known(before, news) {
   if (news.failed) return { ...before, failed: news.failed };
   const cards = new Map(before?.cards);
+  const heard = news.clients ? Date.now() : before?.heard;
   for (const name of news.removed ?? []) cards.delete(name);
   for (const card of news.servers ?? []) cards.set(card.name, { ...card, seen: Date.now() });
   const order = news.order ?? before?.order ?? [...cards.keys()];
   const listed = order.map((name) => cards.get(name)).filter(Boolean);
-  return { ...before, ...news, failed: undefined, cards, order, listed };
+  return { ...before, ...news, failed: undefined, cards, heard, order, listed };
 }
 
 export function Overview() {
@@ -31,7 +32,7 @@ export function Overview() {
     <${Faults} servers=${state.listed} />
     <${Curves} />
     <div class="overview">
-      <${Clients} clients=${state.clients ?? []} />
+      <${Clients} clients=${state.clients ?? []} seen=${state.heard} />
       <${Servers} servers=${state.listed} />
     </div>
   </div>`;

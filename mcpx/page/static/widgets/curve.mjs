@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "../lib.mjs";
 import { minute } from "./format.mjs";
 
 const TEXT = "11px Inter, system-ui, sans-serif";
+const WHOLE = Array.from({ length: 13 }, (_none, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat();
 const redraws = new Set();
 new MutationObserver(() => redraws.forEach((each) => each())).observe(document.documentElement, {
   attributeFilter: ["data-theme"],
@@ -11,9 +12,9 @@ new MutationObserver(() => redraws.forEach((each) => each())).observe(document.d
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraws.forEach((each) => each()));
 
 // times: seconds since 1970, ascending. series: [{name, colour: 1 to 4, values (null where there is none), bars, fill}].
-// format(value) makes text of a value; log: a logarithmic scale; span: the seconds that are shown, up to `until`.
+// format(value) makes text of a value; log: a logarithmic scale; whole: there are no halves; span: the seconds that are shown, up to `until`.
 // words: what the curve says, in a sentence. The legend shows the values under the pointer, else the last ones.
-export function Curve({ label, times, series, format, until, span, log, words }) {
+export function Curve({ label, times, series, format, until, span, log, whole, words }) {
   const box = useRef(null);
   const legend = useRef(null);
   const plot = useRef(null);
@@ -22,10 +23,11 @@ export function Curve({ label, times, series, format, until, span, log, words })
   shown.current = { format, until, span, series };
 
   useEffect(() => {
-    const own = new uPlot(options(box.current, legend.current, shown, log, setAt), [[], ...series.map(() => [])], box.current);
+    const place = box.current; // kept, for the browser tells of sizes also after the curve is gone
+    const own = new uPlot(options(place, legend.current, shown, { log, whole }, setAt), [[], ...series.map(() => [])], place);
     plot.current = own;
-    const resized = new ResizeObserver(() => own.setSize(size(box.current)));
-    resized.observe(box.current);
+    const resized = new ResizeObserver(() => own.setSize(size(place)));
+    resized.observe(place);
     const redraw = () => own.redraw(false);
     redraws.add(redraw);
     document.fonts?.ready.then(redraw);
@@ -62,9 +64,9 @@ function moved(event, plot, length) {
 // The plot is as large as the page has it (.curve-plot).
 const size = (box) => ({ width: box.clientWidth || 300, height: box.clientHeight || 132 });
 
-function options(box, legend, shown, log, setAt) {
+function options(box, legend, shown, { log, whole }, setAt) {
   const colours = () => [...legend.querySelectorAll("i")].map((each) => getComputedStyle(each).color);
-  const decadesOnly = log ? { filter: whole } : {};
+  const decadesOnly = log ? { filter: decadesOf } : {};
   const faint = (amount) => mixed(getComputedStyle(box).color, amount);
   return {
     ...size(box),
@@ -77,8 +79,8 @@ function options(box, legend, shown, log, setAt) {
       y: { distr: log ? 3 : 1, range: log ? decades : fromZero },
     },
     axes: [
-      { font: TEXT, stroke: () => faint(0.72), size: 24, gap: 4, space: 64, grid: { show: false }, ticks: { show: false }, values: (_plot, all) => all.map((each) => minute(each * 1000)) },
-      { font: TEXT, stroke: () => faint(0.72), size: widest, gap: 8, space: 26, grid: { width: 1, stroke: () => faint(0.1), ...decadesOnly }, ticks: { show: false }, values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))), ...decadesOnly },
+      { font: TEXT, stroke: () => faint(0.72), size: 24, gap: 4, space: 46, grid: { show: false }, ticks: { show: false }, values: (_plot, all) => all.map((each) => minute(each * 1000)) },
+      { font: TEXT, stroke: () => faint(0.72), size: widest, gap: 8, space: 26, ...(whole && { incrs: WHOLE }), grid: { width: 1, stroke: () => faint(0.1), ...decadesOnly }, ticks: { show: false }, values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))), ...decadesOnly },
     ],
     series: [
       {},
@@ -113,7 +115,7 @@ function decades(_plot, least, most) {
 }
 
 // Of a logarithmic axis the decades are named, the lines between them are left out.
-function whole(_plot, values) {
+function decadesOf(_plot, values) {
   return values.map((each) => (Number.isInteger(Math.round(Math.log10(each) * 1e6) / 1e6) ? each : null));
 }
 

@@ -90,13 +90,13 @@ async def test_the_log_of_a_server_that_is_replaced_goes_on(tmp_path):
 async def test_of_a_flood_the_last_lines_are_kept_and_the_others_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_LINES", 3)
     monkeypatch.setattr(logs, "MAX_LINE_CHARS", 40)
-    async with visiting(config_of({"s": entry()}), state=tmp_path) as visitor:
-        async with visitor.following("log:s") as news:
-            await news.next()
-            log: ServerLog = visitor.hub.upstreams["s"].server_log
-            for number in range(10):
-                log.write(f"line {number} {'x' * 100}".encode())
-            piece = await news.next()
-            assert piece["skipped"] == 7
-            assert [line[20:26] for line in piece["lines"]] == ["line 7", "line 8", "line 9"]
-            assert max(map(len, piece["lines"])) == 43
+    config = config_of({"s": entry()})
+    async with visiting(config, state=tmp_path) as visitor, visitor.following("log:s") as news:
+        await news.next()
+        log: ServerLog = visitor.hub.upstreams["s"].server_log
+        for number in range(10):
+            log.write(f"line {number} {'x' * 100}".encode())
+        piece = await news.next()
+        assert piece["skipped"] == 7
+        assert [line[20:26] for line in piece["lines"]] == ["line 7", "line 8", "line 9"]
+        assert max(map(len, piece["lines"])) == 43

@@ -1,0 +1,1 @@
+"""`mcpx top`: the daemon and its servers, live, on the whole terminal."""

@@ -1,0 +1,162 @@
+"""The calls of the last hour, in steps: how many, how many failed, how long they took, what they cost.
+
+One for each hub, kept whether anybody looks or not. It looks at the counters of the servers and at the sums
+of the meter at the end of each step in which something was counted, and does nothing at all while nothing is
+(`Activity`). The steps are those of the clock: they begin at every `STEP_S` seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from mcpx.core.meter import Meter
+from mcpx.observe.contained import contain
+from mcpx.observe.metrics import Activity, Counters
+from mcpx.upstream.actor import Upstream
+
+STEP_S: Final = 10
+STEPS: Final = 360
+MAX_DURATIONS: Final = 8192  # of one step, that are looked at
+P50, P95 = 0.5, 0.95
+
+
+class Point(NamedTuple):
+    """One step. `calls` were sent to servers; `errors` were not answered, sent or not.
+
+    The percentiles are of those that were answered, None without any; tokens are as the meter estimates them.
+    """
+
+    calls: int
+    errors: int
+    p50_ms: float | None
+    p95_ms: float | None
+    tokens_direct: int
+    tokens_spent: int
+
+
+NOTHING: Final = Point(0, 0, None, None, 0, 0)
+
+
+class _Sums(NamedTuple):
+    """Of one server, up to now."""
+
+    counters: Counters
+    calls: int
+    errors: int
+    answered: int
+
+
+class _Cost(NamedTuple):
+    direct: int
+    spent: int
+
+
+class History:
+    """That of the servers in `upstreams`. `activity` says when something is counted."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream], meter: Meter, activity: Activity) -> None:
+        self._upstreams = upstreams
+        self._meter = meter
+        self._activity = activity
+        self._points: dict[int, Point] = {}  # by the number of the step
+        self._sums: dict[str, _Sums] = {}
+        self._cost = _Cost(0, 0)
+        self._step = 0  # that runs, while something is counted
+        activity.on_begin = self._begin
+
+    def ended(self) -> int:
+        """The number of the last step that has ended: it began at that many times `STEP_S`."""
+        return _now() - 1 if self._activity.quiet else self._step - 1
+
+    def point(self, step: int) -> Point:
+        """A step that has ended."""
+        return self._points.get(step, NOTHING)
+
+    def points(self) -> list[Point]:
+        """The steps that have ended, the last `STEPS`, the oldest first."""
+        last = self.ended()
+        return [self.point(step) for step in range(last - STEPS + 1, last + 1)]
+
+    def running(self) -> Point:
+        """The step that runs, up to now."""
+        return NOTHING if self._activity.quiet else self._measured()[0]
+
+    # --- the steps
+
+    def _begin(self) -> None:
+        self._step = _now()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        left = (self._step + 1) * STEP_S - time.time()
+        asyncio.get_running_loop().call_later(min(max(left, 0.0), STEP_S), self._end_step)
+
+    def _end_step(self) -> None:
+        try:
+            point, self._sums, self._cost = self._measured()
+        except Exception as error:  # noqa: BLE001 - the boundary: a step less does no harm
+            contain(error, "history")
+            point = NOTHING
+        if point != NOTHING:
+            self._points[self._step] = point
+            self._forget()
+        is_busy = point != NOTHING or any(each.counters.in_flight for each in self._sums.values())
+        self._step = max(_now(), self._step + 1)
+        if is_busy:
+            self._set_timer()
+        else:
+            self._activity.quiet = True
+
+    def _forget(self) -> None:
+        for step in [step for step in self._points if not self._step - STEPS < step <= self._step]:
+            del self._points[step]
+
+    def _measured(self) -> tuple[Point, dict[str, _Sums], _Cost]:
+        """What was counted since the end of the step before, and the sums up to now."""
+        sums = {name: _sums(upstream.counters) for name, upstream in self._upstreams.items()}
+        calls = errors = 0
+        durations: list[tuple[float, float]] = []
+        most = max(16, MAX_DURATIONS // max(1, len(sums)))
+        for name, now in sums.items():
+            before = self._sums.get(name)
+            if before is None or before.counters is not now.counters:
+                before = _Sums(now.counters, 0, 0, 0)
+            calls += now.calls - before.calls
+            errors += now.errors - before.errors
+            if answered := now.answered - before.answered:
+                its = now.counters.recent(min(answered, most))
+                weight = answered / len(its)
+                durations += [(duration, weight) for duration in its]
+        total = self._meter.since_start().total
+        cost = _Cost(total.direct, total.spent)
+        p50, p95 = _percentiles(durations)
+        tokens = max(0, cost.direct - self._cost.direct), max(0, cost.spent - self._cost.spent)
+        return Point(calls, errors, p50, p95, *tokens), sums, cost
+
+
+def _now() -> int:
+    return int(time.time() // STEP_S)
+
+
+def _sums(counters: Counters) -> _Sums:
+    return _Sums(counters, counters.calls, sum(counters.errors.values()), sum(counters.durations.counts))
+
+
+def _percentiles(durations: list[tuple[float, float]]) -> tuple[float | None, float | None]:
+    """The median and the 95th percentile, in milliseconds, of durations with their weights."""
+    if not durations:
+        return None, None
+    durations.sort()
+    whole = sum(weight for _, weight in durations)
+    found: list[float] = []
+    passed = 0.0
+    for duration, weight in durations:
+        passed += weight
+        while len(found) < 2 and passed >= (P50, P95)[len(found)] * whole:  # noqa: PLR2004 - the two
+            found.append(round(duration * 1000, 3))
+    while len(found) < 2:  # noqa: PLR2004 - as above
+        found.append(round(durations[-1][0] * 1000, 3))
+    return found[0], found[1]

@@ -1,0 +1,228 @@
+"""What `/metrics` says of a running MCPX.
+
+A scrape has two halves: `read` looks at the hub on its event loop, quickly and without waiting; `exposition`
+makes samples of that and encodes them, in another thread, where it looks at the servers' processes as well.
+Nothing is done where nobody scrapes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import anyio
+
+from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.config import Stdio
+from mcpx.core import metric_families as families
+from mcpx.core.process_figures import ProcessFigures
+from mcpx.core.stats import Count
+from mcpx.core.status_snapshot import restarts
+from mcpx.errors import Code
+from mcpx.observe.openmetrics import Family, Samples, encode
+from mcpx.text import cut, visible
+from mcpx.version import __version__
+
+if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
+    from mcpx.upstream.actor import Upstream
+
+MAX_SERVERS: Final = 1000  # with samples of their own, as `mcpx.core.stats` keeps their costs
+MAX_LABEL_CHARS: Final = 200
+
+Values = Mapping[Family, float | None]
+"""Of families whose only label is the server; None where there is no value."""
+
+
+class Durations(NamedTuple):
+    """A histogram at the moment of a scrape, in seconds."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+
+class ServerReading(NamedTuple):
+    """One server at the moment of a scrape."""
+
+    name: str
+    transport: str
+    protocol_version: str
+    state: State
+    values: Values
+    errors: Mapping[str, int]
+    durations: Durations
+    offers: Mapping[str, int]
+    groups: tuple[int, ...] | None
+    """Its process groups; None for one that is reached by a URL."""
+
+
+class Reading(NamedTuple):
+    """MCPX at the moment of a scrape."""
+
+    values: Values
+    states: Mapping[State, int]
+    clients: tuple[tuple[str, Count], ...]
+    costs: tuple[tuple[str, Count], ...]
+    """By server, under names that are labels already."""
+    servers: tuple[ServerReading, ...]
+
+
+# --- on the event loop
+
+
+def read(hub: Hub, *, clients: int) -> Reading:
+    """The figures now. `clients` counts those that are attached."""
+    totals, log = hub.meter.since_start(), hub.audit
+    infos = [(upstream, upstream.info()) for upstream in hub.upstreams.values()]
+    return Reading(
+        values={
+            families.UPTIME: None if hub.started is None else anyio.current_time() - hub.started,
+            families.CONFIG_USABLE: hub.file.problem is None,
+            families.CLIENTS: clients,
+            families.DROPPED: hub.clients.dropped,
+            families.AUDIT_WRITABLE: log.problem is None if log.enabled else None,
+            families.AUDIT_WAITING: log.waiting,
+            families.AUDIT_LOST: log.lost,
+        },
+        states=Counter(info.state for _, info in infos),
+        clients=tuple((name, _copy(count)) for name, count in totals.clients.items()),
+        costs=tuple((server, totals.of_server(server)) for server in totals.tools),
+        servers=tuple(_server(upstream, info) for upstream, info in infos[:MAX_SERVERS]),
+    )
+
+
+def _server(upstream: Upstream, info: ServerInfo) -> ServerReading:
+    life, counters, known = upstream.queue.lifecycle_or_none(), upstream.counters, info.catalogue
+    up_since, silent_since = None if life is None else life.up_since, counters.silent_since
+    values: Values = {
+        families.UP: None if info.state is State.DISABLED else info.available,
+        families.SERVER_UPTIME: None if up_since is None else max(0.0, anyio.current_time() - up_since),
+        families.RESTARTS: restarts(upstream),
+        families.FAILURES: 0 if life is None else life.failures,
+        families.CALLS: counters.calls,
+        families.IN_FLIGHT: counters.in_flight,
+        families.QUEUED: sum(session.queue.waiting for session in upstream.sessions()),
+        families.SILENT: 0.0 if silent_since is None else max(0.0, time.monotonic() - silent_since),
+        families.SERVER_SESSIONS: None if upstream.private is None else len(upstream.private),
+        families.CHANGES: len(upstream.policy.changes()),
+        families.LISTINGS: counters.listings,
+        families.MALFORMED: counters.malformed,
+    }
+    histogram = counters.durations
+    return ServerReading(
+        name=info.name,
+        transport=info.transport,
+        protocol_version=(known and known.protocol_version) or "",
+        state=info.state,
+        values=values,
+        errors=dict(counters.errors),
+        durations=Durations(histogram.bounds, tuple(histogram.counts), histogram.sum),
+        offers={
+            "tools": len(info.tools),
+            "resources": len(info.resources),
+            "templates": len(known.templates) if known else 0,
+            "prompts": len(known.prompts) if known else 0,
+        },
+        groups=_groups(upstream),
+    )
+
+
+def _groups(upstream: Upstream) -> tuple[int, ...] | None:
+    if not isinstance(upstream.config.transport, Stdio):
+        return None
+    return tuple(session.pid for session in upstream.sessions() if session.pid is not None)
+
+
+def _copy(count: Count) -> Count:
+    return Count(count.calls, count.direct, count.spent)
+
+
+# --- in another thread
+
+
+class Processes:
+    """What the servers' processes use: looked at for each scrape, one after the other."""
+
+    def __init__(self) -> None:
+        self._figures = ProcessFigures()
+        self._used_s: dict[str, float] = {}
+
+    def look(self, servers: Iterable[ServerReading]) -> Iterator[tuple[str, float | None, float]]:
+        """The name of each server that may have processes, their memory, and the time that they have used."""
+        groups_of = {each.name: each.groups for each in servers if each.groups is not None}
+        uses = self._figures.look([group for groups in groups_of.values() for group in groups])
+        before, self._used_s = self._used_s, {}
+        for name, groups in groups_of.items():
+            found = [uses[group] for group in groups if group in uses]
+            self._used_s[name] = before.get(name, 0.0) + sum(use.used_s for use in found)
+            yield name, sum(use.memory for use in found) or None, self._used_s[name]
+
+
+def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[bytes, str]:
+    """What a scraper with that Accept header gets, and its content type."""
+    samples = Samples(families.FAMILIES)
+    samples.add(families.BUILD, 1, __version__)
+    _add_values(samples, reading.values)
+    for state in State:
+        samples.add(families.SERVERS, reading.states.get(state, 0), state)
+    _add_costs(samples, reading)
+    labels = _labels(reading.servers)
+    for server in reading.servers:
+        _add_server(samples, labels[server.name], server)
+    for name, memory, used_s in processes.look(reading.servers):
+        _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
+    return encode(samples, accept)
+
+
+def _add_values(samples: Samples, values: Values, *labels: str) -> None:
+    for family, value in values.items():
+        if value is not None:
+            samples.add(family, value, *labels)
+
+
+def _add_costs(samples: Samples, reading: Reading) -> None:
+    clients: dict[str, Count] = {}
+    for name, count in reading.clients:
+        clients.setdefault(_label(name), Count()).add(count)
+    for client, count in clients.items():
+        samples.add(families.CLIENT_CALLS, count.calls, client)
+        samples.add(families.CLIENT_DIRECT, count.direct, client)
+        samples.add(families.CLIENT_SPENT, count.spent, client)
+    for server, count in reading.costs:
+        samples.add(families.SERVER_DIRECT, count.direct, server)
+        samples.add(families.SERVER_SPENT, count.spent, server)
+
+
+def _add_server(samples: Samples, label: str, server: ServerReading) -> None:
+    samples.add(families.SERVER, 1, label, server.transport, _label(server.protocol_version))
+    for state in State:
+        samples.add(families.STATE, state is server.state, label, state)
+    _add_values(samples, server.values, label)
+    for code in Code:
+        samples.add(families.ERRORS, server.errors.get(code, 0), label, code)
+    samples.add_histogram(families.DURATION, *server.durations, label)
+    for kind, number in server.offers.items():
+        samples.add(families.OFFERS, number, label, kind)
+
+
+def _labels(servers: Iterable[ServerReading]) -> dict[str, str]:
+    """The servers' labels by their names: one scrape with two of the same would be refused whole."""
+    labels: dict[str, str] = {}
+    taken: set[str] = set()
+    for server in servers:
+        cut_name = label = _label(server.name)
+        number = 1
+        while label in taken:
+            number += 1
+            label = f"{cut_name} ({number})"
+        taken.add(label)
+        labels[server.name] = label
+    return labels
+
+
+def _label(name: str) -> str:
+    r"""A name as the value of a label: cut, and what cannot be seen or encoded as `\u200b`."""
+    return cut(visible(name), MAX_LABEL_CHARS)

@@ -1,0 +1,115 @@
+"""What the page shows of each server: one card, with its state and its figures, as plain JSON.
+
+Made of the status that `mcpx status` shows, and of what the server's processes use. Figures are as they are
+now; those that go on by themselves (uptime, the time to the next attempt) are made coarse by `settled`, so
+that a card is news only where it has something new to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcpx.catalog.snapshot import State
+from mcpx.config.servers import DISABLED
+from mcpx.core.hub import Hub
+from mcpx.core.process_figures import Use
+from mcpx.core.stats import Count
+from mcpx.core.status_snapshot import server_status
+from mcpx.text import cut
+from mcpx.upstream.actor import Upstream
+
+Card = dict[str, Any]
+MAX_ERROR_CHARS: Final = 500
+TONES: Final = {
+    State.READY: "good",
+    State.ASLEEP: "idle",
+    State.STARTING: "busy",
+    State.WAITING: "bad",
+    State.PARKED: "bad",
+    State.NEEDS_SIGN_IN: "ask",
+    State.STOPPED: "off",
+    State.DISABLED: "off",
+}
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+
+
+def cards(hub: Hub, uses: Mapping[int, Use]) -> dict[str, Card]:
+    """The card of each server, by its name; `uses` says what the process groups use, as far as is known."""
+    tools = hub.meter.since_start().tools
+    return {
+        name: _card(upstream, tools.get(name, {}), None if upstream.pid is None else uses.get(upstream.pid))
+        for name, upstream in hub.upstreams.items()
+    }
+
+
+def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
+    """That of one server.
+
+    Raises:
+        CallError: There is no such server.
+    """
+    upstream = hub.registry.upstream(name)
+    tools = hub.meter.since_start().tools.get(name, {})
+    return _card(upstream, tools, None if upstream.pid is None else uses.get(upstream.pid))
+
+
+def _card(upstream: Upstream, tools: Mapping[str, Count], use: Use | None) -> Card:
+    status, info = server_status(upstream), upstream.info()
+    latency = status.latency_ms
+    shown: Card = {
+        "name": status.name,
+        "state": status.state,
+        "described": cut(info.describe_state(), MAX_ERROR_CHARS),
+        "tone": _tone(info.state, info.cause),
+        "pid": status.pid,
+        "transport": status.transport,
+        "uptime_s": status.uptime_s,
+        "restarts": status.restarts,
+        "failures": status.failures,
+        "calls": status.calls,
+        "errors": status.errors,
+        "in_flight": status.in_flight,
+        "queued": status.queued,
+        "p50_ms": latency.p50,
+        "p95_ms": latency.p95,
+        "memory_bytes": None if use is None else use.memory,
+        "cpu_share": None if use is None else use.cpu,
+        "tokens_direct": sum(count.direct for count in tools.values()),
+        "tokens_spent": sum(count.spent for count in tools.values()),
+        "last_error": None if status.last_error is None else cut(status.last_error, MAX_ERROR_CHARS),
+        "next_attempt_in_s": status.next_attempt_in_s,
+        "tools": status.tools,
+        "resources": status.resources,
+        "prompts": status.prompts,
+        "changes": len(status.changes or ()),
+    }
+    if status.sign_in:
+        shown["sign_in"] = status.sign_in
+    if status.from_last_time:
+        shown["from_last_time"] = True
+    return shown
+
+
+def _tone(state: State, cause: str | None) -> str:
+    """How the state is to be taken. To be disabled by a mistake is nobody's choice."""
+    is_mistake = state is State.DISABLED and cause != DISABLED
+    return "bad" if is_mistake else TONES[state]
+
+
+def settled(shown: Card) -> Card:
+    """The same with what goes on by itself made coarse: two such are equal where there is nothing to say."""
+    return {
+        **shown,
+        "uptime_s": coarse(shown["uptime_s"]),
+        "next_attempt_in_s": coarse(shown["next_attempt_in_s"]),
+    }
+
+
+def coarse(seconds: float | None) -> int | None:
+    """A time that goes on, as exactly as it is shown: in seconds, then in minutes, then in hours."""
+    if seconds is None:
+        return None
+    unit = 1 if seconds < _MINUTE else _MINUTE if seconds < _HOUR else _HOUR
+    return int(seconds // unit) * unit

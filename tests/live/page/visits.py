@@ -1,0 +1,79 @@
+"""A visit: the daemon's page in a browser, opened as a person does, noting everything that must not happen.
+
+What must not: an error on the console, an exception of a script, a request to another origin, a dialog, a
+script of a server's text that has run (such a text sets `window.owned`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.mcpx.daemon.daemons import House
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+AXE: Final = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
+PAGE_MS: Final = 15_000
+SERIOUS: Final = frozenset({"serious", "critical"})
+WIDE: Final = {"width": 1600, "height": 1000}
+NARROW: Final = {"width": 360, "height": 740}
+
+
+class Visit:
+    """One page. `wrong` is what has happened that must not."""
+
+    def __init__(self, page: Page, origin: str) -> None:
+        self.page = page
+        self.origin = origin
+        self.wrong: list[str] = []
+        page.set_default_timeout(PAGE_MS)
+        page.on("console", lambda said: said.type == "error" and self.wrong.append(f"console: {said.text}"))
+        page.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
+        page.on("request", lambda request: self._note_request(request.url))
+        page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
+
+    def _note_request(self, url: str) -> None:
+        if not url.startswith((f"{self.origin}/", "data:", "blob:")):
+            self.wrong.append(f"request: {url}")
+
+    async def go(self, place: str) -> None:
+        """Go to a view: what stands behind the #."""
+        await self.page.goto(f"{self.origin}/ui/#/{place}")
+        await self.page.locator("h1").first.wait_for()
+
+    async def check(self) -> None:
+        """Nothing has happened that must not."""
+        assert await self.page.evaluate("window.owned") is None
+        assert self.wrong == []
+
+    async def violations(self) -> list[dict[str, Any]]:
+        """What axe-core finds that is serious."""
+        # its text is evaluated by the debugger, which the page's policy does not hold for
+        await self.page.evaluate(AXE.read_text("utf-8"))
+        found = await self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            {"id": each["id"], "where": [node["target"] for node in each["nodes"]][:5]}
+            for each in found["violations"]
+            if each["impact"] in SERIOUS
+        ]
+
+
+@asynccontextmanager
+async def visiting(house: House, browser: Browser, **look: Any) -> AsyncIterator[Visit]:
+    """Open the page by `mcpx ui --print`; nothing may have gone wrong at the end."""
+    done = house.run("ui", "--print")
+    assert done.returncode == 0, done.stderr
+    url = done.stdout.strip()
+    context = await browser.new_context(**{"viewport": WIDE, "reduced_motion": "reduce", **look})
+    try:
+        visit = Visit(await context.new_page(), url.partition("/ui/")[0])
+        await visit.page.goto(url)
+        await visit.page.locator("nav").first.wait_for()
+        yield visit
+        await visit.check()
+    finally:
+        await context.close()
