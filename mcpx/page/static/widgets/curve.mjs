@@ -20,6 +20,7 @@ export function Curve({ label, times, series, format, until, span, log, whole, w
   const plot = useRef(null);
   const shown = useRef(null);
   const [at, setAt] = useState(null);
+  const [focused, setFocused] = useState(false); // then the values are read out, as the arrow keys move
   shown.current = { format, until, span, series };
 
   useEffect(() => {
@@ -42,8 +43,8 @@ export function Curve({ label, times, series, format, until, span, log, whole, w
   const index = at === null || at >= times.length ? times.length - 1 : at;
   return html`<div class="curve">
     <div class="curve-plot" ref=${box} role="img" tabindex="0" aria-label=${`${label}. ${words}`}
-      onKeyDown=${(event) => moved(event, plot.current, times.length)} onBlur=${() => plot.current.setCursor({ left: -10, top: -10 })}></div>
-    <ul class="curve-legend" ref=${legend}>
+      onKeyDown=${(event) => moved(event, plot.current, times.length)} onFocus=${() => setFocused(true)} onBlur=${() => left(plot.current, setFocused)}></div>
+    <ul class="curve-legend" ref=${legend} aria-live=${focused && at !== null ? "polite" : undefined}>
       ${series.map((each) => html`<li key=${each.name}>
         <i class=${`colour-${each.colour}`} aria-hidden="true"></i>${each.name} <span class="strong">${format(each.values[index])}</span>
       </li>`)}
@@ -59,6 +60,11 @@ function moved(event, plot, length) {
   event.preventDefault();
   const to = Math.min(length - 1, Math.max(0, (plot.cursor.idx ?? length) + steps));
   plot.setCursor({ left: plot.valToPos(plot.data[0][to], "x"), top: 10 });
+}
+
+function left(plot, setFocused) {
+  setFocused(false);
+  plot.setCursor({ left: -10, top: -10 });
 }
 
 // The plot is as large as the page has it (.curve-plot).
