@@ -24,7 +24,8 @@ export function Faults({ servers }) {
   return html`<section class="panel faults" aria-labelledby="faults-title">
     <h2 id="faults-title" class="hidden">Faults</h2>
     <ul>${worst.slice(0, SHOWN).map((card) => html`<${Fault} key=${card.name} card=${card} />`)}</ul>
-    ${worst.length > SHOWN && html`<details class="more"><summary class="small muted">and ${counted(worst.length - SHOWN, "more server")}</summary>
+    ${worst.length > SHOWN && html`<details class="more"><summary
+      class="small muted">and ${counted(worst.length - SHOWN, "more server")}</summary>
       <ul>${worst.slice(SHOWN).map((card) => html`<${Fault} key=${card.name} card=${card} />`)}</ul>
     </details>`}
   </section>`;
@@ -37,12 +38,14 @@ function Fault({ card }) {
   return html`<li class=${`fault tone-${waits ? "ask" : card.tone}`}>
     ${waits ? html`<${Badge} tone="ask">to approve</${Badge}>` : html`<${State} card=${card} />`}
     <a class="strong cut" title=${card.name} href=${address(card.name)}>${card.name}</a>
-    <span class="cause cut" title=${card.last_error}>${waits ? changed(card) : (card.last_error ?? card.described)}</span>
+    <span class="cause cut"
+      title=${card.last_error}>${waits ? changed(card) : (card.last_error ?? card.described)}</span>
     ${card.next_attempt_in_s != null && html`<${Retry} card=${card} />`}
   </li>`;
 }
 
 function Retry({ card }) {
   const left = card.next_attempt_in_s - (useNow() - card.seen) / 1000;
-  return html`<span class="small muted number">${left > 0.5 ? `again in ${duration(Math.ceil(left))}` : "again now"}</span>`;
+  return html`<span
+    class="small muted number">${left > 0.5 ? `again in ${duration(Math.ceil(left))}` : "again now"}</span>`;
 }

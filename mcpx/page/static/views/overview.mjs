@@ -49,7 +49,8 @@ function useSpoken(servers) {
     before.current = faults;
     if (!known) return;
     const failed = [...faults.values()].filter((card) => !known.has(card.name)).map(remark);
-    const well = servers.filter((card) => known.has(card.name) && !faults.has(card.name)).map((card) => `${card.name}: ${card.state}`);
+    const recovered = servers.filter((card) => known.has(card.name) && !faults.has(card.name));
+    const well = recovered.map((card) => `${card.name}: ${card.state}`);
     if (failed.length || well.length) setSpoken([...failed, ...well].slice(0, 5).join(". "));
   }, [servers]);
   return spoken;
