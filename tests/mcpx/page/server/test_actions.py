@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpx.catalog.snapshot import State
 from mcpx.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
@@ -86,4 +87,4 @@ async def test_a_person_signs_in_and_out(tmp_path):
             assert (await visitor.post("/servers/s/signed-in"))["state"] == "ready"  # it is over
             assert (await visitor.get("/servers/s"))["card"]["sign_in"]["command"]
             assert (await visitor.post("/servers/s/sign-out")) == {"signed_out": True}
-            assert (await visitor.get("/servers/s"))["card"]["state"] == "needs sign-in"
+            await visitor.watch.becomes(State.NEEDS_SIGN_IN, "s")
