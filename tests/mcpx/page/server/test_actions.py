@@ -44,6 +44,10 @@ async def test_switching_edits_the_configuration_as_the_command_does(tmp_path, m
         assert json.loads(file.read_text())["mcpServers"]["--all"]["disabled"] is True
         done = await visitor.post("/servers/--all/enable")
         assert done["checks"]["--all"]["state"] == "ready"
+        async with anyio.create_task_group() as tasks:
+            for name in ("--all", "s"):
+                tasks.start_soon(visitor.post, f"/servers/{name}/disable")
+        assert all(each["disabled"] for each in json.loads(file.read_text())["mcpServers"].values())
         file.write_text("{")
         refused = await visitor.post("/servers/s/disable", status=400)
         assert str(file) in refused["error"]
