@@ -109,7 +109,8 @@ ENDLESS = {"anyOf": [{"$ref": "#/$defs/Endless"}, {"$ref": "#/$defs/Endless"}]}
 LOOK = """async (root) => {
   const schema = await import("/ui/static/views/server/schema.mjs");
   const began = performance.now();
-  const kinds = Object.entries(root.properties).map(([name, each]) => [name, schema.control(each, root).kind]);
+  const all = Object.entries(root.properties);
+  const kinds = all.map(([name, each]) => [name, schema.control(each, root).kind]);
   for (const each of Object.values(root.properties)) {
     schema.blank(each, root); schema.filled(each, root); schema.typeWords(each, root);
     schema.limits(schema.resolved(each, root)); schema.branchOf({}, [each, each], root);
