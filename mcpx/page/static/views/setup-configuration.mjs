@@ -77,7 +77,7 @@ function Finding({ finding }) {
 
 // A line of a file with a mark beneath.
 export function Excerpt({ text }) {
-  return html`<div class="code"><pre tabindex="0" role="region" aria-label="Where">${text}</pre></div>`;
+  return html`<div class="code"><pre tabindex="0" role="group" aria-label="Where it is">${text}</pre></div>`;
 }
 
 function goTo(number) {
