@@ -62,6 +62,7 @@ UNWANTED = {
     "mcp.client.client",
     "mcp.server.mcpserver",
     "prometheus_client",
+    "opentelemetry.sdk",
     "rich",
     "uvicorn",
 }

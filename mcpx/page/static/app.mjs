@@ -20,6 +20,7 @@ const LINK = {
   connecting: { tone: "busy", word: "Connecting" },
   open: { tone: "good", word: "Live" },
   lost: { tone: "bad", word: "Not connected" },
+  paused: { tone: "idle", word: "Paused" },
 };
 
 const place = () => location.hash.replace(/^#\/?/, "").split("/").map(decoded);
@@ -63,6 +64,7 @@ function App() {
     </header>
     <main id="main" ref=${main} tabindex="-1">
       ${connection === "lost" && html`<${Lost} />`}
+      ${connection === "paused" && html`<${Paused} />`}
       <${View} known=${known} first=${first} rest=${rest} />
     </main>
   `;
@@ -94,6 +96,12 @@ function Lost() {
   return html`<div class="lost"><${Notice} tone="bad" live="alert" title="The daemon does not answer.">
     What you see is how it was. The page goes on by itself when it answers again; a daemon that was started anew
     wants a new link: <code>mcpx ui</code>
+  </${Notice}></div>`;
+}
+
+function Paused() {
+  return html`<div class="lost"><${Notice} tone="idle" live="status" title="This window waits.">
+    A browser keeps a few windows up to date at a time. This one goes on when you turn to it.
   </${Notice}></div>`;
 }
 

@@ -85,7 +85,7 @@ function options(box, legend, shown, { log, whole }, setAt) {
     series: [
       {},
       ...shown.current.series.map((each, index) => ({
-        width: 1.6,
+        width: each.bars ? 0 : 1.6,
         stroke: () => colours()[index],
         fill: each.fill || each.bars ? () => mixed(colours()[index], each.bars ? 0.9 : 0.14) : undefined,
         paths: each.bars ? uPlot.paths.bars({ size: [0.9, 8], align: -1 }) : undefined,
