@@ -11,6 +11,8 @@ const DISABLED =
   "It stays in the configuration, and is not started until it is enabled again." +
   " Clients do not have its tools meanwhile.";
 
+const SIGNED_OUT = "What MCPX was given to get in is revoked where that is possible, and removed.";
+
 // card: of the server
 export function Actions({ server, card }) {
   const [signingIn, setSigningIn] = useState(false);
@@ -22,15 +24,12 @@ export function Actions({ server, card }) {
     ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary"
       onClick=${() => setSigningIn(true)}>Sign in</button>`}
     ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out"
-      confirm=${{ title: `Sign out of ${server}?`,
-        text: "What MCPX was given to get in is revoked where that is possible, and removed.",
-          yes: "Sign out" }}>Sign out</${Action}>`}
+      confirm=${{ title: `Sign out of ${server}?`, text: SIGNED_OUT, yes: "Sign out" }}>Sign out</${Action}>`}
     ${!isDisabled && html`<${Action} run=${act("restart")} done="Restarted">Restart</${Action}>`}
     ${isDisabled
       ? html`<${Action} run=${act("enable")} done="Enabled" kind="primary">Enable</${Action}>`
       : html`<${Action} run=${act("disable")} kind="danger"
-          confirm=${{ title: `Disable ${server}?`,
-            text: DISABLED, yes: "Disable", danger: true }}>Disable</${Action}>`}
+          confirm=${{ title: `Disable ${server}?`, text: DISABLED, yes: "Disable", danger: true }}>Disable</${Action}>`}
     ${signingIn && html`<${SignIn} server=${server} onClose=${() => setSigningIn(false)} />`}
   </div>`;
 }

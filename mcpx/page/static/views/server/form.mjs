@@ -51,7 +51,7 @@ function Members({ schema, value, onChange, path, depth, context }) {
     depth=${depth + 1} context=${context} />`;
   if (!names.length && !others.length && !isObject(schema.additionalProperties)) {
     return schema.additionalProperties === false || depth === 0
-      ? html`<p class="muted small">It takes no arguments.</p>`
+      ? html`<p class="muted small">It ${schema.additionalProperties === false ? "takes" : "names"} no arguments.</p>`
       : html`<${Value} schema=${{}} value=${value} onChange=${onChange} path=${path} depth=${MAX_DEPTH}
         context=${context} />`;
   }
@@ -65,8 +65,7 @@ function Members({ schema, value, onChange, path, depth, context }) {
     ${isObject(schema.additionalProperties)
       ? html`<${OpenMembers} schema=${schema.additionalProperties} value=${given} names=${others} onChange=${onChange}
         path=${path} depth=${depth} context=${context} />`
-      : others.length > 0 && html`<p class="muted small">Beside these: ${others.slice(0,
-        10).join(", ")}. They are in the JSON.</p>`}
+      : others.length > 0 && html`<p class="muted small">Only in the JSON: ${others.slice(0, 10).join(", ")}.</p>`}
   `;
 }
 
