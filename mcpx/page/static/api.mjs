@@ -193,7 +193,11 @@ export function useAnswer(path) {
 }
 
 export async function signOut() {
-  await post("/sign-out");
-  setConnection("ended");
-  schedule();
+  open(""); // the stream ends with the session, which would be taken for a loss
+  try {
+    await post("/sign-out");
+    setConnection("ended");
+  } finally {
+    schedule();
+  }
 }
