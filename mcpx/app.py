@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -46,6 +46,7 @@ from mcpx.observe.hangup import Hangup
 from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
+from mcpx.observe.tracing_setup import open_tracing
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.page.page import Page
 from mcpx.paths import claim_configuration_folder
@@ -189,7 +190,8 @@ async def _run(
     prepare: Callable[[Config], Config] = lambda config: config,
 ) -> int:
     notifier, hangup = Notifier(), Hangup()
-    hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts)
+    tracing = open_tracing()
+    hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts, tracing=tracing)
     hub.file.prepare = prepare
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
@@ -209,7 +211,7 @@ async def _run(
         tasks.start_soon(_finish_start, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
-            with watchdog:
+            with watchdog, closing(tracing):
                 await hub.run()
         except SupervisorError as failure:
             log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400

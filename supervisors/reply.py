@@ -57,6 +57,19 @@ class Reply(Generic[R]):
         self._settle()
         return True
 
+    def observe(self, observer: Callable[[Reply[R]], object]) -> None:
+        """Have `observer` called too when the slot is settled, after the one that there is."""
+        first = self.observer
+        if first is None:
+            self.observer = observer
+            return
+
+        def both(reply: Reply[R]) -> None:
+            first(reply)
+            observer(reply)
+
+        self.observer = both
+
     def _settle(self) -> None:
         self.settled = True
         self.on_abandon = None

@@ -81,6 +81,8 @@ class Entry:
     slot: int | None = None
     rule: str | None = None
     approval: Approval | None = None
+    trace_id: str | None = None
+    """The id of the trace that the call belongs to, where it is traced."""
     reply: Reply[Any] | None = None
     mark = ANSWERED
     """The number of its end, for its slot."""
@@ -124,6 +126,8 @@ class Entry:
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
         text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending or self._ended())
+        if self.trace_id is not None:
+            text += b',"trace_id":%b' % encoded(self.trace_id)
         return text if redact is None else text + values(self.arguments, redact)
 
     def how(self) -> tuple[str, str | None, int]:

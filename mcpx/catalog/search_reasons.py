@@ -18,6 +18,8 @@ from mcpx.catalog.synonyms import groups_of
 from mcpx.catalog.words import MAX_WORD_LEN, words
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
+_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+"""A word within an identifier."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,5 +71,5 @@ def _synonym(word: str, read: list[tuple[Field, list[str]]]) -> str | None:
 
 def _as_written(word: str, fields: list[Field]) -> str:
     """A word as the entry writes it."""
-    tokens = (token for field in fields for token in _TOKEN.findall(field.text))
-    return next((token[:MAX_WORD_LEN] for token in tokens if word in words(token)), word)
+    pieces = (piece for field in fields for piece in _PIECE.findall(field.text))
+    return next((piece[:MAX_WORD_LEN] for piece in pieces if word in words(piece)), word)

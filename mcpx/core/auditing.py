@@ -38,16 +38,18 @@ def audited(audit: Audit, request: Request) -> Entry | None:
     Raises:
         CallError: As from `Audit.begin`.
     """
+    context = request.context
     if isinstance(request, Exec):
-        origin = request.context.origin
-        entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, origin)
+        entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, context.origin)
     elif (target := target_of(request)) is not None:
         kind, name, arguments = target
-        entry = audit.begin(kind, request.server_name, name, arguments, request.context.origin)
+        entry = audit.begin(kind, request.server_name, name, arguments, context.origin)
     else:
         return None
     if audit.watch is not None:
         audit.watch.begun(entry, request)
+    if context.trace is not None:
+        entry.trace_id = context.trace.trace_id
     return entry
 
 

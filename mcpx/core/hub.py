@@ -23,7 +23,7 @@ from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.call_watch import CallWatch
-from mcpx.core.calls import ToolCalls
+from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
 from mcpx.core.fleet import Fleet
@@ -42,10 +42,12 @@ from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
+from mcpx.core.traced_calls import TracedToolCalls
 from mcpx.environment import put_in_force
 from mcpx.errors import MCPXError
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
+from mcpx.observe.tracing import Tracing, ambient
 from mcpx.paths import AUDIT_FOLDER, state_folder
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
@@ -76,6 +78,8 @@ class Hub:
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
     context that is entered while a configuration is put in force. `tokens` and `starts` are those of `Fleet`.
+    `tracing` makes the spans of calls; without it, the provider that the program has set does, if there is
+    one.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Hub:
         tokens: Path | None = None,
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
         starts: bool = True,
+        tracing: Tracing | None = None,
     ) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
@@ -102,9 +107,8 @@ class Hub:
         self.sign_ins = SignIns(self)
         """The sign-ins of people that are under way."""
         self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
-        self.calls = ToolCalls(
-            self.upstreams, self.router, self.results, self.approvals, self.audit, links=self.links
-        )
+        self.tracing = ambient() if tracing is None else tracing
+        self.calls = self._calls_to(self.upstreams, self.router)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -137,7 +141,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit, links=self.links)
+        calls = self._calls_to(upstreams, requests)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -150,6 +154,12 @@ class Hub:
             registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
         )
         return registry, calls
+
+    def _calls_to(self, upstreams: Mapping[str, Upstream], requests: Requests) -> ToolCalls:
+        parts = upstreams, requests, self.results, self.approvals, self.audit
+        if self.tracing.on:
+            return TracedToolCalls(self.tracing, *parts, links=self.links)
+        return ToolCalls(*parts, links=self.links)
 
     def _build_tree(self) -> None:
         parts = self.registry, self._inspector, self._checker

@@ -43,6 +43,7 @@ class HubView:
         self.views = hub.views
         self.audit = hub.audit
         self.meter = hub.meter
+        self.tracing = hub.tracing
         self._hub = hub
         self._selected: tuple[Config, Selection] | None = None
         self.upstreams: Mapping[str, Upstream] = hub.upstreams

@@ -108,8 +108,8 @@ class Router:
         Raises:
             CallError: It was not sent.
         """
-        if self._audit.enabled:
-            reply.observer = audited(self._audit, message)
+        if self._audit.enabled and (entry := audited(self._audit, message)) is not None:
+            reply.observe(entry)
         match message:
             case Exec():
                 self._exec(message, reply)

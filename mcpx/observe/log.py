@@ -4,7 +4,8 @@
 (debug, info, warning, error) and `MCPX_LOG_FORMAT=json` one JSON object a line, for machines. Records of
 libraries that use `logging` are written in the same way, from warnings on, each at most ten times a minute.
 Control characters are escaped. A log that cannot be written (its disk is full, its reader is gone) is lost,
-and nothing else. `hide` keeps secrets out of every line.
+and nothing else. `hide` keeps secrets out of every line, and
+`carry` adds the ids of the trace that it belongs to.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def configure(level: str | None = None) -> None:
     as_json = os.environ.get("MCPX_LOG_FORMAT", "").lower() == "json"
     render: structlog.typing.Processor = structlog.processors.JSONRenderer() if as_json else _console()
     shared: list[structlog.typing.Processor] = [
+        _with_trace,
         _clean,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt=_stamp(as_json=as_json), utc=as_json),
@@ -81,6 +83,20 @@ def hide(redact: Callable[[str], str]) -> None:
     """From now on, pass every line of the log through `redact`, which takes secrets out of it."""
     global _redact  # noqa: PLW0603 - a process has one log
     _redact = redact
+
+
+def redacted(text: str) -> str:
+    """A text as the log has it, without secrets: for other records that leave the process."""
+    return _redact(text)
+
+
+_trace_ids: Callable[[], dict[str, str]] = dict
+
+
+def carry(trace_ids: Callable[[], dict[str, str]]) -> None:
+    """From now on, give every line the ids that `trace_ids` says, of the trace that it belongs to, if any."""
+    global _trace_ids  # noqa: PLW0603 - as above
+    _trace_ids = trace_ids
 
 
 class Throttle:
@@ -142,6 +158,13 @@ def _traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
     plain = StringIO()
     structlog.dev.plain_traceback(plain, exc_info)
     stream.write(escaped(plain.getvalue()))
+
+
+def _with_trace(
+    _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the ids of the trace, unless the event has them already."""
+    return {**_trace_ids(), **event}
 
 
 def _clean(

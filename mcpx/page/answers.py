@@ -7,11 +7,12 @@ of 400, or 500 for a fault of MCPX, which is logged.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -72,6 +73,8 @@ def _route(path: str, handler: Handler, page: Page, method: str) -> Route:
             return as_json({"error": str(error)}, 404)
         except MCPXError as error:
             return as_json({"error": str(error)}, 400)
+        except ClientDisconnect:
+            return as_json({"error": "the browser has left"}, 400)  # to nobody
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the page
             contain(error, "page")
             return as_json({"error": f"MCPX failed ({type(error).__name__}); its log says more"}, 500)
@@ -81,4 +84,12 @@ def _route(path: str, handler: Handler, page: Page, method: str) -> Route:
 
 def as_json(value: Any, status: int = 200) -> Response:
     """A response with that as JSON."""
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(encode(value), status, media_type="application/json")
+
+
+def encode(value: Any) -> bytes:
+    """That as JSON, in one line."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a character, as some servers cut their texts
+        return json.dumps(msgspec.to_builtins(value)).encode()

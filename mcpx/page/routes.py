@@ -58,7 +58,8 @@ async def _open(page: Page, request: Request) -> Response:
         f'<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url={PREFIX}/">'
         f'<title>MCPX</title><p><a href="{PREFIX}/">Go on</a></html>'
     )
-    response.set_cookie(cookie_name(request.scope), secret, path=PREFIX, httponly=True, samesite="strict")
+    cookie = f"{cookie_name(request.scope)}={secret}; HttpOnly; Path={PREFIX}; SameSite=Strict"
+    response.headers["set-cookie"] = cookie
     return response
 
 

@@ -38,7 +38,8 @@ class InFlight:
         self.sent: Sent | None = None
         self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
         self.on_progress = request.context.on_progress
-        self.endings: list[Callable[[], None]] = []
+        trace = request.context.trace
+        self.endings: list[Callable[[], None]] = [] if trace is None else [trace.released]
         self.never_seen = False  # the server was killed before it could see the bytes that it took
 
     @property

@@ -15,6 +15,7 @@ import msgspec
 
 from mcpx.audit.origin import Origin
 from mcpx.trust.policy import ServerPolicy
+from mcpx.upstream.call_trace import CallTrace
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
 from mcpx.wire.envelope import RequestId
@@ -42,6 +43,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
+    trace: CallTrace | None = None
+    """Its spans; None where calls are not traced."""
 
 
 NO_CONTEXT: Final = RequestContext()

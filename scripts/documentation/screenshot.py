@@ -1,4 +1,4 @@
-"""Records what `mcpx status` prints on a terminal as an SVG. Started by `scripts/screenshot`.
+"""Records what `mcpx status` and `mcpx top` show on a terminal as SVGs. Started by `scripts/screenshot`.
 
 Everything shown is real: a daemon with a state folder of its own, the bundled demo servers, some calls, one
 server killed and restarted, one whose command does not exist, and one whose variable is not set.
@@ -24,7 +24,7 @@ from rich.text import Text
 
 from scripts.documentation.regions import ROOT
 
-TARGET: Final = ROOT / "docs" / "images" / "status.svg"
+IMAGES: Final = ROOT / "docs" / "images"
 COLUMNS: Final = 92
 READY_S: Final = 30.0  # for servers that start in about a second
 SERVERS: Final[dict[str, Any]] = {
@@ -68,6 +68,14 @@ class Daemon:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not {states}: {self.status()}")
 
+    def picture_of_top(self) -> str:
+        """What `mcpx top` shows while a client works, as an SVG."""
+        command = [sys.executable, "-m", "scripts.documentation.screenshot_top"]
+        done = subprocess.run(
+            command, env=self._environ, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return done.stdout.rstrip("\n")
+
     def on_terminal(self, *words: str) -> str:
         """What a command prints on a terminal, with its escape sequences."""
         ours, its = pty.openpty()
@@ -90,8 +98,8 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def record() -> str:
-    """The SVG of a real `mcpx status`."""
+def record() -> dict[str, str]:
+    """The SVGs of a real `mcpx status` and a real `mcpx top`, by the names of their files."""
     with tempfile.TemporaryDirectory(prefix="mcpx-screenshot-") as name:
         daemon = Daemon(Path(name))
         daemon.run("daemon", "start")
@@ -104,9 +112,10 @@ def record() -> str:
             daemon.run("exec", "shop", "get_order", "id=1003")  # waits for the new process
             daemon.wait(shop="ready")
             shown = daemon.on_terminal("status")
+            top = daemon.picture_of_top()
         finally:
             daemon.run("daemon", "stop")
-    return picture(shown)
+    return {"status.svg": picture(shown), "top.svg": top}
 
 
 def picture(shown: str) -> str:
@@ -119,5 +128,6 @@ def picture(shown: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(record(), "utf-8")
-    print(f"wrote {TARGET.relative_to(ROOT)}")
+    for name, svg in record().items():
+        (IMAGES / name).write_text(svg, "utf-8")
+        print(f"wrote {(IMAGES / name).relative_to(ROOT)}")

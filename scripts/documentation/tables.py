@@ -23,6 +23,7 @@ from mcpx.clients.rows import CLIENTS
 from mcpx.config import json_schema
 from mcpx.config.servers import FORMS
 from mcpx.config.strings import TYPES
+from mcpx.core.metric_families import FAMILIES
 from mcpx.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS
@@ -134,6 +135,7 @@ def tables() -> dict[str, str]:
             if each.description_chars
         ),
         "clients": clients(),
+        "metrics": metrics(),
         "systemd-unit": systemd(),
         "launchd-agent": launchd(),
     }
@@ -232,6 +234,18 @@ def errors() -> str:
     """Every error code, its outcome, when it occurs and what to do."""
     rows = [(f"`{code}`", f"`{CallError(code, '', server='').outcome}`", *ERRORS[str(code)]) for code in Code]
     return _table(("code", "outcome", "when", "what to do"), rows)
+
+
+# --- monitoring
+
+
+def metrics() -> str:
+    """Every metric with its labels, and what it means."""
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.help)
+        for each in FAMILIES
+    ]
+    return _table(("metric", "type", "labels", "meaning"), rows)
 
 
 # --- commands

@@ -203,6 +203,35 @@ prepare_browser() {
     fi
 }
 
+# Prometheus's promtool, which checks the metrics: one that is installed, or else Debian's, for whoever may
+# install it. The server in the same package is not started.
+prepare_promtool() {
+    if command -v promtool >/dev/null; then
+        return
+    fi
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        without "promtool is not installed"
+        return
+    fi
+    say "installing promtool"
+    if ! quietly apt-get update --quiet --quiet || ! quietly without_services \
+        env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --quiet --quiet --yes --no-install-recommends prometheus; then
+        without "promtool could not be installed, see above"
+    fi
+}
+
+# Runs a command that installs packages, and has none of their services started (policy-rc.d is asked for each).
+without_services() (
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+    fi
+    "$@"
+)
+
 # The clients and servers of others that only scripts/matrix drives.
 prepare_matrix() {
     local matrix=$live/matrix key

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from mcpx.gateway.eras import EraServer
-from mcpx.gateway.frontends.fast_path import FastPath
+from mcpx.gateway.frontends.stream import fast_path_type
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from tests.mcpx.scripted import PATIENCE_S
@@ -37,7 +37,7 @@ class Line:
         channel = Channel(fds[0], fds[3])
         wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
         connection = EraServer(server, wire)
-        path = FastPath(server, connection)
+        path = fast_path_type(self.hub.tracing)(server, connection)
         wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))
         try:
             async with anyio.create_task_group() as tasks:
@@ -61,6 +61,17 @@ class Line:
             self.notifications.append(answer["method"])
         self.error = answer.get("error")
         return answer.get("result")
+
+    @property
+    def last_id(self):
+        """The id of the last request."""
+        return self._last
+
+    def tell(self, method, params):
+        """Send a notification."""
+        os.write(
+            self._out, json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"
+        )
 
     async def hear(self, method):
         """Wait for a notification."""

@@ -55,11 +55,14 @@ def said_by(program, *arguments, **environ):
 
 
 UNWANTED = {
+    "PIL",
     "httpx2",
     "jsonschema",
     "mcp.client.auth",
     "mcp.client.client",
     "mcp.server.mcpserver",
+    "prometheus_client",
+    "opentelemetry.sdk",
     "rich",
     "uvicorn",
 }

@@ -28,6 +28,7 @@ from mcpx.core.status import Status
 from mcpx.text import one_line
 
 MAX_TEXT: Final = 500  # characters of one thing that is said
+MAX_NAME: Final = 60  # characters of a name in a question
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -148,7 +149,7 @@ class Top(App[None]):
         row = self.row(server)
         busy = row.server.in_flight if row is not None else 0
         calls = f" It has {busy} calls in flight." if busy else ""
-        self.push_screen(Confirm(f"Restart {one_line(server, MAX_TEXT)}?{calls}"), agreed)
+        self.push_screen(Confirm(f"Restart {one_line(server, MAX_NAME)}?{calls}"), agreed)
 
     # --- its end
 

@@ -18,10 +18,8 @@ from mcpx.cli.top.history import Row, bars
 from mcpx.core.process_figures import Use
 from mcpx.text import one_line
 
-MIN_NAME_CELLS: Final = 8
-MOST_NAME_CELLS: Final = 14  # as long as most names are
-WIDE: Final = 60  # from here on there is room for that
-MAX_NAME_CELLS: Final = 28  # a longer name is cut, and whole in the line below the table
+NAME_CELLS: Final = {0: 8, 60: 14, 90: 28}
+"""The most that a name gets in a window from so many cells on. A longer one is whole below the table."""
 MAX_REMARK_CHARACTERS: Final = 300
 PRECISE_BELOW: Final = 10.0  # tenths are shown of rates below, and of milliseconds below ten times that
 SECONDS_FROM_MS: Final = 10_000.0
@@ -54,14 +52,14 @@ class Fitted(NamedTuple):
     def headers(self) -> list[Text]:
         """The headers, as wide as their columns."""
         return [
-            _aligned(Text(column.header), width, is_left=column.is_left)
+            _aligned(Text(column.header), column, width)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
     def cells(self, row: Row, uses: Uses) -> list[Text]:
         """The cells of a row, as wide as their columns."""
         return [
-            _aligned(column.cell(row, uses), width, is_left=column.is_left)
+            _aligned(_curve(row, width) if column is CURVE else column.cell(row, uses), column, width)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
@@ -73,30 +71,32 @@ class Fitted(NamedTuple):
 def fitted(width: int, names: Iterable[str]) -> Fitted:
     """The columns for a window of that width, and for servers of these names.
 
-    A name gets so many cells that most are whole, then come the columns, then what the names still want, then
-    the last error.
+    Names come first, then the columns by their rank. What is left over widens the last errors, else the
+    curves.
     """
     longest = max((cell_len(one_line(name, MAX_REMARK_CHARACTERS)) for name in names), default=0)
-    wanted = max(MIN_NAME_CELLS, min(MAX_NAME_CELLS, longest))
-    name = min(wanted, MOST_NAME_CELLS if width >= WIDE else MIN_NAME_CELLS)
-    left, columns = width - name - 1, {NAME}
+    most = max(cells for least, cells in NAME_CELLS.items() if least <= max(0, width))
+    name = max(NAME_CELLS[0], min(most, longest))
+    left, columns = width - name, {NAME}
     for column in sorted(COLUMNS, key=lambda each: each.rank):
         if left - column.width - 1 < 0:
             break
         left -= column.width + 1
         columns.add(column)
-    more = max(0, min(wanted - name, left))
-    own = {NAME: name + more, REMARK: REMARK.width + max(0, left - more)}
+    last = REMARK if REMARK in columns else CURVE
+    own = {NAME: name, last: last.width + max(0, left)}
     chosen = tuple(column for column in (NAME, *COLUMNS) if column in columns)
-    return Fitted(chosen, tuple(own.get(column, column.width) + 1 for column in chosen))
+    return Fitted(chosen, tuple(own.get(column, column.width) + (column is not NAME) for column in chosen))
 
 
-def _aligned(text: Text, width: int, *, is_left: bool) -> Text:
-    """A cell of exactly that width: one space, and the text cut with an ellipsis where it is longer."""
-    room = width - 1
-    text.truncate(room, overflow="ellipsis")
-    padding = " " * (width - cell_len(text.plain))
-    return text.append(padding) if is_left else Text(padding).append_text(text)
+def _aligned(text: Text, column: Column, width: int) -> Text:
+    """A cell of exactly that width: a space, but in the first column, and the text, cut with an ellipsis."""
+    lead = "" if column is NAME else " "
+    text.truncate(width - len(lead), overflow="ellipsis")
+    padding = " " * (width - len(lead) - text.cell_len)
+    if column.is_left:
+        return Text(lead).append_text(text).append(padding)
+    return Text(lead + padding).append_text(text)
 
 
 def _name(row: Row, _uses: Uses) -> Text:
@@ -132,8 +132,8 @@ def _cpu(row: Row, uses: Uses) -> Text:
     return Text("-" if use is None else percent(use.cpu))
 
 
-def _curve(row: Row, _uses: Uses) -> Text:
-    return Text(bars(row.calls, CURVE.width), style="cyan")
+def _curve(row: Row, width: int) -> Text:
+    return Text(bars(row.calls, width - 1), style="cyan")
 
 
 def _remark(row: Row, _uses: Uses) -> Text:
@@ -187,11 +187,11 @@ def _text(of: Callable[[Row], str]) -> Callable[[Row, Uses], Text]:
     return lambda row, _uses: Text(of(row))
 
 
-NAME: Final = Column("server", MIN_NAME_CELLS, 0, _name, is_left=True)
-REMARK: Final = Column("last error", 20, 14, _remark, is_left=True)
+NAME: Final = Column("server", NAME_CELLS[0], 0, _name, is_left=True)
+REMARK: Final = Column("last error", 20, 15, _remark, is_left=True)
 MEMORY: Final = Column("mem", 4, 12, _memory)
 CPU: Final = Column("cpu", 4, 13, _cpu)
-CURVE: Final = Column("calls/s", 20, 15, _curve, is_left=True)
+CURVE: Final[Column] = Column("calls/s", 8, 14, lambda row, _uses: _curve(row, CURVE.width))
 COLUMNS: Final = (
     Column("state", 14, 1, lambda row, _uses: shown_state(row.server), is_left=True),
     Column("up", 5, 5, _up),

@@ -256,7 +256,8 @@ class ServersScreen(Screen[None]):
     def _rule(self, row: Row | None, every: int) -> Text:
         """`─ NAME ───── 3 of 70 servers, by name ─`."""
         filtered = f"{len(self._shown)} of " if len(self._shown) != every else ""
-        about = f" {filtered}{every} servers, by {self._order} ─"
+        servers = "1 server" if every == 1 else f"{every} servers"
+        about = f" {filtered}{servers}, by {self._order} ─"
         line = Text("─ ", style="dim", no_wrap=True)
         if row is not None:
             name = Text(one_line(row.name, MAX_TEXT), style="not dim bold")

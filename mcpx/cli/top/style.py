@@ -52,6 +52,20 @@ Screen > Static {
     background: ansi_default;
     color: ansi_default;
 }
+#filter .input--cursor {
+    background: ansi_default;
+    color: ansi_default;
+    text-style: reverse;
+}
+#filter .input--selection {
+    background: ansi_default;
+    color: ansi_default;
+    text-style: reverse;
+}
+#filter .input--placeholder {
+    color: ansi_default;
+    text-style: dim;
+}
 #filter.-open, #filter:focus {
     display: block;
     border: none;
@@ -69,6 +83,15 @@ FooterKey .footer-key--description {
     background: ansi_default;
     color: ansi_default;
 }
+#servers, .body {
+    scrollbar-background: ansi_default;
+    scrollbar-background-hover: ansi_default;
+    scrollbar-background-active: ansi_default;
+    scrollbar-color: ansi_blue;
+    scrollbar-color-hover: ansi_bright_blue;
+    scrollbar-color-active: ansi_bright_blue;
+    scrollbar-corner-color: ansi_default;
+}
 .title {
     height: 1;
     text-style: bold;
@@ -78,6 +101,10 @@ FooterKey .footer-key--description {
     background: ansi_default;
     scrollbar-size-vertical: 1;
     scrollbar-size-horizontal: 1;
+}
+Log {
+    overflow-x: auto;
+    overflow-y: scroll;
 }
 .body > Static {
     height: auto;
@@ -113,6 +140,7 @@ Toast {
     background: ansi_default;
     border: round ansi_blue;
     max-width: 70;
+    max-height: 5;
 }
 Toast.-error {
     border: round ansi_red;

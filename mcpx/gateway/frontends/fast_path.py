@@ -54,6 +54,8 @@ _BRACE: Final = ord("{")
 class FastPath(FastContexts):
     """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
 
+    call_type: type[FastCall] = FastCall
+
     def __init__(self, server: GatewayServer, connection: EraServer) -> None:
         hub = server.hub
         super().__init__(hub, connection)
@@ -88,7 +90,7 @@ class FastPath(FastContexts):
         if request is None:
             runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
             return runs_a_tool and self._refuses(wire, request_id, params)
-        self._run(wire, request_id, request, params.meta)
+        self._run(wire, request_id, request, params)
         return True
 
     def _native_call(self, raw: msgspec.Raw, shown: Shown) -> NativeParams | None:
@@ -113,7 +115,7 @@ class FastPath(FastContexts):
         if upstream is None or not upstream.has_listed:
             return False
         request = shown.call_of(tool, arguments, self._context(wire, params))
-        self._run(wire, request_id, request, params.meta, fails_in_meta=has_output_schema(tool))
+        self._run(wire, request_id, request, params, fails_in_meta=has_output_schema(tool))
         return True
 
     def _run(
@@ -121,14 +123,15 @@ class FastPath(FastContexts):
         wire: WireDispatcher,
         request_id: RequestId,
         request: Exec | Read,
-        meta: Meta | None,
+        params: Params | NativeParams,
         *,
         fails_in_meta: bool = False,
     ) -> None:
         """Hand a request on, and answer with its result."""
+        meta = params.meta
         meter = self._client_meter or self._meter_of(meta)
         encoder = self._encoder(meta, request.context.caller)
-        call = FastCall(
+        call = self.call_type(
             self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
         )
         reply: RawReply = Reply(call.settled)

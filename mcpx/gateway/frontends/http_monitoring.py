@@ -22,6 +22,7 @@ from mcpx.core.hub import Hub
 from mcpx.gateway.clients.bearer import bearer_in
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_doors import Guard
+from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
     from mcpx.core.monitoring import Processes
@@ -66,10 +67,16 @@ class Monitoring:
         processes, limiter = self._scraping
         hub, accept = self._doors.hub, request.headers.get("accept", "")
         clients = len(self._doors.clients.attached.all())
-        reading = monitoring.read(hub, clients=clients)
-        body, content_type = await anyio.to_thread.run_sync(
-            monitoring.exposition, reading, processes, accept, limiter=limiter
-        )
+        try:
+            reading = monitoring.read(hub, clients=clients)
+            body, content_type = await anyio.to_thread.run_sync(
+                monitoring.exposition, reading, processes, accept, limiter=limiter
+            )
+        except Exception as error:  # noqa: BLE001 - the boundary: the scraper is told, and the log says what it was
+            contain(error, "metrics")
+            return PlainTextResponse(
+                "the metrics could not be made; the log of MCPX says why\n", 500, _NO_STORE
+            )
         return Response(body, headers={"Content-Type": content_type} | _NO_STORE)
 
     async def _health(self, _request: Request) -> Response:

@@ -19,6 +19,7 @@ from mcpx.core.hub import Hub
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.frontends.fast_path import FastPath
 from mcpx.gateway.server import GatewayServer
+from mcpx.observe.tracing import Tracing
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import Incarnation
@@ -31,10 +32,19 @@ DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client h
 def gateway_connection(server: GatewayServer, transport: Transport, wire: WireDispatcher) -> EraServer:
     """What serves a client of any door but a transparent one, on a stream of that kind."""
     connection = EraServer(server, wire, transport)
-    fast_path = FastPath(server, connection)
+    fast_path = fast_path_type(server.hub.tracing)(server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
     wire.receiver.takes_batches = connection.takes_batches
     return connection
+
+
+def fast_path_type(tracing: Tracing) -> type[FastPath]:
+    """The fast path for calls that are traced, or are not."""
+    if not tracing.on:
+        return FastPath
+    from mcpx.gateway.frontends.traced_path import TracedFastPath  # noqa: PLC0415 - few trace
+
+    return TracedFastPath
 
 
 class StreamConnection(Protocol):

@@ -19,9 +19,10 @@ from mcpx.core.messages import Exec, Read
 from mcpx.core.result_limits import SURELY_WITHIN
 from mcpx.core.result_pages import Limit
 from mcpx.core.result_views import ResultViews
-from mcpx.errors import CallError
+from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.tools import definitions as tools
+from mcpx.observe.tracing import note_failure
 from mcpx.rendering import large_results
 from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
 from mcpx.rendering.result_reading import TASK, UnknownResultType
@@ -205,12 +206,14 @@ class ResultEncoder:
 
     def failure(self, error: CallError, *, in_meta: bool = False) -> list[Bytes]:
         """An error as a result; `in_meta` for the native tools that `failure_in_meta` is for."""
+        note_failure(str(error.code))
         if in_meta:
             return self.members(tools.failure_in_meta(error))
         return self.members(tools.failure(error, structured=self._structured))
 
     def wrong_parameters(self, tool: str, problem: str) -> list[Bytes]:
         """The result for a call whose own parameters are wrong, those of one of the three tools."""
+        note_failure(str(Code.INVALID_ARGUMENTS))
         return self.members(tools.wrong_parameters(tool, problem, structured=self._structured))
 
     def members(self, result: JSON) -> list[Bytes]:

@@ -54,7 +54,7 @@ def observe(entry: Entry, reply: Reply[msgspec.Raw], server: str) -> None:
         else:
             noted.reject(CallError(Code.UPSTREAM_ERROR, "the server answered with an error", server=server))
 
-    reply.observer = settled
+    reply.observe(settled)
 
 
 def origin_of(

@@ -15,7 +15,7 @@ from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_P
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.audit.entry import Entry
-from mcpx.audit.origin import Transport
+from mcpx.audit.origin import Origin, Transport
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.door import Door
@@ -29,6 +29,7 @@ from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, 
 from mcpx.gateway.transparent.offered import Offered
 from mcpx.gateway.transparent.signing_in import Caller, SigningIn
 from mcpx.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
+from mcpx.gateway.transparent.tracing import traced
 from mcpx.trust.questions import ApprovalRequest
 from mcpx.upstream.admission import is_safe
 from mcpx.upstream.call_queue import RawReply
@@ -93,6 +94,8 @@ class DoorSessions:
         The reply gets a `CallError` with the outcome `not_sent` where there is no such server, it is not
         available, or there is nothing there by the name that the request has.
         """
+        if self._hub.tracing.on:
+            request = self._traced(client, request, reply)
         if not self._signing_in.concerns(request):
             self._submit_or_reject(client, request, reply)
             return
@@ -175,6 +178,21 @@ class DoorSessions:
             who.profile, who.token = self._token.profile, self._token.name
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
+    def _traced(self, client: DirectClient | None, request: Passed, reply: RawReply) -> Passed:
+        upstream = self._hub.upstreams.get(self.server)
+        return traced(
+            self._hub.tracing,
+            request,
+            reply,
+            server=self.server,
+            transport=None if upstream is None else upstream.config.transport,
+            origin=self._origin(client, request),
+        )
+
+    def _origin(self, client: DirectClient | None, request: Passed) -> Origin:
+        about = b"" if client is None else client.about
+        return origin_of(self._transport, about, request.raw, self._token)
+
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
         """The result of a request, enclosed (`mcpx.wire.enclosed`).
 
@@ -200,13 +218,14 @@ class DoorSessions:
         """
         if request.method not in AUDITED or not self._hub.audit.enabled:
             return None
-        about = b"" if client is None else client.about
-        origin = origin_of(self._transport, about, request.raw, self._token)
+        origin = self._origin(client, request)
         named = self._rules.named(request)
         subject = named if isinstance(named, Subject) else NAMELESS
         entry = begin(self._hub.audit, self.server, request.method, subject, origin)
         if self._hub.audit.watch is not None:
             self._hub.audit.watch.begun(entry, None)
+        if request.context.trace is not None:
+            entry.trace_id = request.context.trace.trace_id
         observe(entry, reply, self.server)
         return entry
 

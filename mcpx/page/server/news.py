@@ -12,11 +12,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.core.observers import NO_SERVER
-from mcpx.core.status_snapshot import snapshot
+from mcpx.page.cards import card, settled
 
 if TYPE_CHECKING:
     from mcpx.core.hub import Hub
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 GATHER_S: Final = 0.1  # in which changes come together
 FIGURES_S: Final = 1.0  # between two looks at the figures
+OFFERS_S: Final = 1.0  # between two versions of what is offered
 
 
 async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
@@ -40,9 +40,12 @@ async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
         before: JSON = {}
         seen = 0
         while name in hub.upstreams:
-            now: JSON = {"card": card_of(page, name), "offers": offers.version}
+            version, timeline = hub.fleet.version, hub.fleet.timelines[name]
+            card = card_of(page, name)
+            now: JSON = {"card": settled(card), "offers": offers.version()}
             news = {key: value for key, value in now.items() if before.get(key) != value}
-            timeline = hub.fleet.timelines[name]
+            if "card" in news:
+                news["card"] = card
             if not before:
                 news["timeline"] = timeline.entries()
             elif timeline.count != seen:
@@ -50,29 +53,48 @@ async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
             before, seen = now, timeline.count
             if news:
                 yield news
-            with anyio.move_on_after(FIGURES_S):
-                await hub.fleet.news.wait()
             await anyio.sleep(GATHER_S)
+            with anyio.move_on_after(FIGURES_S - GATHER_S):
+                while hub.fleet.version == version and not offers.wants:
+                    await hub.fleet.news.wait()
 
 
 def card_of(page: Page, name: str) -> JSON:
-    """The card of a server, as the overview has it."""
-    status = next(each for each in snapshot(page.hub, clients=0).servers if each.name == name)
-    card: JSON = msgspec.to_builtins(status)
-    info = page.hub.upstreams[name].info()
-    return card | {"described": info.describe_state(), "changes": len(card.get("changes", ()))}
+    """The card of a server, as the overview has it.
+
+    Raises:
+        CallError: `unknown_server`.
+    """
+    pids = (upstream.pid for upstream in page.hub.upstreams.values())
+    page.processes.refresh([pid for pid in pids if pid is not None])  # all: others look at them, too
+    return card(page.hub, name, page.processes.uses)
 
 
 class _Offers:
-    """Notes that a server offers something else; the version begins with the time: none comes twice."""
+    """When a server offers something else. The version begins with the time, so that none comes twice."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub
         self._name = name
-        self.version = time.time_ns() // 1_000_000
+        self._version = time.time_ns() // 1_000_000
+        self._is_new = False
+        self._due = 0.0
 
     def note(self, name: str, _changed: object) -> None:
         """For `Hub.observe`."""
         if name in {self._name, NO_SERVER}:
-            self.version += 1
+            self._is_new = True
             self._hub.fleet.news.pulse()
+
+    @property
+    def wants(self) -> bool:
+        """Whether there is another version that may be told of."""
+        return self._is_new and time.monotonic() >= self._due
+
+    def version(self) -> int:
+        """The version, another one at most each `OFFERS_S`: a page asks for all that is offered then."""
+        if self.wants:
+            self._version += 1
+            self._is_new = False
+            self._due = time.monotonic() + OFFERS_S
+        return self._version

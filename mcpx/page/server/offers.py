@@ -41,9 +41,9 @@ T = TypeVar("T")
 
 
 def offers(upstream: Upstream) -> JSON:
-    """`{title?, version?, protocol?, instructions?, tools, resources, templates, prompts, left_out?, more?}`.
+    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?}`.
 
-    `more` counts what is not listed, by its kind. Empty lists before the first listing.
+    `more`, where it is there, counts what is not listed. The lists are empty before the first listing.
     """
     info, whole = upstream.info(), upstream.listed
     known = info.catalogue
@@ -60,7 +60,7 @@ def offers(upstream: Upstream) -> JSON:
     return {
         **present(
             title=_line(known.server_title) if known else None,
-            version=_line(known.server_version) if known else None,
+            version_said=_line(known.server_version) if known else None,
             protocol=known.protocol_version if known else None,
             instructions=paragraphs(cut(info.instructions, MAX_INSTRUCTIONS_CHARS))
             if info.instructions

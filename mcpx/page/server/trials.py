@@ -2,7 +2,8 @@
 
 Rules, pins, limits, questions to a person and the audit log hold as for any client; the audit log has `page`
 as the transport. Where a person is to be asked (by a rule, or by the server), the answer holds the questions,
-`{"asked": {key: {message, schema}}, "state"}`, and the page asks again with the answers.
+`{"asked": {key: {message, schema}}, "state"}`, and the page asks again with the answers. A call that has
+failed is an answer, too, `{"failed": {error, code?, outcome?, ...}}`: the request for it has not.
 
 Each signed-in page is one client of the servers, from its first trial until it has tried nothing for
 `CLIENT_S`. A trial whose browser leaves is cancelled.
@@ -16,7 +17,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import anyio
 import msgspec
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
@@ -25,11 +25,12 @@ from mcpx.audit.origin import Origin, this_user
 from mcpx.catalog.model import JSON
 from mcpx.core.auditing import noting_refusals
 from mcpx.core.messages import Exec, Read
-from mcpx.errors import MCPXError
+from mcpx.errors import CallError, MCPXError
 from mcpx.gateway.frontends.operations import COMMAND, get_prompt
 from mcpx.page.answers import body
 from mcpx.page.guard import SESSION
 from mcpx.page.server import results
+from mcpx.page.server.leaving import unless_gone
 from mcpx.rendering.result_reading import INPUT_REQUIRED, read_resource_result
 from mcpx.text import paragraphs
 from mcpx.upstream.context import ClientId, InputAnswers, OnStep, read_capabilities
@@ -142,30 +143,17 @@ class Trials:
         self.clients = PageClients(page.hub)
 
     async def call(self, page: Page, request: Request) -> JSON:
-        """Run a tool: `results.tool_result`, or questions.
-
-        Raises:
-            CallError: As from `exec`.
-        """
+        """Run a tool: `results.tool_result`, questions, or the failure."""
         trial = await body(request, ToolTrial)
         return await self._tried(request, trial, lambda context: _call(page.hub, trial, context))
 
     async def read(self, page: Page, request: Request) -> JSON:
-        """Read a resource: `{content: [block], took_ms}`, or questions.
-
-        Raises:
-            CallError: As from `resources`.
-        """
+        """Read a resource: `{content: [block], took_ms}`, questions, or the failure."""
         trial = await body(request, ResourceTrial)
         return await self._tried(request, trial, lambda context: _read(page.hub, trial, context))
 
     async def prompt(self, page: Page, request: Request) -> JSON:
-        """Get a prompt: `{description?, messages, took_ms}`, or questions.
-
-        Raises:
-            CallError: The request failed.
-            MCPXError: There is no such prompt, or the arguments are not those that it takes.
-        """
+        """Get a prompt: `{description?, messages, took_ms}`, questions, or the failure."""
         trial = await body(request, PromptTrial)
         return await self._tried(request, trial, lambda context: _prompt(page.hub, trial, context))
 
@@ -181,26 +169,20 @@ class Trials:
                 answers=None if given is None else InputAnswers(given, trial.state),
                 origin=Origin(transport="page", client=COMMAND, user=this_user()),
             )
-            done: JSON = {}
-            failure: MCPXError | None = None
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_gone, request, tasks.cancel_scope)
-                try:
-                    done = await run(context)
-                except MCPXError as error:
-                    failure = error  # raised outside of the task group, which would wrap it
-                except MCPError as error:
-                    failure = MCPXError(f"{trial.server} answered with an error: {error.message}")
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+            done = await unless_gone(request, lambda: _came_of(trial.server, run(context)))
         return _questions(done) if done.get("resultType") == INPUT_REQUIRED else done
 
 
-async def _until_gone(request: Request, trial: anyio.CancelScope) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    trial.cancel()
+async def _came_of(server: str, trial: Awaitable[JSON]) -> JSON:
+    """What came of a trial, if only a failure."""
+    try:
+        return await trial
+    except CallError as error:
+        return {"failed": error.to_dict()}
+    except MCPXError as error:
+        return {"failed": {"error": str(error)}}
+    except MCPError as error:
+        return {"failed": {"error": f"{server} answered with an error: {error.message}"}}
 
 
 async def _call(hub: Hub, trial: ToolTrial, context: RequestContext) -> JSON:

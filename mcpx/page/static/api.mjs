@@ -3,7 +3,8 @@
 // `get` and `post` give the JSON of the answer, and throw a `Failure` with the daemon's own words. `follow` calls
 // a listener with each piece of news of a topic, and gives a function that ends that. While the page is hidden
 // it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
-// the stream is: "connecting", "open", "lost" (the daemon does not answer) or "ended" (signed out).
+// the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
+// place until somebody turns to this one) or "ended" (signed out).
 import { useEffect, useState } from "preact/hooks";
 
 export class Failure extends Error {
@@ -15,17 +16,19 @@ export class Failure extends Error {
 }
 
 export const get = (path) => ask(path, {});
-export const post = (path, body = {}) =>
-  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+export const post = (path, body = {}, signal = undefined) =>
+  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
 
 async function ask(path, options) {
   let response;
   try {
     response = await fetch(`api${path}`, options);
   } catch {
+    if (!followed) lost(); // else its stream says so
     throw new Failure("The daemon does not answer.", 0);
   }
   if (response.status === 401) setConnection("ended");
+  else if (!followed && connection !== "ended") setConnection("open");
   const text = await response.text();
   let answer;
   try {
@@ -33,19 +36,22 @@ async function ask(path, options) {
   } catch {
     throw new Failure(text.trim() || `The daemon answered ${response.status}.`, response.status);
   }
-  if (!response.ok) throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
-  return answer;
+  if (response.ok) return answer;
+  throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
 }
 
 // --- the stream
 
 const listeners = new Map(); // by topic with its argument: sets of functions
 const watchers = new Set();
+const PAGE = crypto.randomUUID(); // so that the daemon knows which stream a new one replaces
 const RETRY_MS = 1000;
+const MAX_RETRY_MS = 5000;
 let stream = null;
 let followed = "";
 let scheduled = false;
 let retry = null;
+let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
 
 export function follow(topic, listener) {
@@ -64,20 +70,28 @@ function schedule() {
   scheduled = true;
   queueMicrotask(() => {
     scheduled = false;
-    const wanted = document.hidden || connection === "ended" ? "" : [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
-    if (wanted !== followed) open(wanted);
+    if (wanted() !== followed) open(wanted());
   });
 }
 
-function open(wanted) {
+function wanted() {
+  if (document.hidden || connection === "ended") return "";
+  return [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
+}
+
+function open(topics) {
   clearTimeout(retry);
   stream?.close();
   stream = null;
-  followed = wanted;
-  if (!wanted) return;
-  stream = new EventSource(`api/events?topic=${wanted}`);
-  stream.onopen = () => setConnection("open");
-  stream.onerror = () => lost();
+  followed = topics;
+  if (!topics) return;
+  stream = new EventSource(`api/events?page=${PAGE}&topic=${topics}`);
+  stream.onopen = () => {
+    pause = RETRY_MS;
+    setConnection("open");
+  };
+  stream.onerror = lost;
+  stream.addEventListener("paused", paused);
   const kinds = new Set([...listeners.keys()].map((topic) => topic.split(":")[0]));
   for (const kind of [...kinds, "failed"]) {
     stream.addEventListener(kind, (event) => hand(kind, JSON.parse(event.data)));
@@ -91,23 +105,54 @@ function hand(kind, news) {
   }
 }
 
+function paused() {
+  stream?.close();
+  stream = null;
+  setConnection("paused");
+}
+
+function turnedTo() {
+  if (connection !== "paused") return;
+  followed = "";
+  schedule();
+}
+
 function lost() {
-  // asked by a request of its own, for an EventSource does not say whether it was signed out or cut off
   stream?.close();
   stream = null;
   followed = "";
-  if (connection !== "ended") setConnection("lost");
-  fetch("api/here").then((response) => response.status === 401 && setConnection("ended"), () => {});
+  if (connection === "ended") return;
+  setConnection("lost");
+  probe();
+}
+
+// Asked by a request of its own, for an EventSource does not say whether it was signed out or cut off.
+async function probe() {
   clearTimeout(retry);
-  retry = setTimeout(schedule, RETRY_MS);
+  const response = await fetch("api/here").catch(() => null);
+  if (connection === "ended") return;
+  if (response?.status === 401) {
+    setConnection("ended");
+    return;
+  }
+  clearTimeout(retry);
+  retry = setTimeout(response ? resume : probe, pause);
+  if (!response) pause = Math.min(pause * 1.5, MAX_RETRY_MS);
+}
+
+function resume() {
+  if (wanted()) schedule();
+  else setConnection("open");
 }
 
 function setConnection(now) {
+  if (connection === now) return;
   connection = now;
   for (const each of [...watchers]) each(now);
 }
 
 document.addEventListener("visibilitychange", schedule);
+for (const sign of ["focus", "pointerdown", "keydown"]) addEventListener(sign, turnedTo);
 
 // --- for views
 

@@ -148,7 +148,10 @@ class DirectConnection:
         own = f"{OWN_PREFIX}{self._last_id}"
         key = coerce_request_id(request.id)
         request_id = own if key in self._open or key in self._failed else request.id
-        prepared = prepare(request.raw, self._tokens, own)
+        raw, call_trace = request.raw, request.context.trace
+        if call_trace is not None:
+            raw = call_trace.params(raw, str(request_id))
+        prepared = prepare(raw, self._tokens, own)
         self._open[coerce_request_id(request_id)] = _Sent(request, prepared, on_progress)
         if prepared.token is not None:
             self._tokens[prepared.token] = coerce_request_id(request_id)

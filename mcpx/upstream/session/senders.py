@@ -148,7 +148,9 @@ def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -
         meta = modern.members(context.caller)
         if context.answers is not None:
             members += context.answers.members()
-    if context.meta:
+    if context.trace is not None:
+        meta += context.trace.meta(context.meta, token.decode()) + b","
+    elif context.meta:
         meta += context.meta + b","
     begin = b',"_meta":{' if members else b'"_meta":{'
     return b"".join((b"{", *members, begin, meta, b'"progressToken":', token, b"}}"))

@@ -1,4 +1,4 @@
-"""A browser's requests to the page, without a socket: it signs in, asks, does, and follows a topic."""
+"""A browser's requests to the page over a real socket: it signs in, asks, does, and follows a topic."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import httpx2
 
 from mcpx.page.page import Page
 from tests.mcpx.scripted import PATIENCE_S
-
-ORIGIN = "http://127.0.0.1:4711"
 
 
 class Asking:
@@ -34,15 +32,18 @@ class Asking:
     async def post(self, *parts: str, status: int = 200, **body: Any) -> Any:
         """What comes of something that is done."""
         path = "/ui/api/" + "/".join(quote(part, safe="") for part in parts)
-        response = await self._client.post(path, json=body, headers={"origin": ORIGIN})
+        response = await self._client.post(path, json=body, headers={"origin": str(self._client.base_url)})
         assert response.status_code == status, response.text
         return response.json()
 
 
 @asynccontextmanager
 async def asking(page: Page) -> AsyncIterator[Asking]:
-    """A browser that is signed in."""
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=page), base_url=ORIGIN) as client:
-        opened = await client.get("/ui/open", params={"code": page.access.new_code()})
+    """A browser that is signed in to the page, whose hub runs."""
+    page.hub.root.add(page.child())
+    link = await page.link()
+    origin = link.partition("/ui/")[0]
+    async with httpx2.AsyncClient(base_url=origin, timeout=PATIENCE_S, trust_env=False) as client:
+        opened = await client.get(link)
         assert opened.status_code == 200
         yield Asking(page, client)

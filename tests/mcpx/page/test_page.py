@@ -12,7 +12,7 @@ from mcpx.page import listener as listening
 from mcpx.page.page import OFF
 from supervisors import Backoff
 from tests.mcpx.page import visiting
-from tests.mcpx.page.visiting import HTTP, HTTP_6, LISTENERS, OWN, Visitor, served
+from tests.mcpx.page.visiting import HTTP, HTTP_6, LISTENERS, NEEDS_IPV6, OWN, Visitor, served
 
 pytestmark = pytest.mark.anyio
 HOSTS = ("localhost", "127.0.0.2") if sys.platform == "linux" else ("localhost",)
@@ -30,7 +30,7 @@ async def until(holds):
             await anyio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize("http", [HTTP, HTTP_6, *OTHERS])
+@pytest.mark.parametrize("http", [HTTP, pytest.param(HTTP_6, marks=NEEDS_IPV6), *OTHERS])
 async def test_it_is_served_beside_the_doors_where_these_are_on_loopback(tmp_path, monkeypatch, http):
     async with served(tmp_path, monkeypatch, http) as page:
         visitor = await Visitor.entering(page)
@@ -191,3 +191,22 @@ async def test_an_open_page_counts_as_use_and_one_that_was_left_does_not(tmp_pat
             assert page.use().has_clients
         await until(lambda: not page.use().has_clients)
         assert page.use().so_far >= before
+
+
+async def test_when_the_side_of_http_begins_anew_the_session_is_good_there(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        http = {"port": free.getsockname()[1]}
+    async with served(tmp_path, monkeypatch, http) as page:
+        page.topics = {"overview": forever}
+        visitor = await Visitor.entering(page)
+        side = page.hub.http.__self__
+        before = side.frontend
+        async with visitor.stream("overview") as stream:
+            await stream.next("overview")
+            before._listener.shutdown(socket.SHUT_RDWR)
+            with pytest.raises((AssertionError, anyio.EndOfStream, anyio.BrokenResourceError)):
+                await stream.over()
+        await until(lambda: side.frontend not in (before, None))
+        async with visitor.stream("overview") as stream:
+            assert await stream.next("overview") == 1
+        assert (await Visitor.entering(page)).origin == visitor.origin

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from mcpx.page import peers
+from tests.mcpx.page.visiting import NEEDS_IPV6
 
 NOBODY = 65534
 KNOWN = peers._is_known()
 pytestmark = pytest.mark.skipif(not KNOWN, reason="the system does not say whose sockets are")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
-AT = pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+AT = pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
 
 
 @contextmanager
@@ -42,6 +43,7 @@ def test_a_process_of_this_user_is_known(host):
         assert peers.is_own(*ends(server))
 
 
+@NEEDS_IPV6
 def test_a_process_that_uses_the_newer_family_for_the_older_one_is_known():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as client:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from socket import has_dualstack_ipv6
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,7 +25,10 @@ PATIENCE_S = 10.0
 OWN = None
 HTTP = {"host": "127.0.0.1", "port": 0}
 HTTP_6 = {"host": "::1", "port": 0}
-LISTENERS = pytest.mark.parametrize("http", [OWN, HTTP, HTTP_6], ids=["own", "http", "http-6"])
+NEEDS_IPV6 = pytest.mark.skipif(not has_dualstack_ipv6(), reason="this system has no IPv6")
+LISTENERS = pytest.mark.parametrize(
+    "http", [OWN, HTTP, pytest.param(HTTP_6, marks=NEEDS_IPV6)], ids=["own", "http", "http-6"]
+)
 Headers = Sequence[tuple[str, str]]
 
 
@@ -120,9 +124,9 @@ class Visitor:
         return await anyio.connect_tcp(self.host, self.port)
 
     @asynccontextmanager
-    async def stream(self, *topics: str) -> AsyncIterator[Stream]:
+    async def stream(self, *topics: str, page: str = "") -> AsyncIterator[Stream]:
         """The stream of these topics, once it has begun."""
-        target = "/ui/api/events?" + "&".join(f"topic={topic}" for topic in topics)
+        target = f"/ui/api/events?page={page}&" + "&".join(f"topic={topic}" for topic in topics)
         async with await self.connect() as connection:
             await connection.send(self.request("GET", target, self.cookies))
             stream = Stream(connection)

@@ -1,12 +1,12 @@
 // The calls as they run: a list that can be filtered and stopped, and one call whole beside it.
-import { html, useEffect, useMemo, useState } from "../lib.mjs";
+import { html, useEffect, useMemo, useRef, useState } from "../lib.mjs";
 import { useTopic } from "../api.mjs";
 import { count, counted } from "../widgets/format.mjs";
 import { Dialog } from "../widgets/dialog.mjs";
 import { Empty, Loading, Notice } from "../widgets/notice.mjs";
 import { Search } from "../widgets/search.mjs";
 import { Detail } from "./calls-detail.mjs";
-import { Row, isFailure } from "./calls-row.mjs";
+import { Row, isFailure, what } from "./calls-row.mjs";
 
 const KEPT = 200;
 const KINDS = {
@@ -19,11 +19,10 @@ const NARROW = matchMedia("(max-width: 1099px)");
 // The last calls by their number, the latest first; news are new calls, and calls that have changed.
 function known(before, news) {
   if (news.failed) return { ...before, failed: news.failed };
-  const isFirst = news.skipped === undefined; // what there is when the stream begins
-  const calls = new Map(isFirst || !before ? [] : before.list.map((call) => [call.id, call]));
+  const calls = new Map(news.whole || !before?.list ? [] : before.list.map((call) => [call.id, call]));
   for (const call of news.calls) calls.set(call.id, call);
-  const list = [...calls.values()].sort((one, other) => other.at - one.at).slice(0, KEPT);
-  return { list, skipped: (isFirst ? 0 : (before?.skipped ?? 0)) + (news.skipped ?? 0) };
+  const list = [...calls.values()].sort((one, other) => other.id - one.id).slice(0, KEPT);
+  return { list, skipped: (before?.skipped ?? 0) + (news.skipped ?? 0) };
 }
 
 export function Calls({ rest }) {
@@ -36,27 +35,34 @@ export function Calls({ rest }) {
   const shown = useMemo(() => matching(all ?? [], text, kind), [all, text, kind]);
   if (!state) return html`<h1>Calls</h1><${Loading} />`;
   if (!state.list) return html`<h1>Calls</h1><${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`;
-  const waiting = frozen ? state.list.filter((call) => call.at > (frozen[0]?.at ?? 0)).length : 0;
+  const waiting = frozen ? state.list.filter((call) => call.id > (frozen[0]?.id ?? 0)).length : 0;
   return html`<div class="stack">
     <div class="spread">
       <div class="row">
         <h1>Calls</h1>
         <div class="row chips" role="group" aria-label="Show only">
-          ${Object.entries(KINDS).map(([key, each]) => html`<button key=${key} type="button" class=${`chip tone-${each.tone}`} aria-pressed=${kind === key}
-            onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned" aria-hidden="true"></span>${each.name} <span class="count">${all.filter(each.holds).length}</span></button>`)}
+          ${Object.entries(KINDS).map(([key, each]) => html`<button key=${key} type="button"
+            class=${`chip tone-${each.tone}`} aria-pressed=${kind === key}
+            onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned"
+              aria-hidden="true"></span>${each.name} <span
+              class="count">${all.filter(each.holds).length}</span></button>`)}
         </div>
       </div>
-      <div class="row tools">
+      <div class="row controls">
         <button type="button" aria-pressed=${frozen !== null} onClick=${() => setFrozen(frozen ? null : state.list)}>
           ${frozen ? `Go on${waiting ? ` (${waiting === KEPT ? `${KEPT} or more` : waiting} new)` : ""}` : "Pause"}
         </button>
         <${Search} label="Filter calls" placeholder="Client, server, tool or code" value=${text} onInput=${setText} />
       </div>
     </div>
-    ${state.skipped > 0 && html`<p class="small muted number">${counted(state.skipped, "call")} came faster than a list can show; the figures of the overview count them all.</p>`}
-    <div class=${`calls${chosen ? " with-detail" : ""}`}>
+    ${state.skipped > 0 && html`<p class="small muted number">
+      ${counted(state.skipped, "call")} came faster than a list can show; the figures of the overview count them all.
+    </p>`}
+    <div class=${`calls${chosen ? " with-detail" : ""}`}
+      onKeyDown=${(event) => event.key === "Escape" && chosen && leave()}>
       <div class="panel"><${List} shown=${shown} all=${all} chosen=${chosen} /></div>
-      ${chosen && html`<${Beside} key=${chosen} id=${chosen} call=${state.list.find((each) => String(each.id) === chosen)} />`}
+      ${chosen && html`<${Beside} key=${chosen} id=${chosen}
+        call=${state.list.find((each) => String(each.id) === chosen)} />`}
     </div>
   </div>`;
 }
@@ -64,12 +70,13 @@ export function Calls({ rest }) {
 function matching(all, text, kind) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const holds = kind ? KINDS[kind].holds : () => true;
-  const searched = (call) => `${call.client} ${call.server} ${call.tool} ${call.code ?? ""} ${call.outcome ?? ""}`.toLowerCase();
+  const searched = ({ client, server, tool, code, outcome }) =>
+    [client, server, tool, code, outcome].join(" ").toLowerCase();
   return all.filter((call) => holds(call) && words.every((word) => searched(call).includes(word)));
 }
 
 function List({ shown, all, chosen }) {
-  if (!all.length) return html`<${Empty}>No call yet. What your clients call stands here, the moment they do.</${Empty}>`;
+  if (!all.length) return html`<${Empty}>No call yet. What clients call stands here, the moment they do.</${Empty}>`;
   if (!shown.length) return html`<${Empty}>None of the last ${count(all.length)} calls matches.</${Empty}>`;
   return html`<table class="table call-table" role="table">
     <caption class="hidden">The last calls, the latest first</caption>
@@ -82,22 +89,34 @@ function List({ shown, all, chosen }) {
       <th role="columnheader" scope="col" class="tokens number">Tokens in, out</th>
       <th role="columnheader" scope="col" class="gain-cell number">Saved</th>
     </tr></thead>
-    <tbody role="rowgroup">${shown.map((call) => html`<${Row} key=${call.id} call=${call} chosen=${String(call.id) === chosen} />`)}</tbody>
+    <tbody role="rowgroup">${shown.map((call) => html`<${Row} key=${call.id} call=${call}
+      chosen=${String(call.id) === chosen} />`)}</tbody>
   </table>`;
 }
 
-// One call whole: beside the list, or above it where there is no room.
+// Back to the list, and in it to the call that was looked at.
+function leave() {
+  document.querySelector(".call-table a[aria-current]")?.focus();
+  location.hash = "#/calls";
+}
+
+// One call whole: beside the list, or above it where there is no room. The focus goes along.
 function Beside({ id, call }) {
   const [narrow, setNarrow] = useState(NARROW.matches);
+  const own = useRef(null);
   useEffect(() => {
     const changed = () => setNarrow(NARROW.matches);
     NARROW.addEventListener("change", changed);
     return () => NARROW.removeEventListener("change", changed);
   }, []);
-  const close = () => (location.hash = "#/calls");
-  if (narrow) return html`<${Dialog} title=${`Call ${id}`} onClose=${close}><${Detail} id=${id} call=${call} /></${Dialog}>`;
-  return html`<aside class="panel" aria-label=${`Call ${id}`} tabindex="0" onKeyDown=${(event) => event.key === "Escape" && close()}>
-    <div class="panel-head"><h2>Call ${id}</h2><button type="button" class="quiet small" onClick=${close}>Close</button></div>
+  useEffect(() => {
+    if (document.activeElement.closest(".call-table")) own.current?.focus({ preventScroll: true });
+  }, []);
+  const title = call ? what(call) : "One call";
+  if (narrow) return html`<${Dialog} title=${title} onClose=${leave}><${Detail} id=${id} call=${call} /></${Dialog}>`;
+  return html`<aside class="panel" aria-label=${title} tabindex="-1" ref=${own}>
+    <div class="panel-head"><h2 class="clamp" title=${title}>${title}</h2><button type="button" class="quiet small"
+      onClick=${leave}>Close</button></div>
     <${Detail} id=${id} call=${call} />
   </aside>`;
 }

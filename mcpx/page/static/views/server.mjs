@@ -1,5 +1,127 @@
-import { html } from "../lib.mjs";
+// One server: how it is, what can be done with it, and what it offers, each in a tab with an address of its own.
+import { html, useMemo } from "../lib.mjs";
+import { useAnswer, useTopic } from "../api.mjs";
+import { State } from "../widgets/badge.mjs";
+import { useNow } from "../widgets/clock.mjs";
+import { bytes, count, duration, ms, saved, share } from "../widgets/format.mjs";
+import { Figure, Figures } from "../widgets/figure.mjs";
+import { Failed, Loading, Notice } from "../widgets/notice.mjs";
+import { Tabs } from "../widgets/tabs.mjs";
+import { Actions } from "./server/actions.mjs";
+import { place, request } from "./server/address.mjs";
+import { Approvals } from "./server/approvals.mjs";
+import { Log } from "./server/log.mjs";
+import { Prompts } from "./server/prompts.mjs";
+import { Resources } from "./server/resources.mjs";
+import { Timeline } from "./server/timeline.mjs";
+import { Tools } from "./server/tools.mjs";
 
-export function Server({ name }) {
-  return html`<h1>${name}</h1>`;
+const MAX_ENTRIES = 100; // of the timeline, as the daemon keeps them
+
+// What is known so far, of the news of the topic; `seen` is when the card came, for what goes on by itself.
+function known(before, news) {
+  if (news.failed) return { ...before, failed: news.failed };
+  const timeline = news.timeline ?? [...(before?.timeline ?? []), ...(news.new ?? [])].slice(-MAX_ENTRIES);
+  return { ...before, ...news, failed: undefined, timeline, seen: news.card ? Date.now() : before?.seen };
+}
+
+// rest: what the address names within the tab
+export function Server({ name, tab = "tools", rest }) {
+  const state = useTopic(`server:${name}`, known);
+  if (!state?.card) return html`<div class="stack"><div class="head"><h1>${name}</h1></div>
+    ${state ? html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>` : html`<${Loading} />`}</div>`;
+  const { card, timeline, offers } = state;
+  return html`<div class="stack">
+    <${Head} name=${name} card=${card} />
+    ${state.failed && html`<${Notice} tone="bad" live="alert" title="It is gone.">The configuration has no such server any more.</${Notice}>`}
+    <${Remarks} name=${name} card=${card} />
+    <${Numbers} card=${card} seen=${state.seen} />
+    <${Inside} name=${name} tab=${tab} selected=${rest[0]} card=${card} timeline=${timeline} version=${offers} />
+  </div>`;
+}
+
+function Head({ name, card }) {
+  return html`<div class="spread">
+    <div class="head"><a class="muted" href="#/">Servers</a><span class="muted" aria-hidden="true">/</span><h1>${name}</h1>
+      <span role="status"><${State} card=${card} /></span></div>
+    <${Actions} server=${name} card=${card} />
+  </div>`;
+}
+
+function Remarks({ name, card }) {
+  const words = card.described.startsWith(card.state) ? card.described.slice(card.state.length).replace(/^[:,]\s*/, "") : card.described;
+  const tone = card.tone === "good" || card.tone === "idle" ? "busy" : card.tone;
+  return html`
+    ${words && html`<${Notice} tone=${tone}><span class="break">${words}</span></${Notice}>`}
+    ${card.changes > 0 && html`<${Notice} tone="ask" title=${`${count(card.changes)} ${card.changes === 1 ? "change waits" : "changes wait"} for approval.`}>
+      <a href=${place(name, "approvals")}>See what is different</a></${Notice}>`}
+    ${card.tone === "good" && card.last_error && html`<p class="small muted clamp">The last failure: ${card.last_error}</p>`}
+  `;
+}
+
+function Numbers({ card, seen }) {
+  const now = useNow();
+  const up = card.uptime_s === null ? null : card.uptime_s + Math.max(0, now - seen) / 1000;
+  const share_ = saved(card.tokens_direct, card.tokens_spent);
+  return html`<section class="panel" aria-label="Figures"><${Figures} label="Figures">
+    <${Figure} label="Up" value=${duration(up)} beside=${card.pid ? `pid ${card.pid}` : card.transport} />
+    <${Figure} label="Restarts" value=${count(card.restarts)} />
+    <${Figure} label="Calls" value=${count(card.calls)} beside=${card.in_flight || card.queued ? `${card.in_flight} running, ${card.queued} waiting` : undefined} />
+    <${Figure} label="Errors" value=${count(card.errors)} tone=${card.errors ? "bad" : undefined} />
+    <${Figure} label="p50" value=${ms(card.p50_ms)} />
+    <${Figure} label="p95" value=${ms(card.p95_ms)} />
+    <${Figure} label="Memory" value=${bytes(card.memory_bytes)} />
+    <${Figure} label="CPU" value=${share(card.cpu_share)} />
+    <${Figure} label="Tokens saved" value=${share(share_)} beside=${share_ === null ? undefined : `${count(card.tokens_spent)} for ${count(card.tokens_direct)}`} />
+  </${Figures}></section>`;
+}
+
+function Inside({ name, tab, selected, card, timeline, version }) {
+  const { answer, failure, again } = useAnswer(`${request(name)}?version=${version}`);
+  const offers = useMemo(() => answer && { ...answer, version }, [answer]);
+  const tabs = [
+    ["tools", "Tools", offers?.tools.length],
+    ["resources", "Resources", offers && offers.resources.length + offers.templates.length],
+    ["prompts", "Prompts", offers?.prompts.length],
+    ["log", "Log"],
+    ["timeline", "Lifecycle"],
+    ["approvals", "Approvals", card.changes || undefined],
+    ["about", "About"],
+  ];
+  const current = tabs.some(([key]) => key === tab) ? tab : "tools";
+  return html`
+    <${Tabs} label=${`Parts of ${name}`} current=${place(name, current)} tabs=${tabs.map(([key, title, its]) => ({ href: place(name, key), name: title, count: its }))} />
+    ${current === "log" && html`<${Log} server=${name} />`}
+    ${current === "timeline" && html`<${Timeline} entries=${timeline} />`}
+    ${current === "approvals" && html`<${Approvals} server=${name} version=${`${version}-${card.changes}`} />`}
+    ${["log", "timeline", "approvals"].includes(current) ? null : failure
+      ? html`<${Failed} failure=${failure} again=${again} />`
+      : !offers
+        ? html`<${Loading} />`
+        : html`<${Offered} current=${current} name=${name} offers=${offers} selected=${selected} card=${card} />`}
+  `;
+}
+
+function Offered({ current, name, offers, selected, card }) {
+  if (current === "resources") return html`<${Resources} server=${name} offers=${offers} selected=${selected} />`;
+  if (current === "prompts") return html`<${Prompts} server=${name} offers=${offers} selected=${selected} />`;
+  if (current === "about") return html`<${About} offers=${offers} card=${card} />`;
+  return html`<${Tools} server=${name} offers=${offers} selected=${selected} />`;
+}
+
+function About({ offers, card }) {
+  const facts = [
+    ["It calls itself", [offers.title, offers.version_said].filter(Boolean).join(" ")],
+    ["Reached over", card.transport],
+    ["Protocol", offers.protocol],
+    ["Signed in with", (card.sign_in?.scopes ?? []).join(" ")],
+    ["Its token expires", card.sign_in?.expires_at],
+    ["Listed at", offers.listed_at],
+  ].filter(([, value]) => value);
+  return html`<section class="panel stack" aria-label="About this server">
+    <dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt class="muted">${label}</dt><dd class="wrap">${value}</dd></div>`)}</dl>
+    ${offers.instructions && html`<h2>What it tells models</h2><p class="break sunk">${offers.instructions}</p>`}
+    ${offers.left_out && html`<h2>What MCPX leaves out</h2>
+      <ul class="stack tight">${offers.left_out.map((each, index) => html`<li key=${index} class="wrap"><span class="mono">${[each.kind, each.name].filter(Boolean).join(" ")}</span> ${each.reason}${each.count ? ` (${each.count})` : ""}</li>`)}</ul>`}
+  </section>`;
 }

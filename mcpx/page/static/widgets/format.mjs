@@ -9,20 +9,21 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);
-const trimmed = (value, digits) => value.toFixed(digits).replace(/\.0+$/, "");
+const trimmed = (value, digits) => minus(value.toFixed(digits).replace(/\.0+$/, ""));
+const minus = (text) => text.replace("-", "−");
 
 // 12,345
-export const count = (value) => (known(value) ? grouped.format(value) : NONE);
+export const count = (value) => (known(value) ? minus(grouped.format(value)) : NONE);
 
 // 950, 12.3k, 4.1M
 export function short(value) {
   if (!known(value)) return NONE;
   const size = Math.abs(value);
-  if (size < 10_000) return grouped.format(value);
-  for (const [unit, letter] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+  if (size < 10_000) return count(value);
+  for (const [unit, letter] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
     if (size >= unit * 0.9995) return `${trimmed(value / unit, size < 100 * unit ? 1 : 0)}${letter}`;
   }
-  return grouped.format(value);
+  return count(value);
 }
 
 // 0.42 ms, 12 ms, 1.3 s
@@ -46,19 +47,22 @@ export function bytes(value) {
   return `${trimmed(value, at && value < 9.95 ? 1 : 0)} ${units[at]}`;
 }
 
-// 0.031 as 3.1 %
+// 0.031 as 3.1 %, and what is too small for that as < 0.1 %
 export function share(value) {
   if (!known(value)) return NONE;
   const percent = value * 100;
-  return `${percent !== 0 && Math.abs(percent) < 9.95 ? trimmed(percent, 1) : percent.toFixed(0)} %`;
+  if (percent > 0 && percent < 0.05) return "< 0.1 %";
+  return `${trimmed(percent, Math.abs(percent) < 9.95 ? 1 : 0)} %`;
 }
 
 // seconds as 3 d 4 h, 4 h 12 m, 5 m, 12 s
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   const whole = Math.max(0, Math.floor(seconds));
-  const pair = (large, its, small, unit) =>
-    `${Math.floor(whole / its)} ${large}${Math.floor((whole % its) / unit) ? ` ${Math.floor((whole % its) / unit)} ${small}` : ""}`;
+  const pair = (large, its, small, unit) => {
+    const rest = Math.floor((whole % its) / unit);
+    return `${Math.floor(whole / its)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+  };
   if (whole >= DAY) return pair("d", DAY, "h", HOUR);
   if (whole >= HOUR) return pair("h", HOUR, "m", MINUTE);
   return whole >= MINUTE ? `${Math.floor(whole / MINUTE)} m` : `${whole} s`;

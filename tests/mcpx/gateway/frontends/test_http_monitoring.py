@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from mcpx.catalog.snapshot import State
 from mcpx.config import HttpGateway
+from mcpx.core import monitoring
 from mcpx.core.metric_families import FAMILIES
 from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.errors import CallError
@@ -30,6 +31,7 @@ from mcpx.trust.tokens import issue, revoke
 from supervisors import ChildSpec
 from tests.mcpx.gateway.doors import HttpDoor
 from tests.mcpx.scripted import PATIENCE_S, Ears, Gate, config_of, entry, open_watched, soon
+from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
 TOKEN = "the-default-token"
@@ -300,6 +302,21 @@ async def test_labels_differ_and_are_bounded_whatever_the_names():
         assert b'mcpx_servers{state="disabled"} 1503' in body
 
 
+async def test_a_process_is_scraped_with_the_token_of_its_file(tmp_path):
+    config = write_config(tmp_path, {"s": entry()}, startup_wait=20)
+    async with serving(tmp_path, "serve", config, "--transport", "http", "--port", "0") as mcpx:
+        origin = (await mcpx.logged("http.listening"))["url"].removesuffix("/mcp")
+        key = {"Authorization": f"Bearer {(tmp_path / 'state' / 'token').read_text().strip()}"}
+        async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
+            assert (await client.get(f"{origin}/healthz")).text == "ok\n"
+            assert (await client.get(f"{origin}/metrics")).status_code == 401
+            up = 'mcpx_server_up{server="s"} 1.0\n'
+            with anyio.fail_after(PATIENCE_S):
+                while up not in (await client.get(f"{origin}/metrics", headers=key)).text:
+                    pass
+            assert (await client.get(f"{origin}/readyz")).text == "ready\n"
+
+
 # --- health
 
 
@@ -362,6 +379,18 @@ async def test_many_scrapes_at_once_are_all_answered():
             for _ in range(20):
                 tasks.start_soon(scrape)
         assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_a_fault_of_its_own_is_an_answer_too(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("secret")
+
+    async with served({"s": entry()}) as site:
+        monkeypatch.setattr(monitoring, "read", fail)
+        answer = await site.get("/metrics")
+        assert (answer.status_code, "secret" in answer.text) == (500, False)
+        monkeypatch.undo()
+        assert (await site.get("/metrics")).status_code == 200
 
 
 def test_serving_http_imports_nothing_of_it_before_the_first_scrape():

@@ -93,8 +93,8 @@ async def test_a_changed_tool_is_shown_with_its_difference_and_can_be_approved(t
         assert listed["change"] == "changed"
         assert "not run" in listed["refused"]
         assert listed["description"] == "Looks."  # the approved form is in force
-        refused = await visitor.call("look", status=400)
-        assert refused["code"] == "not_approved"
+        refused = await visitor.call("look")
+        assert refused["failed"]["code"] == "not_approved"
         waiting = (await visitor.get("/approvals?server=s"))["waiting"]
         change = waiting[0]["changes"][0]
         assert change["difference"][0].startswith('description: "Looks." -> ')
@@ -121,7 +121,6 @@ async def test_prompts_are_listed_with_their_arguments(tmp_path):
         assert found["templates"] == [{"uri_template": "x://{id}", "name": "x://{id}"}]
         done = await visitor.post("/prompt", {"server": "s", "prompt": "greet", "arguments": {"about": "x"}})
         assert done["messages"][0]["content"][0]["text"] == "greet of p"
-        wrong = await visitor.post(
-            "/prompt", {"server": "s", "prompt": "greet", "arguments": {"abut": "x"}}, status=400
-        )
-        assert "did you mean about" in wrong["error"]
+        given = {"server": "s", "prompt": "greet", "arguments": {"abut": "x"}}
+        wrong = await visitor.post("/prompt", given)
+        assert "did you mean about" in wrong["failed"]["error"]

@@ -32,13 +32,13 @@ async def test_a_tool_is_run_and_its_result_shown_as_it_came_and_as_a_model_has_
         assert done["took_ms"] > 0
         assert done["model"]["text"] != rows
         assert done["model"]["tokens"] < done["model"]["tokens_direct"]
-        failed = await visitor.call("fail", {"text": "no"}, status=400)
-        assert failed["code"] == "upstream_error"
+        failed = await visitor.call("fail", {"text": "no"})
+        assert failed["failed"]["code"] == "upstream_error"
 
 
 async def test_arguments_are_checked_as_in_exec():
     async with visiting(config_of({"s": entry()})) as visitor:
-        wrong = await visitor.call("echo", {"text": 3}, status=400)
+        wrong = (await visitor.call("echo", {"text": 3}))["failed"]
         assert wrong["code"] == "invalid_arguments"
         assert wrong["outcome"] == "not_sent"
         assert wrong["problems"][0]["path"] == "$.text"
@@ -51,7 +51,7 @@ async def test_rules_hold_and_the_audit_log_says_that_it_was_the_page(tmp_path):
     state = tmp_path / "state"
     async with visiting(config, state=state) as visitor:
         await visitor.call("echo", {"text": "noted"})
-        assert (await visitor.call("count", {}, status=400))["code"] == "unknown_tool"
+        assert (await visitor.call("count", {}))["failed"]["code"] == "unknown_tool"
     lines = [
         json.loads(line)
         for file in (state / "audit").rglob("*.jsonl")
@@ -81,11 +81,9 @@ async def test_a_person_is_asked_on_the_page_and_their_answer_counts_for_that_ca
         assert done["content"][0]["text"] == "a"
         again = await visitor.call("echo", {"text": "a"})
         assert again["asked"]
-        state = {"state": again["state"]}
-        refused = await visitor.call(
-            "echo", {"text": "a"}, answers={key: {"action": "decline"}}, status=400, **state
-        )
-        assert refused["code"] == "not_approved"
+        declined = {"answers": {key: {"action": "decline"}}, "state": again["state"]}
+        refused = await visitor.call("echo", {"text": "a"}, **declined)
+        assert refused["failed"]["code"] == "not_approved"
 
 
 async def test_agreeing_for_the_session_holds_until_the_page_has_tried_nothing_for_a_while(monkeypatch):
@@ -119,8 +117,8 @@ async def test_resources_are_read_as_text_or_bytes():
         assert text["text"] == "<script>alert(1)</script>"
         shown = (await visitor.post("/read", {"server": "s", "uri": "x://picture"}))["content"][0]
         assert (shown["data"], shown["bytes"], shown["mimeType"]) == (picture, 40, "image/png")
-        unknown = await visitor.post("/read", {"server": "s", "uri": "x://none"}, status=400)
-        assert unknown["code"] == "unknown_resource"
+        unknown = await visitor.post("/read", {"server": "s", "uri": "x://none"})
+        assert unknown["failed"]["code"] == "unknown_resource"
 
 
 def test_results_are_bounded_in_plain_sight(monkeypatch):

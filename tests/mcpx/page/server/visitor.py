@@ -85,6 +85,7 @@ async def visiting(config: Config, *, state: Path | None = None) -> AsyncIterato
     """A page over a hub with that configuration, whose servers have settled, and a visitor of it."""
     async with open_watched(config, state=state) as watch:
         page = Page(watch.hub, ClientSessions(watch.hub))
+        watch.hub.root.add(page.child())
         link = urlsplit(await page.link())
         origin = f"{link.scheme}://{link.netloc}"
         async with httpx2.AsyncClient(
