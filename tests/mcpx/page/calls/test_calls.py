@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tests.mcpx.page.server.visitor import visiting
 from tests.mcpx.scripted import config_of, entry, soon
@@ -57,16 +58,18 @@ async def test_calls_of_before_are_those_of_the_audit_log(tmp_path):
 
 
 async def test_a_flood_is_bounded_and_counted(tmp_path):
-    async with visiting(config(tmp_path, audit="off"), state=tmp_path) as visitor:
-        async with visitor.following("calls") as news:
-            await news.next()
-            for _ in range(300):
-                await visitor.watch.text("echo", {"text": "x"})
-            told = 0
-            while told < 300:
-                piece = await news.next()
-                assert len(piece["calls"]) <= 50
-                told += len([call for call in piece["calls"] if call["outcome"]]) + piece["skipped"]
+    async with (
+        visiting(config(tmp_path, audit="off"), state=tmp_path) as visitor,
+        visitor.following("calls") as news,
+    ):
+        await news.next()
+        for _ in range(300):
+            await visitor.watch.text("echo", {"text": "x"})
+        told = 0
+        while told < 300:
+            piece = await news.next()
+            assert len(piece["calls"]) <= 50
+            told += len([call for call in piece["calls"] if call["outcome"]]) + piece["skipped"]
 
 
 @pytest.mark.parametrize(("audit", "kept"), [("on", False), ("full", True), ("off", False)])
@@ -103,20 +106,16 @@ async def test_one_that_only_reads_can_be_repeated_and_no_other(tmp_path):
 
 
 async def test_a_tool_that_is_read_only_no_more_is_not_repeated(tmp_path):
-    async with visiting(config(tmp_path), state=tmp_path) as visitor:
-        async with visitor.following("calls") as news:
-            await news.next()
-            number = await called(visitor, "read", {})
-            changed = config(tmp_path).servers["s"]
-            del changed
-            visitor.hub.upstreams["s"].catalogue.tools["read"] = _changing(visitor)
-            refused = await visitor.post(f"/calls/{number}/repeat", status=400)
-            assert refused["code"] == "invalid_arguments" or "read-only" in refused["error"]
+    async with visiting(config(tmp_path), state=tmp_path) as visitor, visitor.following("calls") as news:
+        await news.next()
+        number = await called(visitor, "read", {})
+        visitor.hub.upstreams["s"].catalogue.tools["read"] = _changing(visitor)
+        refused = await visitor.post(f"/calls/{number}/repeat", status=400)
+        assert refused["outcome"] == "not_sent"
+        assert "read-only" in refused["error"]
 
 
 def _changing(visitor):
-    from msgspec.structs import replace
-
     return replace(visitor.hub.upstreams["s"].catalogue.tools["read"], annotations={})
 
 
