@@ -24,7 +24,7 @@ from mcpx.core.meter import Meter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.observe.contained import contain
 from mcpx.rendering.tokens import estimate_result
-from mcpx.text import cut
+from mcpx.text import cut, visible
 from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.wire.envelope import Bytes
@@ -62,9 +62,9 @@ class Call:
             "client": origin.client or origin.transport,
             "transport": origin.transport,
             "profile": origin.profile,
-            "server": cut(self.server, MAX_NAME_CHARS),
+            "server": shown_name(self.server),
             "kind": self.kind,
-            "tool": cut(self.name, MAX_NAME_CHARS),
+            "tool": shown_name(self.name),
             "ms": None,
             "outcome": None,
             "code": None,
@@ -299,6 +299,11 @@ class CallWatch:
         upstream = self._upstreams.get(server)
         tool = None if upstream is None or upstream.catalogue is None else upstream.catalogue.tools.get(name)
         return tool is not None and is_read_only(tool)
+
+
+def shown_name(name: str) -> str:
+    """What a client calls a server or a tool, which may be anything, fit to be shown."""
+    return visible(cut(name, MAX_NAME_CHARS))
 
 
 def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:
