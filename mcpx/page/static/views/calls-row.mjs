@@ -27,7 +27,7 @@ export const Row = memo(({ call, chosen }) => {
   return html`<tr role="row" class=${chosen ? "chosen" : undefined}>
     <td role="cell" class="at"><time>${clock(call.at)}</time></td>
     <td role="cell" class="who cut">${call.client}</td>
-    <td role="cell" class="what cut"><span class="muted">${call.server}</span> <a href=${`#/calls/${encodeURIComponent(call.id)}`} aria-current=${chosen ? "true" : undefined} title=${call.tool}>${what(call)}</a></td>
+    <td role="cell" class="what cut"><span class="muted" title=${call.server}>${call.server}</span> <a href=${`#/calls/${encodeURIComponent(call.id)}`} aria-current=${chosen ? "true" : undefined} title=${call.tool}>${what(call)}</a></td>
     <td role="cell" class="outcome cut"><${Badge} tone=${tone}>${word}</${Badge}>${call.cut && html` <${Badge} tone="ask" dot=${false}>cut</${Badge}>`}${call.code && html` <span class="small muted code-name">${call.code}</span>`}</td>
     <td role="cell" class="took number"><${Took} call=${call} tone=${tone} /></td>
     <td role="cell" class="tokens number"><${Tokens} call=${call} /></td>

@@ -106,7 +106,7 @@ function Beside({ id, call }) {
   const title = call ? what(call) : "One call";
   if (narrow) return html`<${Dialog} title=${title} onClose=${leave}><${Detail} id=${id} call=${call} /></${Dialog}>`;
   return html`<aside class="panel" aria-label=${title} tabindex="-1" ref=${own}>
-    <div class="panel-head"><h2 class="wrap">${title}</h2><button type="button" class="quiet small" onClick=${leave}>Close</button></div>
+    <div class="panel-head"><h2 class="clamp" title=${title}>${title}</h2><button type="button" class="quiet small" onClick=${leave}>Close</button></div>
     <${Detail} id=${id} call=${call} />
   </aside>`;
 }

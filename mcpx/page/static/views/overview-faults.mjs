@@ -36,7 +36,7 @@ function Fault({ card }) {
   const waits = card.tone !== "bad" && card.tone !== "ask";
   return html`<li class=${`fault tone-${waits ? "ask" : card.tone}`}>
     ${waits ? html`<${Badge} tone="ask">to approve</${Badge}>` : html`<${State} card=${card} />`}
-    <a class="strong wrap" href=${address(card.name)}>${card.name}</a>
+    <a class="strong cut" title=${card.name} href=${address(card.name)}>${card.name}</a>
     <span class="cause cut" title=${card.last_error}>${waits ? changed(card) : (card.last_error ?? card.described)}</span>
     ${card.next_attempt_in_s != null && html`<${Retry} card=${card} />`}
   </li>`;

@@ -20,7 +20,7 @@ export function short(value) {
   if (!known(value)) return NONE;
   const size = Math.abs(value);
   if (size < 10_000) return count(value);
-  for (const [unit, letter] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [unit, letter] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
     if (size >= unit * 0.9995) return `${trimmed(value / unit, size < 100 * unit ? 1 : 0)}${letter}`;
   }
   return count(value);
