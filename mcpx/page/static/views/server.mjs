@@ -85,7 +85,7 @@ function Inside({ name, tab, selected, card, timeline, version }) {
     ["prompts", "Prompts", offers?.prompts.length],
     ["log", "Log"],
     ["timeline", "Lifecycle"],
-    ["approvals", "Approvals", card.changes],
+    ["approvals", "Approvals", card.changes || undefined],
     ["about", "About"],
   ];
   const current = tabs.some(([key]) => key === tab) ? tab : "tools";
