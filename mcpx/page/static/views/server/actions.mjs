@@ -16,7 +16,7 @@ export function Actions({ server, card }) {
   const isSignedOut = card.state === "needs sign-in";
   return html`<div class="row">
     ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary" onClick=${() => setSigningIn(true)}>Sign in</button>`}
-    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out"
+    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out" label=${`Sign out of ${server}`}
       confirm=${{ title: `Sign out of ${server}?`, text: "What MCPX was given to get in is revoked where that is possible, and removed.", yes: "Sign out" }}>Sign out</${Action}>`}
     ${!isDisabled && html`<${Action} run=${act("restart")} done="Restarted">Restart</${Action}>`}
     ${isDisabled
