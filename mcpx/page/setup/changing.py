@@ -1,14 +1,16 @@
 """What changes files, asked for on the page: import, install, undo, performed by the `mcpx` command itself.
 
 A preview is a dry run. What is applied is what was previewed: the page sends back the `seen` of the preview,
-and a change that would be another by now is not made. One runs at a time.
+and a change that would be another by now is not made. One runs at a time; a few others wait for it, as previews
+do when somebody goes from one to the next.
 """
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -22,6 +24,7 @@ from mcpx.page import commands
 
 WITHIN_S: Final = 90.0  # of a command: the daemon reloads after it, and servers may take their time to leave
 DOCTOR_S: Final = 180.0  # it starts each server and each client's entry
+MAX_WAITING: Final = 8  # changes, behind the one that runs
 _MAX_CLIENTS: Final = len(CLIENTS)
 _changing: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
 _examining: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
@@ -54,7 +57,7 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
         MCPXError: It failed, or it would do something else by now; nothing was changed.
     """
     names, options = _names(wanted.clients), _options(command, wanted)
-    async with _alone(_changing, hub, f"mcpx {command}"):
+    async with _alone(_changing, hub, f"mcpx {command}", MAX_WAITING):
         preview = await _run(hub, command, [*options, "--dry-run"], names)
         seen = _digest(preview)
         if not wanted.apply:
@@ -73,7 +76,7 @@ async def examine(hub: Hub, wanted: Examination) -> JSON:
         MCPXError: It failed, or is being run already.
     """
     options = [] if wanted.starts else ["--no-start"]
-    async with _alone(_examining, hub, "mcpx doctor"):
+    async with _alone(_examining, hub, "mcpx doctor", 0):
         return await commands.run(hub, "doctor", options=options, within_s=DOCTOR_S)
 
 
@@ -99,16 +102,20 @@ def _names(clients: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(clients))
 
 
-def _alone(locks: weakref.WeakKeyDictionary[Hub, anyio.Lock], hub: Hub, what: str) -> anyio.Lock:
-    """What only one at a time may hold.
+@asynccontextmanager
+async def _alone(
+    locks: weakref.WeakKeyDictionary[Hub, anyio.Lock], hub: Hub, what: str, max_waiting: int
+) -> AsyncIterator[None]:
+    """Holds what only one at a time may hold.
 
     Raises:
-        MCPXError: It is held.
+        MCPXError: It is held, and as many wait for it as may.
     """
     lock = locks.setdefault(hub, anyio.Lock())
-    if lock.locked():
+    if lock.locked() and lock.statistics().tasks_waiting >= max_waiting:
         raise MCPXError(f"{what} waits: another of these is running; wait for it, and try again")
-    return lock
+    async with lock:
+        yield
 
 
 def _digest(report: JSON) -> str:

@@ -181,13 +181,19 @@ async def test_doctor_says_what_it_says_in_a_terminal(home):
         assert not [each for each in SECRETS if each in json.dumps(report)]
 
 
-async def test_one_runs_at_a_time(home):
+async def test_one_runs_at_a_time_and_those_that_come_meanwhile_wait(home, monkeypatch):
+    monkeypatch.setattr(changing, "MAX_WAITING", 1)
     async with looking(home, configuration()) as (page, _):
         hub = page.page.hub
-        async with changing._alone(changing._changing, hub, "x"):
-            refused = await page.post("setup", "undo", status=400)
-        assert "wait for it" in refused["error"]
-        await page.post("setup", "undo")
+        lock = changing._changing.setdefault(hub, anyio.Lock())
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                async with lock:
+                    tasks.start_soon(page.post, "setup", "import")
+                    while not lock.statistics().tasks_waiting:
+                        await anyio.lowlevel.checkpoint()
+                    refused = await page.post("setup", "undo", status=400)
+                    assert "wait for it" in refused["error"]
 
 
 async def test_the_topic_tells_of_another_configuration(home, monkeypatch):
