@@ -23,7 +23,7 @@ export function Actions({ server, card }) {
   return html`<div class="row">
     ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary"
       onClick=${() => setSigningIn(true)}>Sign in</button>`}
-    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out"
+    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out" label=${`Sign out of ${server}`}
       confirm=${{ title: `Sign out of ${server}?`, text: SIGNED_OUT, yes: "Sign out" }}>Sign out</${Action}>`}
     ${!isDisabled && html`<${Action} run=${act("restart")} done="Restarted">Restart</${Action}>`}
     ${isDisabled
