@@ -36,8 +36,8 @@ async function ask(path, options) {
   } catch {
     throw new Failure(text.trim() || `The daemon answered ${response.status}.`, response.status);
   }
-  if (!response.ok) throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
-  return answer;
+  if (response.ok) return answer;
+  throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
 }
 
 // --- the stream

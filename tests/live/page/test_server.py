@@ -88,6 +88,45 @@ async def test_a_tool_is_tried_by_its_form_and_by_json(visit: Visit) -> None:
     await expect(page.get_by_label(re.compile("^weight"))).to_have_value("12345678901234567890")
 
 
+KINDS = {
+    "string": {"type": "string"},
+    "integer": {"type": ["integer", "null"]},
+    "number": {"minimum": 3},
+    "boolean": {"allOf": [{"type": "boolean"}, {"description": "x"}]},
+    "array": {"items": {"type": "string"}},
+    "object": {"$ref": "#/$defs/Tree"},
+    "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "choice": {"oneOf": [{"const": "a", "title": "A"}, {"const": "b"}, {"type": "null"}]},
+    "alternatives": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Tree"}]},
+    "any": {"type": 7, "enum": {}, "anyOf": "no", "properties": ["no"]},
+}
+TREE = {
+    "type": "object",
+    "properties": {name: {"$ref": "#/$defs/Tree"} for name in ("a", "b", "c", "__proto__")},
+    "required": ["a", "b", "c", "__proto__"],
+}
+ENDLESS = {"anyOf": [{"$ref": "#/$defs/Endless"}, {"$ref": "#/$defs/Endless"}]}
+LOOK = """async (root) => {
+  const schema = await import("/ui/static/views/server/schema.mjs");
+  const began = performance.now();
+  const all = Object.entries(root.properties);
+  const kinds = all.map(([name, each]) => [name, schema.control(each, root).kind]);
+  for (const each of Object.values(root.properties)) {
+    schema.blank(each, root); schema.filled(each, root); schema.typeWords(each, root);
+    schema.limits(schema.resolved(each, root)); schema.branchOf({}, [each, each], root);
+  }
+  return {kinds, took: performance.now() - began, polluted: "a" in {}};
+}"""
+
+
+async def test_any_schema_is_made_a_form_of_in_time(visit: Visit) -> None:
+    root = {"properties": {**KINDS, "endless": ENDLESS}, "$defs": {"Tree": TREE, "Endless": ENDLESS}}
+    found = await visit.page.evaluate(LOOK, root)
+    assert [name for name, kind in found["kinds"] if kind != name] == ["endless"]
+    assert found["took"] < 1000
+    assert not found["polluted"]
+
+
 async def test_results_are_shown_by_their_kind(visit: Visit) -> None:
     page = visit.page
     await visit.go("servers/shown/tools/draw")

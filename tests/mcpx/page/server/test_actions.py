@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpx.catalog.snapshot import State
 from mcpx.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
@@ -43,6 +44,10 @@ async def test_switching_edits_the_configuration_as_the_command_does(tmp_path, m
         assert json.loads(file.read_text())["mcpServers"]["--all"]["disabled"] is True
         done = await visitor.post("/servers/--all/enable")
         assert done["checks"]["--all"]["state"] == "ready"
+        async with anyio.create_task_group() as tasks:
+            for name in ("--all", "s"):
+                tasks.start_soon(visitor.post, f"/servers/{name}/disable")
+        assert all(each["disabled"] for each in json.loads(file.read_text())["mcpServers"].values())
         file.write_text("{")
         refused = await visitor.post("/servers/s/disable", status=400)
         assert str(file) in refused["error"]
@@ -86,4 +91,4 @@ async def test_a_person_signs_in_and_out(tmp_path):
             assert (await visitor.post("/servers/s/signed-in"))["state"] == "ready"  # it is over
             assert (await visitor.get("/servers/s"))["card"]["sign_in"]["command"]
             assert (await visitor.post("/servers/s/sign-out")) == {"signed_out": True}
-            assert (await visitor.get("/servers/s"))["card"]["state"] == "needs sign-in"
+            await visitor.watch.becomes(State.NEEDS_SIGN_IN, "s")
