@@ -358,7 +358,7 @@ async def test_it_is_not_ready_while_no_call_may_run(monkeypatch, tmp_path):
 
 
 async def test_an_open_page_makes_no_audit_log_of_one_that_is_off():
-    async with served({"s": entry()}) as site:
+    async with served({"s": entry()}, audit="off") as site:
         assert await site.of("audit_writable") is None
         with site.hub.call_watch.following():
             assert await site.of("audit_writable") is None
