@@ -22,7 +22,8 @@ from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
 from mcpx.core.call_watch import MAX_CALLS, Call
 from mcpx.core.hub import Hub
-from mcpx.page.answers import BadRequestError, NotFoundError, get, post
+from mcpx.errors import MCPXError
+from mcpx.page.answers import BadRequestError, get, post
 from mcpx.page.events import Topic
 from mcpx.rendering.results import ToolResult
 from mcpx.text import cut
@@ -136,7 +137,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
     """A call that the audit log tells of, whole.
 
     Raises:
-        NotFoundError: It tells of none.
+        MCPXError: It tells of none.
     """
     folder = hub.audit.folder
     lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
@@ -144,7 +145,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
         shown = _of_line(line)
         if shown is not None and shown["id"] == number:
             return _whole(shown, line.bytes_in, line.arguments, _values(line))
-    raise NotFoundError("this call is not known any more")
+    raise MCPXError("this call is not known any more")
 
 
 def _values(line: Line) -> Any:
@@ -158,7 +159,7 @@ async def _repeat(page: Page, request: Request) -> Shown:
     """Run a call again that changes nothing."""
     call = page.hub.call_watch.call(request.path_params["id"])
     if call is None:
-        raise NotFoundError("this call is not known any more")
+        raise MCPXError("this call is not known any more")
     if not call.shown["read_only"]:
         raise BadRequestError("only a call that changes nothing can be repeated")
     if call.arguments is None:

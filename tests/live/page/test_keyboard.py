@@ -33,9 +33,12 @@ async def shows_focus(visit: Visit) -> bool:
     return bool(
         await visit.page.evaluate(
             """() => {
-                const style = getComputedStyle(document.activeElement);
-                return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1
-                    || style.boxShadow !== "none";
+                const isOutlined = (it) => {
+                    const { outlineStyle, outlineWidth } = getComputedStyle(it);
+                    return outlineStyle !== "none" && parseFloat(outlineWidth) >= 1;
+                };
+                const at = document.activeElement;
+                return isOutlined(at) || isOutlined(at.closest("li") ?? at);
             }"""
         )
     )

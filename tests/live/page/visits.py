@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.mcpx.daemon.daemons import House
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, ConsoleMessage, Page
 
 AXE: Final = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
 PAGE_MS: Final = 15_000
@@ -31,10 +31,14 @@ class Visit:
         self.origin = origin
         self.wrong: list[str] = []
         page.set_default_timeout(PAGE_MS)
-        page.on("console", lambda said: said.type == "error" and self.wrong.append(f"console: {said.text}"))
+        page.on("console", self._note_words)
         page.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
         page.on("request", lambda request: self._note_request(request.url))
         page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
+
+    def _note_words(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            self.wrong.append(f"console: {said.text} ({said.location.get('url')})")
 
     def _note_request(self, url: str) -> None:
         if not url.startswith((f"{self.origin}/", "data:", "blob:")):

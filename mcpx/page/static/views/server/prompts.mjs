@@ -46,7 +46,7 @@ function Prompt({ server, prompt }) {
           onInput=${(event) => setValues({ ...values, [each.name]: event.target.value })}></textarea>
         ${each.description && html`<div class="hint">${each.description}</div>`}
       </div>`)}
-      <div class="row"><button type="submit" class="primary" disabled=${trial.running} aria-busy=${trial.running}>${trial.running ? "Asking…" : "Get it"}</button></div>
+      <div class="row"><button type="submit" class="primary" aria-disabled=${trial.running ? "true" : undefined} aria-busy=${trial.running}>${trial.running ? "Asking…" : "Get it"}</button></div>
     </form>
     <${Questions} trial=${trial} />
     <div aria-live="polite">

@@ -83,7 +83,7 @@ function Try({ server, tool }) {
         ? html`<${Form} schema=${schema} value=${value} onChange=${setValue} problems=${problems} />`
         : html`<${Editor} text=${text} onInput=${setText} mistake=${mistake} />`}
       <div class="row">
-        <button type="submit" class="primary" disabled=${trial.running || mistake !== ""} aria-busy=${trial.running}>${trial.running ? "Running…" : "Run"}</button>
+        <button type="submit" class="primary" disabled=${mistake !== ""} aria-disabled=${trial.running ? "true" : undefined} aria-busy=${trial.running}>${trial.running ? "Running…" : "Run"}</button>
         ${trial.running && html`<button type="button" onClick=${trial.cancel}>Cancel</button>`}
         <span class="muted small">${effect(tool)}</span>
       </div>
