@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.live.page.houses import PageHouse, open_house
-from tests.live.page.visits import NARROW, WIDE, Visit
+from tests.live.page.visits import NARROW, WIDE, WIDER, Visit
 
 if TYPE_CHECKING:
     from playwright.async_api import ViewportSize
@@ -50,14 +50,6 @@ LOOKS: Final[list[tuple[Literal["light", "dark"], ViewportSize]]] = [
     ("dark", NARROW),
     ("light", NARROW),
 ]
-WIDER: Final = """() => {
-    const root = document.scrollingElement;
-    if (root.scrollWidth <= root.clientWidth) return [];
-    return [...document.querySelectorAll("body *")]
-        .filter((each) => each.getBoundingClientRect().right > root.clientWidth + 1)
-        .map((each) => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`).slice(0, 5);
-}"""
-"""What makes the page scroll sideways."""
 LONG = "a-name-that-is-as-long-as-names-may-be-" + "x" * 25
 
 

@@ -22,6 +22,16 @@ SERIOUS: Final = frozenset({"serious", "critical"})
 WIDE: Final[ViewportSize] = {"width": 1600, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 740}
 
+WIDER: Final = """() => {
+    const root = document.scrollingElement;
+    if (root.scrollWidth <= root.clientWidth) return [];
+    const isWider = (each) => each.getBoundingClientRect().right > root.clientWidth + 1
+        || (each.scrollWidth > each.clientWidth && getComputedStyle(each).overflowX === "visible");
+    const named = (each) => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`;
+    return ["the page", ...[...document.querySelectorAll("body *")].filter(isWider).map(named)].slice(-8);
+}"""
+"""What makes the page scroll sideways."""
+
 
 class Visit:
     """One page. `wrong` is what has happened that must not."""
