@@ -58,9 +58,9 @@ async def opened(house: PageHouse, browser: Browser) -> AsyncIterator[Visit]:
 
 async def check(visit: Visit, where: str) -> None:
     foreign = await visit.page.evaluate(FOREIGN)
-    assert not foreign, (where, foreign)
+    assert not foreign, f"{where}: {foreign}"
     wider = await visit.page.evaluate(WIDER)
-    assert not wider, (where, wider)
+    assert not wider, f"{where}: {wider}"
     assert await visit.page.evaluate("window.owned") is None, where
 
 

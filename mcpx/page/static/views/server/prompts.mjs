@@ -37,7 +37,7 @@ function Prompt({ server, prompt }) {
   return html`<section class="panel stack" aria-labelledby="prompt-name">
     <a class="back" href=${place(server, "prompts")}>All prompts</a>
     <h2 id="prompt-name" class="mono title">${prompt.shown ?? prompt.name}</h2>
-    ${prompt.title && html`<p class="strong">${prompt.title}</p>`}
+    ${prompt.title && html`<p class="strong wrap">${prompt.title}</p>`}
     ${prompt.description && html`<p class="break">${prompt.description}</p>`}
     <form class="stack form" onSubmit=${submit}>
       ${prompt.arguments.map((each) => html`<div key=${each.name} class="field">

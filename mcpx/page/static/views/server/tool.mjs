@@ -35,7 +35,7 @@ function About({ tool, server }) {
   const shown = tool.shown ?? tool.name;
   return html`
     <div class="head"><h2 id="tool-name" class="mono title">${shown}</h2><${Marks} tool=${tool} /></div>
-    ${tool.title && tool.title !== tool.name && html`<p class="strong">${tool.title}</p>`}
+    ${tool.title && tool.title !== tool.name && html`<p class="strong wrap">${tool.title}</p>`}
     <p class="break clip-long">${tool.description ?? html`<span class="muted">It has no description.</span>`}</p>
     ${tool.hidden && html`<${Notice} tone="off" title="Clients do not have it:">the rule <code>${tool.hidden}</code> hides it.</${Notice}>`}
     ${tool.change && html`<${Notice} tone="ask" title=${tool.change === "new" ? "It is new." : "It has changed."}>
