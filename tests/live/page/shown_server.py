@@ -82,6 +82,7 @@ RESOURCES = [
     {"uri": "notes://page", "name": "page", "mimeType": "text/html"},
     {"uri": SCRIPT, "name": "script", "mimeType": "image/svg+xml"},
 ]
+TEMPLATES = [{"uriTemplate": "notes://{name}", "name": WORD, "title": WORD, "description": WORD}]
 PROMPTS = [
     {"name": "greet", "title": WORD, "description": WORD, "arguments": [{"name": "who", "description": WORD}]}
 ]
@@ -150,7 +151,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "resources/list":
             return {"resources": RESOURCES}
         case "resources/templates/list":
-            return {"resourceTemplates": []}
+            return {"resourceTemplates": TEMPLATES}
         case "resources/read":
             return read(params["uri"])
         case "prompts/list":
