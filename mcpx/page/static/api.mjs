@@ -4,7 +4,8 @@
 // what else was said of that, such as `code` and `problems`. `follow` calls
 // a listener with each piece of news of a topic, and gives a function that ends that. While the page is hidden
 // it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
-// the stream is: "connecting", "open", "lost" (the daemon does not answer) or "ended" (signed out).
+// the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
+// place until somebody turns to this one) or "ended" (signed out).
 import { useEffect, useState } from "preact/hooks";
 
 export class Failure extends Error {
@@ -44,6 +45,7 @@ async function ask(path, options) {
 
 const listeners = new Map(); // by topic with its argument: sets of functions
 const watchers = new Set();
+const PAGE = crypto.randomUUID(); // so that the daemon knows which stream a new one replaces
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 5000;
 let stream = null;
@@ -85,12 +87,13 @@ function open(topics) {
   stream = null;
   followed = topics;
   if (!topics) return;
-  stream = new EventSource(`api/events?topic=${topics}`);
+  stream = new EventSource(`api/events?page=${PAGE}&topic=${topics}`);
   stream.onopen = () => {
     pause = RETRY_MS;
     setConnection("open");
   };
   stream.onerror = lost;
+  stream.addEventListener("paused", paused);
   const kinds = new Set([...listeners.keys()].map((topic) => topic.split(":")[0]));
   for (const kind of [...kinds, "failed"]) {
     stream.addEventListener(kind, (event) => hand(kind, JSON.parse(event.data)));
@@ -102,6 +105,18 @@ function hand(kind, news) {
     const concerned = kind === "failed" ? topic === news.topic : topic.split(":")[0] === kind;
     if (concerned) for (const each of [...its]) each(kind === "failed" ? { failed: news.error } : news);
   }
+}
+
+function paused() {
+  stream?.close();
+  stream = null;
+  setConnection("paused");
+}
+
+function turnedTo() {
+  if (connection !== "paused") return;
+  followed = "";
+  schedule();
 }
 
 function lost() {
@@ -139,6 +154,7 @@ function setConnection(now) {
 }
 
 document.addEventListener("visibilitychange", schedule);
+for (const sign of ["focus", "pointerdown", "keydown"]) addEventListener(sign, turnedTo);
 
 // --- for views
 

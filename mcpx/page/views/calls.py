@@ -20,8 +20,9 @@ from starlette.routing import Route
 from mcpx.audit.origin import Origin, this_user
 from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
-from mcpx.core.call_watch import MAX_CALLS, Call
+from mcpx.core.call_watch import MAX_CALLS
 from mcpx.core.hub import Hub
+from mcpx.core.watched_call import Call, shown_name
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get, post
 from mcpx.page.events import Topic
@@ -92,9 +93,9 @@ def _of_line(line: Line) -> Shown | None:
         "client": line.client or line.transport,
         "transport": line.transport,
         "profile": line.profile,
-        "server": line.server,
+        "server": shown_name(line.server),
         "kind": line.kind,
-        "tool": line.name,
+        "tool": shown_name(line.name),
         "ms": line.ms,
         "outcome": line.outcome,
         "code": line.code,
@@ -163,7 +164,7 @@ async def _repeat(page: Page, request: Request) -> Shown:
     if not call.shown["read_only"]:
         raise BadRequestError("only a call that changes nothing can be repeated")
     if call.arguments is None:
-        raise BadRequestError("its arguments are not kept any more")
+        raise MCPXError("its arguments are not kept any more")
     result = await _again(page.hub, call)
     text = "\n".join(map(_text, result.content))
     return {"text": cut(text, MAX_TEXT_CHARS), "is_error": result.is_error}

@@ -56,7 +56,10 @@ LONG = "a-name-that-is-as-long-as-names-may-be-" + "x" * 25
 @pytest.fixture(scope="module")
 def house() -> Iterator[PageHouse]:
     with open_house() as house:
-        ends = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('no such database: orders')"]}
+        ends = {
+            "command": sys.executable,
+            "args": ["-S", "-c", "raise SystemExit('no such database: orders')"],
+        }
         off = {"command": "true", "disabled": True}
         house.begin({"shown": house.shown, "down": ends, "off": off, LONG: off}, pin="block")
         house.say(changed="is another one now")

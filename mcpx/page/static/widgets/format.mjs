@@ -59,8 +59,10 @@ export function share(value) {
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   const whole = Math.max(0, Math.floor(seconds));
-  const pair = (large, its, small, unit) =>
-    `${Math.floor(whole / its)} ${large}${Math.floor((whole % its) / unit) ? ` ${Math.floor((whole % its) / unit)} ${small}` : ""}`;
+  const pair = (large, its, small, unit) => {
+    const rest = Math.floor((whole % its) / unit);
+    return `${Math.floor(whole / its)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+  };
   if (whole >= DAY) return pair("d", DAY, "h", HOUR);
   if (whole >= HOUR) return pair("h", HOUR, "m", MINUTE);
   return whole >= MINUTE ? `${Math.floor(whole / MINUTE)} m` : `${whole} s`;

@@ -145,6 +145,7 @@ def test_a_window_that_is_closed_ends_it(place):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        ({"PYTHONIOENCODING": "latin-1"}, "mcpx top needs UTF-8, and the terminal is said to have iso8859-1"),
         ({"TERM": "dumb"}, "mcpx top cannot draw on this terminal (TERM=dumb); mcpx status shows"),
         (
             {"stdout": subprocess.DEVNULL},

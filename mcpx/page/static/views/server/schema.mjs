@@ -5,6 +5,8 @@
 
 const MAX_STEPS = 16; // references, and combinations in one another
 const MAX_CHOICES = 500;
+const MAX_BRANCHES = 200;
+const MAX_FILLED = 200; // values that a form begins with: a schema may want itself again and again
 const COMBINED = ["properties", "patternProperties", "$defs", "definitions"];
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -42,30 +44,35 @@ function target(reference, root) {
 
 function merged(one, other) {
   const both = { ...one, ...other };
-  for (const name of COMBINED) if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name], ...other[name] };
-  if (one.required && other.required) both.required = [...new Set([...listed(one.required), ...listed(other.required)])];
+  for (const name of COMBINED) if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name],
+    ...other[name] };
+  if (one.required && other.required) both.required = [...new Set([...listed(one.required),
+    ...listed(other.required)])];
   if (one.allOf && other.allOf) both.allOf = [...listed(one.allOf), ...listed(other.allOf)];
   return both;
 }
 
 // How a value is put in: {kind, schema, nullable, ...}. `kind` is one of choice, alternatives, string, number,
 // integer, boolean, array, object, map, any. A choice has `choices` [{value, label}], alternatives have `branches`.
-export function control(schema, root) {
+export function control(schema, root, steps = MAX_STEPS) {
   const found = resolved(schema, root);
+  if (!steps) return { kind: "any", schema: {} };
   if (Object.hasOwn(found, "const")) return { kind: "choice", schema: found, choices: [choice(found.const, found)] };
   const values = Array.isArray(found.enum) ? named(found) : null;
   if (values) return plainChoices(found, values);
   const branches = alternatives(found, root);
-  if (branches) return combination(found, branches, root);
+  if (branches) return combination(found, branches, root, steps);
   const types = Array.isArray(found.type) ? found.type : [found.type ?? implied(found)];
   const others = types.filter((each) => each !== "null");
   const nullable = others.length < types.length;
-  if (others.length > 1) return { kind: "alternatives", schema: found, nullable, branches: others.map((type) => ({ ...found, type })) };
+  if (others.length > 1) return { kind: "alternatives", schema: found, nullable,
+    branches: others.map((type) => ({ ...found, type })) };
   return { kind: ofType(others[0] ?? "null", found), schema: found, nullable };
 }
 
 function ofType(type, schema) {
-  if (type === "object") return isObject(schema.properties) ? "object" : isObject(schema.additionalProperties) ? "map" : "any";
+  if (type === "object") return isObject(schema.properties) ? "object" : isObject(schema.additionalProperties) ? "map"
+    : "any";
   return ["string", "number", "integer", "boolean", "array"].includes(type) ? type : "any";
 }
 
@@ -80,7 +87,8 @@ const choice = (value, schema) => ({ value, label: String(schema.title ?? shown(
 
 function named(schema) {
   const names = listed(schema.enumNames);
-  return schema.enum.map((value, index) => ({ value, label: typeof names[index] === "string" ? names[index] : shown(value) }));
+  return schema.enum.map((value, index) => ({ value, label: typeof names[index] === "string" ? names[index]
+    : shown(value) }));
 }
 
 function plainChoices(schema, values) {
@@ -95,7 +103,7 @@ function alternatives(schema, root) {
   if (!word) return null;
   const { [word]: given, ...base } = schema;
   const own = { ...base, title: undefined, description: undefined, default: undefined };
-  const branches = given.map((each) => merged(own, resolved(each, root)));
+  const branches = given.slice(0, MAX_BRANCHES).map((each) => merged(own, resolved(each, root)));
   return given.every((each) => isObject(each) && onlyRequires(each)) ? null : branches;
 }
 
@@ -108,15 +116,16 @@ export function eitherRequired(schema) {
   return schema[word].map((each) => listed(each.required).join(" and ")).filter(Boolean);
 }
 
-function combination(schema, branches, root) {
-  const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const") && each.const === null));
+function combination(schema, branches, root, steps) {
+  const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const")
+    && each.const === null));
   const nullable = others.length < branches.length;
   const about = { title: schema.title, description: schema.description, default: schema.default };
   if (others.every((each) => Object.hasOwn(each, "const"))) {
     return { kind: "choice", schema, nullable, choices: others.map((each) => choice(each.const, each)) };
   }
   if (others.length === 1) {
-    const inner = control(others[0], root);
+    const inner = control(others[0], root, steps - 1);
     const kept = Object.fromEntries(Object.entries(about).filter(([, value]) => value !== undefined));
     return { ...inner, schema: { ...inner.schema, ...kept }, nullable: nullable || inner.nullable };
   }
@@ -126,48 +135,59 @@ function combination(schema, branches, root) {
 // --- values
 
 // The value that an item or a member begins with when somebody adds it.
-export function blank(schema, root, steps = MAX_STEPS) {
+export function blank(schema, root, room = { left: MAX_FILLED }) {
   const { kind, schema: found, choices, branches } = control(schema, root);
   if (found.default !== undefined && found.default !== null) return found.default;
   if (kind === "choice") return choices[0]?.value ?? null;
-  if (kind === "alternatives") return steps ? blank(branches[0], root, steps - 1) : null;
-  if (kind === "object") return steps ? filled(found, root, steps) : {};
-  const plain = { string: "", boolean: false, array: [], map: {}, number: found.minimum ?? 0, integer: found.minimum ?? 0 };
+  if (kind === "alternatives") return branches.length && room.left-- > 0 ? blank(branches[0], root, room) : null;
+  if (kind === "object") return filled(found, root, room);
+  const plain = { string: "", boolean: false, array: [], map: {}, number: least(found), integer: least(found) };
   return plain[kind] ?? (found.type === "object" ? {} : null);
 }
 
+const least = (schema) => (typeof schema.minimum === "number" ? schema.minimum : 0);
+
 // An object with the members that need no decision: constants that are required, and objects; of several forms
-// the first, as the form shows it.
-export function filled(schema, root, steps = MAX_STEPS) {
+// the first, as the form shows it. What there is no `room` for is left out.
+export function filled(schema, root, room = { left: MAX_FILLED }) {
   const found = resolved(schema, root);
   const value = {};
+  if (!isObject(found.properties)) return value;
   for (const name of listed(found.required)) {
-    if (!isObject(found.properties) || !Object.hasOwn(found.properties, name)) continue;
+    if (!Object.hasOwn(found.properties, name) || room.left-- <= 0) continue;
     const { kind, schema: inner, choices, branches } = control(found.properties[name], root);
-    if (kind === "choice" && choices.length === 1) value[name] = choices[0].value;
-    if (kind === "object" && steps > 1) value[name] = filled(inner, root, steps - 1);
-    const first = kind === "alternatives" ? control(branches[0], root) : null;
-    if (first?.kind === "object" && steps > 1) value[name] = filled(first.schema, root, steps - 1);
+    const first = kind === "alternatives" && branches.length ? control(branches[0], root) : null;
+    if (kind === "choice" && choices.length === 1) put(value, name, choices[0].value);
+    if (kind === "object") put(value, name, filled(inner, root, room));
+    if (first?.kind === "object") put(value, name, filled(first.schema, root, room));
   }
   return value;
 }
 
-// The branch that a value is of, by its kind and its constants; -1 for none.
-export function branchOf(value, branches, root) {
-  return branches.findIndex((each) => fits(value, each, root));
+// Sets a member, whatever its name: `__proto__` would set something else.
+export function put(value, name, to) {
+  Object.defineProperty(value, name, { value: to, writable: true, enumerable: true, configurable: true });
 }
 
-function fits(value, schema, root) {
+// The branch that a value is of, by its kind and its constants; -1 for none.
+export function branchOf(value, branches, root, steps = 4) {
+  return branches.findIndex((each) => fits(value, each, root, steps));
+}
+
+function fits(value, schema, root, steps) {
+  if (!steps) return true;
   const { kind, schema: found, choices, branches } = control(schema, root);
   switch (kind) {
     case "choice":
       return choices.some((each) => JSON.stringify(each.value) === JSON.stringify(value));
     case "alternatives":
-      return branchOf(value, branches, root) >= 0;
+      return branchOf(value, branches, root, steps - 1) >= 0;
     case "object": {
       if (!isObject(value)) return false;
-      const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
-      return constants.every(([name, each]) => !(name in value) || value[name] === each.const) && listed(found.required).every((name) => name in value || !constants.some(([other]) => other === name));
+      const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each,
+        "const"));
+      return constants.every(([name, each]) => !(name in value) || value[name] === each.const)
+        && listed(found.required).every((name) => name in value || !constants.some(([other]) => other === name));
     }
     case "map":
       return isObject(value);
@@ -200,7 +220,7 @@ export function typeWords(schema, root, steps = 4) {
   const words = {
     string: found.format ? String(found.format) : "text",
     choice: "choice",
-    alternatives: () => [...new Set(branches.map(inner))].slice(0, 5).join(" or "),
+    alternatives: () => [...new Set(branches.slice(0, 5).map(inner))].join(" or "),
     array: () => (isObject(found.items) ? `list of ${inner(found.items)}` : "list"),
     map: () => `names with ${inner(found.additionalProperties)}`,
     any: found.type === "object" ? "object" : "JSON",
@@ -253,5 +273,6 @@ export function read(text) {
 
 // The place of a member as the daemon's messages name it: `$.files[0].name`, `$['a b']`.
 export function memberPath(path, name) {
-  return /^[a-zA-Z][a-zA-Z0-9_]*$/.test(name) ? `${path}.${name}` : `${path}['${name.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}']`;
+  return /^[a-zA-Z][a-zA-Z0-9_]*$/.test(name) ? `${path}.${name}` : `${path}['${name.replaceAll("\\",
+    "\\\\").replaceAll("'", "\\'")}']`;
 }
