@@ -19,8 +19,7 @@ from mcpx.upstream.actor import Upstream
 
 STEP_S: Final = 10
 STEPS: Final = 360
-MAX_DURATIONS: Final = 8192  # of one step, that are looked at
-P50, P95 = 0.5, 0.95
+MAX_DURATIONS: Final = 2048  # of one step, that are looked at
 
 
 class Point(NamedTuple):
@@ -118,21 +117,18 @@ class History:
         """What was counted since the end of the step before, and the sums up to now."""
         sums = {name: _sums(upstream.counters) for name, upstream in self._upstreams.items()}
         calls = errors = 0
-        durations: list[tuple[float, float]] = []
-        most = max(16, MAX_DURATIONS // max(1, len(sums)))
+        answered: list[tuple[Counters, int]] = []
         for name, now in sums.items():
             before = self._sums.get(name)
             if before is None or before.counters is not now.counters:
                 before = _Sums(now.counters, 0, 0, 0)
             calls += now.calls - before.calls
             errors += now.errors - before.errors
-            if answered := now.answered - before.answered:
-                its = now.counters.recent(min(answered, most))
-                weight = answered / len(its)
-                durations += [(duration, weight) for duration in its]
+            if now.answered > before.answered:
+                answered.append((now.counters, now.answered - before.answered))
         total = self._meter.since_start().total
         cost = _Cost(total.direct, total.spent)
-        p50, p95 = _percentiles(durations)
+        p50, p95 = _percentiles(_durations(answered))
         tokens = max(0, cost.direct - self._cost.direct), max(0, cost.spent - self._cost.spent)
         return Point(calls, errors, p50, p95, *tokens), sums, cost
 
@@ -145,18 +141,24 @@ def _sums(counters: Counters) -> _Sums:
     return _Sums(counters, counters.calls, sum(counters.errors.values()), sum(counters.durations.counts))
 
 
-def _percentiles(durations: list[tuple[float, float]]) -> tuple[float | None, float | None]:
-    """The median and the 95th percentile, in milliseconds, of durations with their weights."""
+def _durations(answered: list[tuple[Counters, int]]) -> list[float]:
+    """The durations of these calls, so many of each server; of many calls, each server's share of them.
+
+    A server of which less is remembered stands with what is remembered, again and again.
+    """
+    part = min(1.0, MAX_DURATIONS / max(1, sum(count for _, count in answered)))
+    found: list[float] = []
+    for counters, count in answered:
+        wanted = max(1, round(count * part))
+        its = counters.recent(wanted)
+        found += (its * (wanted // len(its) + 1))[:wanted]
+    return found
+
+
+def _percentiles(durations: list[float]) -> tuple[float | None, float | None]:
+    """The median and the 95th percentile (nearest rank), in milliseconds."""
     if not durations:
         return None, None
     durations.sort()
-    whole = sum(weight for _, weight in durations)
-    found: list[float] = []
-    passed = 0.0
-    for duration, weight in durations:
-        passed += weight
-        while len(found) < 2 and passed >= (P50, P95)[len(found)] * whole:  # noqa: PLR2004 - the two
-            found.append(round(duration * 1000, 3))
-    while len(found) < 2:  # noqa: PLR2004 - as above
-        found.append(round(durations[-1][0] * 1000, 3))
-    return found[0], found[1]
+    p50, p95 = (durations[int(share * len(durations))] for share in (0.5, 0.95))
+    return round(p50 * 1000, 3), round(p95 * 1000, 3)

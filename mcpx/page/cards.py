@@ -7,6 +7,7 @@ that a card is news only where it has something new to say.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,16 +33,41 @@ TONES: Final = {
     State.DISABLED: "off",
 }
 _MINUTE: Final = 60
-_HOUR: Final = 3600
 
 
-def cards(hub: Hub, uses: Mapping[int, Use]) -> dict[str, Card]:
-    """The card of each server, by its name; `uses` says what the process groups use, as far as is known."""
-    tools = hub.meter.since_start().tools
-    return {
-        name: _card(upstream, tools.get(name, {}), None if upstream.pid is None else uses.get(upstream.pid))
-        for name, upstream in hub.upstreams.items()
-    }
+class Cards:
+    """The cards of all servers, for all who look: each is made anew where there may be something new."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._made: dict[str, tuple[Any, Card]] = {}  # each with what it was made of
+
+    def now(self, uses: Mapping[int, Use]) -> dict[str, Card]:
+        """By name; `uses` says what the process groups use. The same object is one that says the same."""
+        tools = self._hub.meter.since_start().tools
+        common = self._hub.fleet.version, int(time.monotonic() // _MINUTE)
+        before, self._made = self._made, {}
+        for name, upstream in self._hub.upstreams.items():
+            use = None if upstream.pid is None else uses.get(upstream.pid)
+            tokens = _tokens(tools.get(name, {}))
+            source = common, upstream, upstream.catalogue, _counts(upstream), use, tokens
+            then, shown = before.get(name, (None, None))
+            if shown is None or then != source or shown["next_attempt_in_s"] is not None:
+                fresh = _card(upstream, tokens, use)
+                shown = fresh if shown is None or settled(fresh) != settled(shown) else shown
+            self._made[name] = source, shown
+        return {name: shown for name, (_, shown) in self._made.items()}
+
+
+def _tokens(tools: Mapping[str, Count]) -> tuple[int, int]:
+    """The tokens of a server's tools: without MCPX, and with it."""
+    return sum(count.direct for count in tools.values()), sum(count.spent for count in tools.values())
+
+
+def _counts(upstream: Upstream) -> tuple[int, ...]:
+    counters = upstream.counters
+    waiting = sum(session.queue.waiting for session in upstream.sessions())
+    return counters.calls, counters.in_flight, sum(counters.errors.values()), waiting
 
 
 def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
@@ -51,11 +77,11 @@ def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
         CallError: There is no such server.
     """
     upstream = hub.registry.upstream(name)
-    tools = hub.meter.since_start().tools.get(name, {})
-    return _card(upstream, tools, None if upstream.pid is None else uses.get(upstream.pid))
+    tokens = _tokens(hub.meter.since_start().tools.get(name, {}))
+    return _card(upstream, tokens, None if upstream.pid is None else uses.get(upstream.pid))
 
 
-def _card(upstream: Upstream, tools: Mapping[str, Count], use: Use | None) -> Card:
+def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | None) -> Card:
     status, info = server_status(upstream), upstream.info()
     latency = status.latency_ms
     shown: Card = {
@@ -76,8 +102,8 @@ def _card(upstream: Upstream, tools: Mapping[str, Count], use: Use | None) -> Ca
         "p95_ms": latency.p95,
         "memory_bytes": None if use is None else use.memory,
         "cpu_share": None if use is None else use.cpu,
-        "tokens_direct": sum(count.direct for count in tools.values()),
-        "tokens_spent": sum(count.spent for count in tools.values()),
+        "tokens_direct": tokens[0],
+        "tokens_spent": tokens[1],
         "last_error": None if status.last_error is None else cut(status.last_error, MAX_ERROR_CHARS),
         "next_attempt_in_s": status.next_attempt_in_s,
         "tools": status.tools,
@@ -103,13 +129,10 @@ def settled(shown: Card) -> Card:
     return {
         **shown,
         "uptime_s": coarse(shown["uptime_s"]),
-        "next_attempt_in_s": coarse(shown["next_attempt_in_s"]),
+        "next_attempt_in_s": round(shown["next_attempt_in_s"] or 0),
     }
 
 
 def coarse(seconds: float | None) -> int | None:
-    """A time that goes on, as exactly as it is shown: in seconds, then in minutes, then in hours."""
-    if seconds is None:
-        return None
-    unit = 1 if seconds < _MINUTE else _MINUTE if seconds < _HOUR else _HOUR
-    return int(seconds // unit) * unit
+    """A time that goes on, to the minute: who shows it counts the seconds."""
+    return None if seconds is None else int(seconds // _MINUTE)

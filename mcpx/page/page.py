@@ -24,6 +24,7 @@ from supervisors import ChildFailed, ChildSpec, Event, Incarnation, Shutdown, Su
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from mcpx.page.cards import Cards
     from mcpx.page.events import Streams, Topic
     from mcpx.page.listener import PageListener
     from mcpx.page.processes import Processes
@@ -64,6 +65,13 @@ class Page:
         from mcpx.page.processes import Processes  # noqa: PLC0415 - for those who open it
 
         return Processes()
+
+    @cached_property
+    def cards(self) -> Cards:
+        """What is shown of each server, for those who look."""
+        from mcpx.page.cards import Cards  # noqa: PLC0415 - for those who open it
+
+        return Cards(self.hub)
 
     @cached_property
     def topics(self) -> dict[str, Topic]:

@@ -21,6 +21,7 @@ import click
 from goals import goals
 from measure_calls import measure_calls, measure_idle
 from measure_large import measure_large, measure_toon
+from measure_page import measure_page
 from measure_scale import children, measure_inspect, measure_start
 from measure_start import attach_times, measure_starts
 from payloads import json_text, log_text
@@ -32,7 +33,7 @@ from targets import DIRECT, HERE, PEERS, child_with, native, targets, trusting
 LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parent.parent / "tests" / "data" / "livemcptool" / "tools.json"
-PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect")
+PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect", "page")
 ROUNDS = 9
 SECONDS = 0.8
 
@@ -115,6 +116,7 @@ def _measure(
         "daemon": lambda: measure_starts(servers(), work, rounds=few),
         "attach": lambda: attach_times(servers(), work),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
+        "page": lambda: measure_page(servers(), work, rounds=few, seconds=5 * seconds),
     }
     for part in wanted:
         _say(f"measuring {part} ...")

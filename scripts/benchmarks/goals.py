@@ -15,6 +15,7 @@ IDLE_MB = 75
 FIRST_CALL_MS = 50  # beyond the server's own start
 ATTACH_MS = {"cold": 150, "warm": 100}  # from the start of a shim to the tools
 SHIM_MB = 17
+PAGE_PERCENT = 2  # of a core
 NO_MORE = 1.05  # equal, but for the noise
 MB = 1_000_000  # of memory and of payloads alike
 
@@ -86,6 +87,7 @@ def goals(figures: dict) -> list[Goal]:
         found.append(Goal("inspect with 527 tools, to 5 tools", ratio(looks["all"], looks["few"]), 1.2))
     found += _of_starts(figures.get("daemon", []))
     found += _of_attach(figures.get("attach", {}))
+    found += _of_page(figures.get("page", {}))
     if idle := figures.get("idle"):
         found.append(Goal("idle memory (RSS), MB", idle[MCPX]["rss"] / MB, IDLE_MB))
     return found
@@ -113,6 +115,22 @@ def _of_attach(figures: dict[str, list[float]]) -> list[Goal]:
     if memory := figures.get("rss"):
         found.append(Goal("memory of a shim (RSS), MB", statistics.median(memory) / MB, SHIM_MB))
     return found
+
+
+def _of_page(figures: dict[str, dict[str, list[float]]]) -> list[Goal]:
+    """What an open page may cost; the shares are of one core, in percent."""
+    if not figures:
+        return []
+    closed, opened = figures["closed"], figures["open"]
+    more = {
+        name: statistics.median(a - b for a, b in zip(opened[name], closed[name], strict=True)) * 100
+        for name in ("idle", "busy")
+    }
+    return [
+        Goal("an open page, nothing called, % of a core", more["idle"], PAGE_PERCENT),
+        Goal("an open page, 1,000 calls a second, % of a core", more["busy"], PAGE_PERCENT),
+        Goal("a call with the page open, CPU, to closed", ratio(opened["cpu_us"], closed["cpu_us"]), NO_MORE),
+    ]
 
 
 def _of_starts(rows: list[dict]) -> list[Goal]:

@@ -75,7 +75,7 @@ def _one_start(state: Path, servers: dict[str, dict], *, cold: bool, own_first: 
     config.write_text(json.dumps({"mcpServers": servers, "result_token_budget": 0}))
     if cold:
         _forget_files()
-    with _daemon(target, config) as (process, began, client):
+    with daemon(target, config) as (process, began, client):
         client.request("initialize", SHAKE)
         client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         client.request("tools/list", {})
@@ -178,6 +178,7 @@ class _Stream:
     """A client on a daemon's socket."""
 
     def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
         self._file = connection.makefile("rwb")
         self._id = 0
 
@@ -199,7 +200,7 @@ class _Stream:
 
 
 @contextmanager
-def _daemon(target: Target, config: Path) -> Iterator[tuple[Process, float, _Stream]]:
+def daemon(target: Target, config: Path) -> Iterator[tuple[Process, float, _Stream]]:
     """A daemon in the foreground, when it was started, and a client of it; ended in order."""
     command = [*target.command[: target.command.index("serve")], "daemon", "run", "--config", str(config)]
     began = time.perf_counter()

@@ -19,7 +19,7 @@ def show(figures: dict, console: Console) -> None:
     console.print(_machine(figures["machine"]), style="dim")
     if "calls" in figures or "large" in figures or "idle" in figures:
         console.print(_targets(figures))
-    if figures.keys() & {"toon", "start", "attach", "inspect"}:
+    if figures.keys() & {"toon", "start", "attach", "inspect", "page"}:
         console.print(_scales(figures))
     if "daemon" in figures:
         console.print(_starts(figures["daemon"]))
@@ -99,6 +99,12 @@ def _scales(figures: dict) -> Table:
             table.add_row(name, f"{_median(attach[f'{which}_ms']):.0f} ms")
         table.add_row("  an interpreter that does nothing", f"{_median(attach['python_ms']):.0f} ms")
         table.add_row("  memory of the shim", f"{_median(attach['rss']) / MB:.1f} MB")
+    if page := figures.get("page"):
+        for name, what in (("idle", "nothing called"), ("busy", "1,000 calls a second")):
+            shares = " / ".join(f"{_median(page[state][name]):.1%}" for state in ("closed", "open"))
+            table.add_row(f"the daemon's share of a core, {what}, page closed / open", shares)
+        costs = " / ".join(f"{_median(page[state]['cpu_us']):.0f}" for state in ("closed", "open"))
+        table.add_row("CPU of a call of 70 servers, 32 in flight, page closed / open", f"{costs} µs")
     if looks := figures.get("inspect"):
         table.add_row("inspect of a tool, 5 tools", f"{_median(looks['few']):.3f} ms")
         table.add_row("inspect of a tool, 527 tools", f"{_median(looks['all']):.3f} ms")

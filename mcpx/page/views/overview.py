@@ -18,7 +18,7 @@ from mcpx.core.stats import UNNAMED
 from mcpx.core.status_snapshot import daemon_status
 from mcpx.door import Door
 from mcpx.gateway.clients.attached import AttachedClient
-from mcpx.page.cards import Card, cards, coarse, settled
+from mcpx.page.cards import Card, coarse
 from mcpx.page.events import Topic
 
 if TYPE_CHECKING:
@@ -86,10 +86,9 @@ class _Seen:
         return changed
 
     def _changed_cards(self) -> News:
-        now = cards(self._page.hub, self._page.processes.uses)
-        keys = {name: settled(card) for name, card in now.items()}
-        before, self._cards = self._cards, keys
-        changed = [card for name, card in now.items() if before.get(name) != keys[name]]
+        now = self._page.cards.now(self._page.processes.uses)
+        before, self._cards = self._cards, now
+        changed = [card for name, card in now.items() if before.get(name) is not card]
         removed = [name for name in before if name not in now]
         news: News = {}
         if changed:
