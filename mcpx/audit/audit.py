@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of, values
+from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -44,7 +44,7 @@ class Watch(Protocol):
         ...
 
     def ended(self, entry: Entry) -> None:
-        """A call has ended, or was refused before it began."""
+        """A call has ended that is `watched`, or one has failed or was refused."""
         ...
 
     def same(self, request: object, again: object) -> None:
@@ -227,7 +227,7 @@ class Audit:
 
         In between, its end stands in its slot.
         """
-        if self.watch is not None:
+        if self.watch is not None and (entry.watched is not None or entry.mark != ANSWERED):
             self.watch.ended(entry)
         if not entry.is_written:
             return

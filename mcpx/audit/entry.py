@@ -62,7 +62,7 @@ _ENDS: Final = [
 ]
 """How a call has ended, by the number in its slot; the first where it had not ended."""
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
-_ANSWERED: Final = 1
+ANSWERED: Final = 1
 
 
 class Entry:
@@ -84,7 +84,7 @@ class Entry:
     trace_id: str | None = None
     """The id of the trace that the call belongs to, where it is traced."""
     reply: Reply[Any] | None = None
-    mark = _ANSWERED
+    mark = ANSWERED
     """The number of its end, for its slot."""
     ending = b""
     """The members of its line that say how it ended, where they are made before the line."""

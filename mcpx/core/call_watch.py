@@ -24,7 +24,7 @@ from mcpx.core.meter import Meter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.observe.contained import contain
 from mcpx.rendering.tokens import estimate_result
-from mcpx.text import cut
+from mcpx.text import cut, visible
 from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.wire.envelope import Bytes
@@ -62,9 +62,9 @@ class Call:
             "client": origin.client or origin.transport,
             "transport": origin.transport,
             "profile": origin.profile,
-            "server": cut(self.server, MAX_NAME_CHARS),
+            "server": shown_name(self.server),
             "kind": self.kind,
-            "tool": cut(self.name, MAX_NAME_CHARS),
+            "tool": shown_name(self.name),
             "ms": None,
             "outcome": None,
             "code": None,
@@ -100,7 +100,8 @@ class CallWatch:
         self._calls: dict[int, Call] = {}  # by id, the oldest first
         self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
         self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
-        self._window = self._new = self._failed = 0
+        self._window_ends = self._full_until = 0  # as an entry's `at_us`
+        self._new = self._failed = 0  # in this window
         self.version = 0
         """Counts the changes of all calls."""
         self.skipped = 0
@@ -149,6 +150,9 @@ class CallWatch:
 
     def begun(self, entry: Entry, request: object | None) -> None:
         """Note a call that begins; `request` is what the gateway knows it by, where it will tell more."""
+        if entry.at_us < self._full_until and id(request) not in self._by_request:
+            self.skipped += 1
+            return
         try:
             known = self._by_request.get(id(request)) if request is not None else None
             if known is not None:  # it goes on, with what a person has said
@@ -162,11 +166,9 @@ class CallWatch:
             contain(error, "call watch")
 
     def ended(self, entry: Entry) -> None:
-        """Note that a call has ended, or was refused before it began."""
+        """Note that a call that is kept has ended, or that one has failed or was refused."""
         try:
-            call = entry.watched
-            if call is None:
-                call = self._late(entry)
+            call = entry.watched or self._late(entry)
             if call is not None and call.entry is entry:
                 self._end(call, entry)
         except Exception as error:  # noqa: BLE001 - as above
@@ -209,12 +211,12 @@ class CallWatch:
     # --- the calls
 
     def _has_room(self, at_us: int) -> bool:
-        window = at_us // WINDOW_US
-        if window != self._window:
-            self._window, self._new, self._failed = window, 0, 0
+        if at_us >= self._window_ends:
+            self._window_ends, self._new, self._failed = at_us + WINDOW_US, 0, 0
         self._new += 1
         if self._new > MAX_NEW:
             self.skipped += 1
+            self._full_until = self._window_ends
             return False
         return True
 
@@ -260,8 +262,6 @@ class CallWatch:
     def _late(self, entry: Entry) -> Call | None:
         """A call that was not kept when it began, or never did, if it is to be kept now."""
         refused = entry.at_us == entry.ended_at_us
-        if not refused and entry.how()[0] in {"ok", "input_required", "task"}:
-            return None
         if refused and self._has_room(entry.at_us):
             call = Call(entry, read_only=self._is_read_only(entry))
         elif self._failed < MAX_FAILED:
@@ -299,6 +299,11 @@ class CallWatch:
         upstream = self._upstreams.get(server)
         tool = None if upstream is None or upstream.catalogue is None else upstream.catalogue.tools.get(name)
         return tool is not None and is_read_only(tool)
+
+
+def shown_name(name: str) -> str:
+    """What a client calls a server or a tool, which may be anything, fit to be shown."""
+    return visible(cut(name, MAX_NAME_CHARS))
 
 
 def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:

@@ -64,13 +64,16 @@ def tools_cost(tools: Iterable[ToolInfo]) -> int:
 
 
 def definitions_cost(definitions: Iterable[tuple[str, str | None, Any]]) -> int:
-    """The cost of what a model reads of tools: their names, descriptions and parameters."""
-    shown = [
-        {"name": name, "description": description or "", "inputSchema": schema}
-        for name, description, schema in definitions
-    ]
-    if not shown:
-        return 0
+    """The cost of what a model reads of tools: their names, descriptions and parameters.
+
+    Each is estimated by itself: of a long text only parts are looked at, and those of a list of many tools
+    would say little about the others.
+    """
+    return sum(_definition_cost(name, description, schema) for name, description, schema in definitions)
+
+
+def _definition_cost(name: str, description: str | None, schema: Any) -> int:
+    shown = [{"name": name, "description": description or "", "inputSchema": schema}]
     try:
         text = _encode(shown).decode()
     except UnicodeEncodeError:  # a lone surrogate in a server's text

@@ -1,13 +1,16 @@
 """The stream of server-sent events: a page names the topics that it follows, and gets each one's news.
 
-`GET /ui/api/events?topic=NAME[:ARGUMENT]`, more than once. A topic is a function that is given the page and
-the argument and yields its news for as long as somebody follows it; each becomes an event of the topic's
-name, with JSON. One stream serves a whole page, for a browser opens six connections to a server at most.
+`GET /ui/api/events?topic=NAME[:ARGUMENT]&page=ID`, with `topic` more than once. A topic is a function that is
+given the page and the argument and yields its news for as long as somebody follows it; each becomes an event
+of the topic's name, with JSON. One stream serves a whole page, and takes the place of the one that it had.
+Of a session, which is that of one browser, there are `MAX_OF_SESSION` at a time, and `MAX_STREAMS` of all:
+the oldest makes room, and ends with an event `paused`, so that its page does not come back until somebody
+turns to it.
 
 A topic is asked for its next news once its last ones are on their way, so that what a slow browser misses is
 for the topic to sum up; a browser that takes nothing for `STALLED_S` loses its stream. A stream has its
-session go on, and ends with it. `MAX_STREAMS` of all pages together: the oldest makes room. A topic that
-fails ends alone, with an event `failed` of `{"topic", "error"}`.
+session go on, and ends with it. A topic that fails ends alone, with an event `failed` of
+`{"topic", "error"}`.
 """
 
 from __future__ import annotations
@@ -32,46 +35,74 @@ if TYPE_CHECKING:
 
 Topic = Callable[["Page", str], AsyncGenerator[Any, None]]
 """Given the page and the argument; may raise an MCPXError, whose text the page shows."""
-MAX_STREAMS: Final = 16
+MAX_STREAMS: Final = 16  # of all sessions
+MAX_OF_SESSION: Final = 4  # a browser opens six connections to a server, and needs some for the rest
 MAX_TOPICS: Final = 8  # of one stream
 PING_S: Final = 15.0  # of silence, after which a comment shows both sides that they are still there
 STALLED_S: Final = 30.0  # that a browser may take nothing
 _PING: Final = b": still here\n\n"
 
 
+class _Stream:
+    """One that is open."""
+
+    def __init__(self, session: bytes, page: str) -> None:
+        self.session = session
+        self.page = page
+        self.scope = anyio.CancelScope()
+        self.is_paused = False
+
+    def pause(self) -> None:
+        """End it, so that others have its place."""
+        self.is_paused = True
+        self.scope.cancel()
+
+
 class Streams:
     """The open streams of a page."""
 
     def __init__(self) -> None:
-        self._open: dict[anyio.CancelScope, bytes] = {}  # the oldest first; each with its session
+        self._open: list[_Stream] = []  # the oldest first
 
     def __len__(self) -> int:
         return len(self._open)
 
     def end(self, session: bytes) -> None:
         """End the streams of a session."""
-        for scope, its in list(self._open.items()):
-            if its == session:
-                scope.cancel()
+        for stream in self._open:
+            if stream.session == session:
+                stream.scope.cancel()
 
     async def serve(self, page: Page, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one stream until its page leaves."""
-        with anyio.CancelScope() as stream:
-            self._open[stream] = scope[SESSION]
-            if len(self._open) > MAX_STREAMS:
-                next(iter(self._open)).cancel()
-            try:
+        asked = Request(scope).query_params
+        stream = _Stream(scope[SESSION], asked.get("page", ""))
+        self._make_room(stream)
+        self._open.append(stream)
+        try:
+            with stream.scope:
                 headers = [(b"content-type", b"text/event-stream")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await _serve_topics(page, scope, receive, send)
-            finally:
-                self._open.pop(stream, None)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await _serve_topics(page, asked.getlist("topic")[:MAX_TOPICS], scope, receive, send)
+        finally:
+            self._open.remove(stream)
+        last = _event("paused", {}) if stream.is_paused else b""
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    def _make_room(self, new: _Stream) -> None:
+        """Have those end whose place the new one takes."""
+        of_session = [each for each in self._open if each.session == new.session]
+        for each in of_session:
+            if new.page and each.page == new.page:  # that it has left may not have come through yet
+                each.scope.cancel()
+        for group, limit in ((of_session, MAX_OF_SESSION), (self._open, MAX_STREAMS)):
+            staying = [each for each in group if not each.scope.cancel_called]
+            for each in staying[: max(0, len(staying) + 1 - limit)]:
+                each.pause()
 
 
-async def _serve_topics(page: Page, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve the topics that were asked for, until the session or the browser ends it."""
-    names = Request(scope).query_params.getlist("topic")[:MAX_TOPICS]
+async def _serve_topics(page: Page, names: list[str], scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve these topics, until the session or the browser ends it."""
     news, events = anyio.create_memory_object_stream[bytes](0)
     with news, events:
         async with anyio.create_task_group() as tasks:

@@ -1,7 +1,7 @@
 """The page of the daemon: what an open one costs the daemon, and a call, before seventy servers.
 
-A daemon with the 527 tools of the corpus serves one client, with the page closed and open in turns. Open means
-that somebody follows the overview, the last hour and the calls, and reads what comes. Three things are
+A daemon with the 527 tools of the corpus serves one client, with the page closed and open in turns. Open
+means that somebody follows the overview, the last hour and the calls, and reads what comes. Three things are
 measured of each: the processor time of the daemon while nothing is called, the same at 1,000 calls a second
 over all servers, and the time of a call with 32 in flight. Processor time is of the daemon alone: what the
 servers and the browser do is not counted, and a busy machine hardly changes it.
@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from client import SHAKE
-from measure_start import daemon
+from measure_start import START_S, daemon
 from process import Process, Unmeasured
 from targets import mcpx
 
@@ -38,10 +38,11 @@ SETTLE_S = 2.0  # after opening or closing: the first look at all processes is n
 
 
 def measure_page(servers: dict[str, list[str]], work: Path, *, rounds: int, seconds: float) -> dict:
-    """For `closed` and `open` a value a round: `idle` and `busy`, shares of a core, and `cpu_us` of a call."""
+    """For `closed` and `open` a value a round: `idle` and `busy`, shares of a core; `cpu_us` of a call."""
     figures: dict = {state: {"idle": [], "busy": [], "cpu_us": []} for state in (CLOSED, OPEN)}
     target = mcpx(work / "page", servers)
-    with daemon(target, work / "page" / "config.json") as (process, _, stream):
+    config, within_s = work / "page" / "config.json", START_S + rounds * (LATE_S + 8 * seconds)
+    with daemon(target, config, within_s=within_s) as (process, _, stream):
         stream.request("initialize", SHAKE)
         stream.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         stream.request("tools/list", {"_meta": {SETTLED_KEY: True}})

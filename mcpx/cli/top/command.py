@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from typing import Final
@@ -41,7 +42,7 @@ def _check_terminal() -> None:
 
     Raises:
         MCPXError: It is drawn on standard error and reads keys from standard input: one of them, or standard
-            output, is something else, or the terminal cannot move its cursor.
+            output, is something else, or the terminal cannot move its cursor or has no letters for curves.
     """
     from mcpx.errors import MCPXError
 
@@ -49,5 +50,7 @@ def _check_terminal() -> None:
     streams = {"input": sys.stdin, "output": sys.stdout, "error": sys.stderr}
     if other := [name for name, stream in streams.items() if stream is None or not stream.isatty()]:
         raise MCPXError(f"mcpx top needs a terminal, and standard {other[0]} is none; {instead}")
+    if (encoding := codecs.lookup(sys.stderr.encoding).name) != "utf-8":
+        raise MCPXError(f"mcpx top needs UTF-8, and the terminal is said to have {encoding}; {instead}")
     if (terminal := os.environ.get("TERM", "")) in DUMB_TERMINALS:
         raise MCPXError(f"mcpx top cannot draw on this terminal (TERM={terminal or 'is not set'}); {instead}")

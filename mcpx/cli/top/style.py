@@ -52,6 +52,20 @@ Screen > Static {
     background: ansi_default;
     color: ansi_default;
 }
+#filter .input--cursor {
+    background: ansi_default;
+    color: ansi_default;
+    text-style: reverse;
+}
+#filter .input--selection {
+    background: ansi_default;
+    color: ansi_default;
+    text-style: reverse;
+}
+#filter .input--placeholder {
+    color: ansi_default;
+    text-style: dim;
+}
 #filter.-open, #filter:focus {
     display: block;
     border: none;
@@ -68,6 +82,15 @@ FooterKey .footer-key--key {
 FooterKey .footer-key--description {
     background: ansi_default;
     color: ansi_default;
+}
+#servers, .body {
+    scrollbar-background: ansi_default;
+    scrollbar-background-hover: ansi_default;
+    scrollbar-background-active: ansi_default;
+    scrollbar-color: ansi_blue;
+    scrollbar-color-hover: ansi_bright_blue;
+    scrollbar-color-active: ansi_bright_blue;
+    scrollbar-corner-color: ansi_default;
 }
 .title {
     height: 1;

@@ -17,6 +17,8 @@ from mcpx.core import pin_reviews
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page import commands
 from mcpx.page.answers import BadRequestError, body
+from mcpx.page.server.leaving import unless_gone
+from mcpx.page.setup.changing import alone
 from mcpx.trust.pin_review import Agreed
 
 if TYPE_CHECKING:
@@ -27,15 +29,17 @@ if TYPE_CHECKING:
     from mcpx.page.page import Page
 
 MAX_CHANGES: Final = 200  # of all servers that are shown at a time
-MAX_DIFFERENCE_CHARS: Final = (
-    1_000_000  # of all changes together; those beyond are shown once others are approved
-)
+MAX_DIFFERENCE_CHARS: Final = 1_000_000  # of all these changes together
 
 
 class Address(msgspec.Struct, frozen=True):
     """The address that a browser on another computer ended at."""
 
     address: str
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """A request that says no more than its address."""
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -63,7 +67,8 @@ async def switch(hub: Hub, name: str, *, on: bool) -> JSON:
     Raises:
         MCPXError: The configuration cannot be changed.
     """
-    return await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
+    async with alone(hub):
+        return await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
 
 
 # --- signing in
@@ -80,20 +85,23 @@ async def sign_in(hub: Hub, name: str) -> JSON:
     return {"url": url, "redirect_uri": pending.redirect_uri, "timeout_s": hub.config.login_timeout}
 
 
-async def signed_in(hub: Hub, name: str) -> JSON:
-    """Wait for the sign-in under way: `{scopes, expires_at, state, described, tools}`.
+async def signed_in(hub: Hub, name: str, request: Request) -> JSON:
+    """Wait for the sign-in under way, if it is not over: `{state, described, tools}` of the server then.
 
     Raises:
         SignInError: It failed, or there is none.
     """
-    from mcpx.oauth.person import describe_result  # noqa: PLC0415 - for who signs in
 
-    pending = _pending(hub, name)
-    await pending.wait(hub.config.login_timeout)
-    info = await hub.sign_ins.started(name)
-    described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
-    state = {"state": str(info.state), "described": described, "tools": len(info.tools)}
-    return describe_result(pending.account) | state
+    async def wait() -> JSON:
+        account = hub.registry.upstream(name).account
+        if hub.sign_ins.pending(name) is not None or account is None or not account.is_usable:
+            await _pending(hub, name).wait(hub.config.login_timeout)
+        info = await hub.sign_ins.started(name)
+        described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
+        return {"state": str(info.state), "described": described, "tools": len(info.tools)}
+
+    await body(request, Nothing)
+    return await unless_gone(request, wait)
 
 
 async def sign_in_answer(hub: Hub, name: str, request: Request) -> JSON:

@@ -41,9 +41,9 @@ T = TypeVar("T")
 
 
 def offers(upstream: Upstream) -> JSON:
-    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, ...}`.
+    """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?}`.
 
-    `more` counts what is not listed, by its kind. Empty lists before the first listing.
+    `more`, where it is there, counts what is not listed. The lists are empty before the first listing.
     """
     info, whole = upstream.info(), upstream.listed
     known = info.catalogue

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import anyio
 import msgspec
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
@@ -31,6 +30,7 @@ from mcpx.gateway.frontends.operations import COMMAND, get_prompt
 from mcpx.page.answers import body
 from mcpx.page.guard import SESSION
 from mcpx.page.server import results
+from mcpx.page.server.leaving import unless_gone
 from mcpx.rendering.result_reading import INPUT_REQUIRED, read_resource_result
 from mcpx.text import paragraphs
 from mcpx.upstream.context import ClientId, InputAnswers, OnStep, read_capabilities
@@ -169,25 +169,20 @@ class Trials:
                 answers=None if given is None else InputAnswers(given, trial.state),
                 origin=Origin(transport="page", client=COMMAND, user=this_user()),
             )
-            done: JSON = {}
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_gone, request, tasks.cancel_scope)
-                try:
-                    done = await run(context)
-                except CallError as error:
-                    done = {"failed": error.to_dict()}
-                except MCPXError as error:
-                    done = {"failed": {"error": str(error)}}
-                except MCPError as error:
-                    done = {"failed": {"error": f"{trial.server} answered with an error: {error.message}"}}
-                tasks.cancel_scope.cancel()
+            done = await unless_gone(request, lambda: _came_of(trial.server, run(context)))
         return _questions(done) if done.get("resultType") == INPUT_REQUIRED else done
 
 
-async def _until_gone(request: Request, trial: anyio.CancelScope) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    trial.cancel()
+async def _came_of(server: str, trial: Awaitable[JSON]) -> JSON:
+    """What came of a trial, if only a failure."""
+    try:
+        return await trial
+    except CallError as error:
+        return {"failed": error.to_dict()}
+    except MCPXError as error:
+        return {"failed": {"error": str(error)}}
+    except MCPError as error:
+        return {"failed": {"error": f"{server} answered with an error: {error.message}"}}
 
 
 async def _call(hub: Hub, trial: ToolTrial, context: RequestContext) -> JSON:

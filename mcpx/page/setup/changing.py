@@ -1,14 +1,15 @@
 """What changes files, asked for on the page: import, install, undo, performed by the `mcpx` command itself.
 
 A preview is a dry run. What is applied is what was previewed: the page sends back the `seen` of the preview,
-and a change that would be another by now is not made. One runs at a time.
+and a change that would be another by now is not made. One runs at a time, and the next one waits a while.
 """
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 import anyio
@@ -22,6 +23,7 @@ from mcpx.page import commands
 
 WITHIN_S: Final = 90.0  # of a command: the daemon reloads after it, and servers may take their time to leave
 DOCTOR_S: Final = 180.0  # it starts each server and each client's entry
+WAIT_S: Final = 30.0  # for the one that runs
 _MAX_CLIENTS: Final = len(CLIENTS)
 _changing: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
 _examining: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
@@ -54,7 +56,7 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
         MCPXError: It failed, or it would do something else by now; nothing was changed.
     """
     names, options = _names(wanted.clients), _options(command, wanted)
-    async with _alone(_changing, hub, f"mcpx {command}"):
+    async with alone(hub):
         preview = await _run(hub, command, [*options, "--dry-run"], names)
         seen = _digest(preview)
         if not wanted.apply:
@@ -66,6 +68,15 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
         return await _run(hub, command, [*options, "--yes"], names)
 
 
+def alone(hub: Hub) -> AbstractAsyncContextManager[None]:
+    """While it is entered, nothing else that the page does changes files.
+
+    Raises:
+        MCPXError: Something else that does takes too long.
+    """
+    return _alone(_changing.setdefault(hub, anyio.Lock()))
+
+
 async def examine(hub: Hub, wanted: Examination) -> JSON:
     """What `mcpx doctor --json` says.
 
@@ -73,7 +84,10 @@ async def examine(hub: Hub, wanted: Examination) -> JSON:
         MCPXError: It failed, or is being run already.
     """
     options = [] if wanted.starts else ["--no-start"]
-    async with _alone(_examining, hub, "mcpx doctor"):
+    lock = _examining.setdefault(hub, anyio.Lock())
+    if lock.locked():
+        raise MCPXError("mcpx doctor is running already; wait for it")
+    async with lock:
         return await commands.run(hub, "doctor", options=options, within_s=DOCTOR_S)
 
 
@@ -99,16 +113,22 @@ def _names(clients: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(clients))
 
 
-def _alone(locks: weakref.WeakKeyDictionary[Hub, anyio.Lock], hub: Hub, what: str) -> anyio.Lock:
-    """What only one at a time may hold.
+@asynccontextmanager
+async def _alone(lock: anyio.Lock) -> AsyncIterator[None]:
+    """Hold the lock, once the one who does has left it.
 
     Raises:
-        MCPXError: It is held.
+        MCPXError: It takes too long.
     """
-    lock = locks.setdefault(hub, anyio.Lock())
-    if lock.locked():
-        raise MCPXError(f"{what} waits: another of these is running; wait for it, and try again")
-    return lock
+    try:
+        with anyio.fail_after(WAIT_S):
+            await lock.acquire()
+    except TimeoutError:
+        raise MCPXError("another change of files is taking its time; wait for it, and try again") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _digest(report: JSON) -> str:

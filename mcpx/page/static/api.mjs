@@ -3,7 +3,8 @@
 // `get` and `post` give the JSON of the answer, and throw a `Failure` with the daemon's own words. `follow` calls
 // a listener with each piece of news of a topic, and gives a function that ends that. While the page is hidden
 // it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
-// the stream is: "connecting", "open", "lost" (the daemon does not answer) or "ended" (signed out).
+// the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
+// place until somebody turns to this one) or "ended" (signed out).
 import { useEffect, useState } from "preact/hooks";
 
 export class Failure extends Error {
@@ -35,14 +36,15 @@ async function ask(path, options) {
   } catch {
     throw new Failure(text.trim() || `The daemon answered ${response.status}.`, response.status);
   }
-  if (!response.ok) throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
-  return answer;
+  if (response.ok) return answer;
+  throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
 }
 
 // --- the stream
 
 const listeners = new Map(); // by topic with its argument: sets of functions
 const watchers = new Set();
+const PAGE = crypto.randomUUID(); // so that the daemon knows which stream a new one replaces
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 5000;
 let stream = null;
@@ -83,12 +85,13 @@ function open(topics) {
   stream = null;
   followed = topics;
   if (!topics) return;
-  stream = new EventSource(`api/events?topic=${topics}`);
+  stream = new EventSource(`api/events?page=${PAGE}&topic=${topics}`);
   stream.onopen = () => {
     pause = RETRY_MS;
     setConnection("open");
   };
   stream.onerror = lost;
+  stream.addEventListener("paused", paused);
   const kinds = new Set([...listeners.keys()].map((topic) => topic.split(":")[0]));
   for (const kind of [...kinds, "failed"]) {
     stream.addEventListener(kind, (event) => hand(kind, JSON.parse(event.data)));
@@ -100,6 +103,18 @@ function hand(kind, news) {
     const concerned = kind === "failed" ? topic === news.topic : topic.split(":")[0] === kind;
     if (concerned) for (const each of [...its]) each(kind === "failed" ? { failed: news.error } : news);
   }
+}
+
+function paused() {
+  stream?.close();
+  stream = null;
+  setConnection("paused");
+}
+
+function turnedTo() {
+  if (connection !== "paused") return;
+  followed = "";
+  schedule();
 }
 
 function lost() {
@@ -137,6 +152,7 @@ function setConnection(now) {
 }
 
 document.addEventListener("visibilitychange", schedule);
+for (const sign of ["focus", "pointerdown", "keydown"]) addEventListener(sign, turnedTo);
 
 // --- for views
 

@@ -20,6 +20,7 @@ const LINK = {
   connecting: { tone: "busy", word: "Connecting" },
   open: { tone: "good", word: "Live" },
   lost: { tone: "bad", word: "Not connected" },
+  paused: { tone: "idle", word: "Paused" },
 };
 
 const place = () => location.hash.replace(/^#\/?/, "").split("/").map(decoded);
@@ -53,23 +54,27 @@ function App() {
     <header class="top">
       <a class="brand" href="#/" aria-label="MCPX, overview"><${Mark} />MCPX</a>
       <nav aria-label="Views">
-        ${VIEWS.map(({ path, name }) => html`<a key=${path} href=${`#/${path}`} aria-current=${path === first ? "page" : undefined}>${name}</a>`)}
+        ${VIEWS.map(({ path, name }) => html`<a key=${path} href=${`#/${path}`}
+          aria-current=${path === first ? "page" : undefined}>${name}</a>`)}
       </nav>
       <div class="row top-end">
-        <span class=${`link-state tone-${LINK[connection].tone}`} role="status"><span class="dot toned" aria-hidden="true"></span>${LINK[connection].word}</span>
+        <span class=${`link-state tone-${LINK[connection].tone}`} role="status"><span class="dot toned"
+          aria-hidden="true"></span>${LINK[connection].word}</span>
         <${Theme} />
         <${Action} kind="quiet" run=${signOut}>Sign out</${Action}>
       </div>
     </header>
     <main id="main" ref=${main} tabindex="-1">
       ${connection === "lost" && html`<${Lost} />`}
+      ${connection === "paused" && html`<${Paused} />`}
       <${View} known=${known} first=${first} rest=${rest} />
     </main>
   `;
 }
 
 function View({ known, first, rest }) {
-  if (first === "servers" && rest[0]) return html`<${Server} key=${rest[0]} name=${rest[0]} tab=${rest[1]} rest=${rest.slice(2)} />`;
+  if (first === "servers" && rest[0]) return html`<${Server} key=${rest[0]} name=${rest[0]} tab=${rest[1]}
+    rest=${rest.slice(2)} />`;
   if (known) return html`<${known.view} key=${known.path} rest=${rest} />`;
   return html`<h1>Nothing here</h1><p>There is no such view. <a href="#/">Overview</a></p>`;
 }
@@ -94,6 +99,12 @@ function Lost() {
   return html`<div class="lost"><${Notice} tone="bad" live="alert" title="The daemon does not answer.">
     What you see is how it was. The page goes on by itself when it answers again; a daemon that was started anew
     wants a new link: <code>mcpx ui</code>
+  </${Notice}></div>`;
+}
+
+function Paused() {
+  return html`<div class="lost"><${Notice} tone="idle" live="status" title="This window waits.">
+    A browser keeps a few windows up to date at a time. This one goes on when you turn to it.
   </${Notice}></div>`;
 }
 

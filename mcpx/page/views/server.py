@@ -67,7 +67,7 @@ _ACTIONS: Final[Mapping[str, Action]] = {
     "enable": lambda hub, name, _request: actions.switch(hub, name, on=True),
     "disable": lambda hub, name, _request: actions.switch(hub, name, on=False),
     "sign-in": lambda hub, name, _request: actions.sign_in(hub, name),
-    "signed-in": lambda hub, name, _request: actions.signed_in(hub, name),
+    "signed-in": actions.signed_in,
     "sign-in-answer": actions.sign_in_answer,
     "sign-out": lambda hub, name, _request: actions.sign_out(hub, name),
 }

@@ -97,3 +97,9 @@ def test_a_tool_costs_its_name_description_and_parameters():
     shown = f'[{{"name":"read","description":"Reads","inputSchema":{parameters}}}]'
     assert tools_cost([tool]) == estimate_result(shown) == definitions_cost([("read", "Reads", schema)])
     assert tools_cost([]) == 0
+
+
+def test_a_long_list_costs_what_its_tools_do():
+    schema = {"type": "object"}
+    tools = [(f"t{number}", "a word " * (number % 50 == 0) * 2000, schema) for number in range(500)]
+    assert definitions_cost(tools) == sum(definitions_cost([each]) for each in tools)

@@ -167,17 +167,54 @@ async def test_a_browser_that_does_not_read_holds_its_topics_and_then_loses_its_
         assert yielded * 65536 < 32 << 20  # what the system's buffers take, and ours
 
 
-async def test_the_oldest_stream_makes_room(tmp_path, monkeypatch, source):
+async def test_the_oldest_stream_of_a_browser_makes_room_and_knows_why(tmp_path, monkeypatch, source):
+    monkeypatch.setattr(events, "MAX_OF_SESSION", 2)
+    async with served(tmp_path, monkeypatch) as page:
+        offer(page, overview=source.topic)
+        visitor, another = await Visitor.entering(page), await Visitor.entering(page)
+        async with (
+            visitor.stream("overview") as oldest,
+            another.stream("overview") as of_another,
+            visitor.stream("overview") as second,
+            visitor.stream("overview") as third,
+        ):
+            assert await oldest.next("paused") == {}
+            await oldest.over()
+            assert len(page.streams) == 3
+            for staying in (of_another, second, third):
+                source.send.send_nowait("still")
+                assert await staying.next("overview") == "still"
+        assert (await visitor.get("/ui/api/here")).status == 200
+
+
+async def test_the_next_stream_of_a_page_takes_the_place_of_its_last(tmp_path, monkeypatch, source):
+    """However late it is noticed that a browser has left: no other window has to make room."""
+    monkeypatch.setattr(events, "MAX_OF_SESSION", 2)
+    async with served(tmp_path, monkeypatch) as page:
+        offer(page, overview=source.topic)
+        visitor, another = await Visitor.entering(page), await Visitor.entering(page)
+        async with (
+            visitor.stream("overview", page="a") as staying,
+            another.stream("overview", page="b") as of_another,
+            visitor.stream("overview", page="b") as first,
+            visitor.stream("overview", page="b") as second,
+        ):
+            await first.over()
+            assert len(page.streams) == 3
+            for each in (staying, of_another, second):
+                source.send.send_nowait("still")
+                assert await each.next("overview") == "still"
+
+
+async def test_the_oldest_stream_of_all_browsers_makes_room(tmp_path, monkeypatch, source):
     monkeypatch.setattr(events, "MAX_STREAMS", 2)
     async with served(tmp_path, monkeypatch) as page:
         offer(page, overview=source.topic)
-        visitor = await Visitor.entering(page)
-        async with visitor.stream("overview") as oldest, visitor.stream("overview") as second:
-            async with visitor.stream("overview"):
-                await oldest.over()
-                assert len(page.streams) == 2
-            source.send.send_nowait(1)
-            assert await second.next("overview") == 1
+        first, second, third = [await Visitor.entering(page) for _ in range(3)]
+        async with first.stream("overview") as oldest, second.stream("overview"), third.stream("overview"):
+            assert await oldest.next("paused") == {}
+            await oldest.over()
+            assert len(page.streams) == 2
 
 
 async def test_no_more_topics_are_followed_than_that(tmp_path, monkeypatch, source):

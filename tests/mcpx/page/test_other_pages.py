@@ -1,18 +1,15 @@
 """Other pages in the person's own browser, a real Chromium: what they get, and what they are given."""
 
 import contextlib
-import shutil
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
+from tests.mcpx.page.browsing import NEEDS_BROWSER, browsing
 from tests.mcpx.page.visiting import Visitor, served
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-with contextlib.suppress(ImportError):
-    from playwright.async_api import async_playwright
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
+pytestmark = [pytest.mark.anyio, NEEDS_BROWSER]
 
 ATTACKS = """async (there) => {
   const fetched = (path, options) => fetch(there + path, {credentials: "include", ...options}).then(
@@ -66,17 +63,6 @@ NOTHING = {
     "stream": "refused",
     "frame": "nothing",
 }
-
-
-@asynccontextmanager
-async def browsing():
-    """A browser without a past."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            yield await browser.new_context()
-        finally:
-            await browser.close()
 
 
 @asynccontextmanager

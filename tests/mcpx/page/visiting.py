@@ -124,9 +124,9 @@ class Visitor:
         return await anyio.connect_tcp(self.host, self.port)
 
     @asynccontextmanager
-    async def stream(self, *topics: str) -> AsyncIterator[Stream]:
+    async def stream(self, *topics: str, page: str = "") -> AsyncIterator[Stream]:
         """The stream of these topics, once it has begun."""
-        target = "/ui/api/events?" + "&".join(f"topic={topic}" for topic in topics)
+        target = f"/ui/api/events?page={page}&" + "&".join(f"topic={topic}" for topic in topics)
         async with await self.connect() as connection:
             await connection.send(self.request("GET", target, self.cookies))
             stream = Stream(connection)

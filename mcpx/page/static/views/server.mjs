@@ -55,7 +55,7 @@ function Remarks({ name, card }) {
     ${words && html`<${Notice} tone=${tone}><span class="break">${words}</span></${Notice}>`}
     ${card.changes > 0 && html`<${Notice} tone="ask" title=${`${count(card.changes)} ${card.changes === 1 ? "change waits" : "changes wait"} for approval.`}>
       <a href=${place(name, "approvals")}>See what is different</a></${Notice}>`}
-    ${card.tone === "good" && card.last_error && html`<p class="small muted wrap">The last failure: ${card.last_error}</p>`}
+    ${card.tone === "good" && card.last_error && html`<p class="small muted clamp">The last failure: ${card.last_error}</p>`}
   `;
 }
 
@@ -85,7 +85,7 @@ function Inside({ name, tab, selected, card, timeline, version }) {
     ["prompts", "Prompts", offers?.prompts.length],
     ["log", "Log"],
     ["timeline", "Lifecycle"],
-    ["approvals", "Approvals", card.changes],
+    ["approvals", "Approvals", card.changes || undefined],
     ["about", "About"],
   ];
   const current = tabs.some(([key]) => key === tab) ? tab : "tools";

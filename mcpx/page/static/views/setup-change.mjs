@@ -4,6 +4,8 @@ import { post } from "../api.mjs";
 import { Action } from "../widgets/action.mjs";
 import { Failed, Loading, Notice } from "../widgets/notice.mjs";
 
+const WAY = html`It can be taken back: <a href="#/setup/changes">Undo</a>`;
+
 // What `mcpx COMMAND` would do with these options: {preview, failure, waiting, apply, again}. `apply` makes exactly that.
 export function useChange(command, options) {
   const [state, setState] = useState({ waiting: true });
@@ -27,7 +29,8 @@ export function useChange(command, options) {
 }
 
 // The frame of a change. label: of the button, null where there is nothing to do; done(report): what to say after it.
-export function Change({ change, title, text, label, question, done, children }) {
+// way: what to say of the way back.
+export function Change({ change, title, text, label, question, done, way = WAY, children }) {
   const [made, setMade] = useState(null);
   const { preview, failure, waiting, again } = change;
   const run = async () => setMade(await change.apply());
@@ -40,7 +43,7 @@ export function Change({ change, title, text, label, question, done, children })
       ${preview && children}
       ${preview && label && html`<div class="row">
         <${Action} kind="primary" disabled=${waiting} run=${run} confirm=${{ title, text: question, yes: label }}>${label}</${Action}>
-        <span class="muted small">It can be taken back: <a href="#/setup/changes">Undo</a></span>
+        <p class="muted small">${way}</p>
       </div>`}
     </section>
   `;

@@ -22,6 +22,7 @@ export function Changes() {
   const can = preview?.undone && !refused.length;
   return html`
     <${Change} change=${change} title="Undo" label=${can ? `Take back ${preview.command}` : null}
+      way="Copies of what is there now are kept."
       text="Takes back the last change that MCPX made to files; said again, the one before."
       question=${`These files become what they were: ${preview?.files?.map((each) => each.file).join(", ")}.`}
       done=${(made) => html`<p>${made.command} was taken back.</p>`}>

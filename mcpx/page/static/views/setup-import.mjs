@@ -33,7 +33,7 @@ export function Import() {
 function Done({ made }) {
   const todo = made.servers.filter((each) => each.state === "added" && each.needs.length);
   return html`
-    <p>${counted(made.servers.filter((each) => each.state === "added").length, "server")} written to <code>${made.file}</code>. ${made.daemon}</p>
+    <p>${counted(made.servers.filter((each) => each.state === "added").length, "server")} written to <code>${made.file}</code>${made.daemon && `; ${made.daemon}`}.</p>
     ${todo.length > 0 && html`<ul class="dots">${todo.map((each) => html`<li key=${each.name}>To do for ${each.name}: ${each.needs.join("; ")}</li>`)}</ul>`}
     <p><a href="#/setup/install">Install</a> puts MCPX into your clients.</p>
   `;
@@ -44,7 +44,7 @@ function Client({ client, servers }) {
   return html`<li class="sunk stack tight">
     <div class="spread"><span class="strong">${client.title}</span><span class="mono muted small wrap">${client.file}</span></div>
     ${client.problem && html`<${Notice} tone="bad">${client.problem}</${Notice}>`}
-    ${client.servers.map((each) => html`<div key=${each.name} class="stack entry">
+    ${client.servers.map((each) => html`<div key=${each.name} class="stack import-entry">
       <div class="row"><span class="mono strong wrap">${each.name}</span><${Badge} tone=${stateOf(each).tone}>${stateOf(each).word}</${Badge}>
         ${each.as && each.as !== each.name && html`<span class="muted small">as ${each.as}</span>`}</div>
       <p class="mono small muted wrap">${commandOf(each.entry)}</p>

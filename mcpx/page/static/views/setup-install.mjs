@@ -24,7 +24,7 @@ export function Install() {
   return html`<${Change} change=${change} title="Install" label=${changed.length ? `Put MCPX into ${counted(files.size, "client")}` : null}
     text="Puts MCPX into your AI clients. Everything else in their files stays, and copies are kept."
     question=${`These files will be changed: ${changed.map((each) => each.file).join(", ")}.`}
-    done=${(made) => html`<p>Next: restart ${[...new Set(made.clients.filter((each) => each.changed).map((each) => each.title))].join(", ")}. Copies are in <code>${made.backup}</code>. ${made.daemon}</p>`}>
+    done=${(made) => html`<p>Next: restart ${[...new Set(made.clients.filter((each) => each.changed).map((each) => each.title))].join(", ")}. Copies are in <code>${made.backup}</code>.</p>`}>
     <${Choice} names=${names} chosen=${clients} onChoose=${setClients} />
     <label class="switch">
       <input type="checkbox" checked=${adopt} onChange=${() => setAdopt(!adopt)} />Move the clients' own servers into MCPX's configuration (<code>--adopt</code>)

@@ -33,10 +33,12 @@ export function Action({ run, done, confirm, kind = "", disabled, onFailure, lab
 
   const running = state === "running";
   return html`<span class="action">
-    <button type="button" class=${kind} aria-label=${label} aria-busy=${running ? "true" : undefined} disabled=${disabled || running}
+    <button type="button" class=${kind} aria-label=${label} aria-busy=${running ? "true" : undefined}
+      disabled=${disabled || running}
       onClick=${() => (confirm ? setState("asking") : start())}>${children}</button>
     <span role="status" class="small muted">${state === "done" && done}</span>
-    ${failure && html`<span role="alert" class="small tone-bad"><span class="toned wrap">${failure.message}</span></span>`}
+    ${failure && html`<span role="alert" class="small tone-bad"><span
+      class="toned wrap">${failure.message}</span></span>`}
     ${state === "asking" && html`<${Confirm} ...${confirm} onYes=${start} onNo=${() => setState("idle")} />`}
   </span>`;
 }

@@ -20,7 +20,7 @@ export function short(value) {
   if (!known(value)) return NONE;
   const size = Math.abs(value);
   if (size < 10_000) return count(value);
-  for (const [unit, letter] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [unit, letter] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
     if (size >= unit * 0.9995) return `${trimmed(value / unit, size < 100 * unit ? 1 : 0)}${letter}`;
   }
   return count(value);
@@ -59,8 +59,10 @@ export function share(value) {
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   const whole = Math.max(0, Math.floor(seconds));
-  const pair = (large, its, small, unit) =>
-    `${Math.floor(whole / its)} ${large}${Math.floor((whole % its) / unit) ? ` ${Math.floor((whole % its) / unit)} ${small}` : ""}`;
+  const pair = (large, its, small, unit) => {
+    const rest = Math.floor((whole % its) / unit);
+    return `${Math.floor(whole / its)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+  };
   if (whole >= DAY) return pair("d", DAY, "h", HOUR);
   if (whole >= HOUR) return pair("h", HOUR, "m", MINUTE);
   return whole >= MINUTE ? `${Math.floor(whole / MINUTE)} m` : `${whole} s`;

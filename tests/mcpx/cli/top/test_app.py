@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from rich.color import ColorType
 
 from mcpx.cli.top.app import Answered, Restarted, Top
 from mcpx.cli.top.polling import Answer, Polling
@@ -81,6 +82,13 @@ class Shown:
         assert all(len(line.encode("utf-16-le")) // 2 <= width for line in lines)
         assert not any(character in line for line in lines for character in "\x1b\u202e\n")
         return [line.rstrip() for line in lines]
+
+    @property
+    def colours(self):
+        """The kinds of colours on the screen."""
+        strips = self.app.screen._compositor.render_strips()
+        styles = [segment.style for strip in strips for segment in strip if segment.style is not None]
+        return {colour.type for style in styles for colour in (style.color, style.bgcolor) if colour}
 
     @property
     def text(self):
@@ -280,6 +288,21 @@ async def test_seventy_busy_servers_are_drawn_in_a_small_part_of_a_second(tmp_pa
             await shown.say(*servers(calls))
         assert (time.process_time() - began) / 10 < 0.3, "a third of a core would be too much even here"
         assert "server-69" in shown.text, "it has stayed where it was"
+
+
+@pytest.mark.anyio
+async def test_no_screen_has_other_colours_than_the_sixteen_of_the_terminal(tmp_path):
+    busy = [server(f"s{at}", "parked", last_error="x" * 900, tokens=tokens(9, 1)) for at in range(50)]
+    async with Shown(tmp_path, *busy, config_error="no").open() as shown:
+        for keys in ("enter", "l", "c", "question_mark", "r", "slash"):
+            await shown.press(keys)
+            if isinstance(shown.app.screen, LogScreen):
+                shown.app.screen.post_message(LogScreen.Lines(["z" * 200] * 50, None))
+                await shown.pilot.pause()
+            shown.app.notify("said", severity="error")
+            await shown.until("said")
+            assert shown.colours <= {ColorType.DEFAULT, ColorType.STANDARD}
+            await shown.press("escape")
 
 
 @pytest.mark.anyio

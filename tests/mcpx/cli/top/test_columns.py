@@ -31,7 +31,7 @@ def row(known, *curve):
 @pytest.mark.parametrize("width", [1, 20, 24, 40, 60, 79, 80, 100, 120, 160, 300])
 def test_whatever_the_width_every_line_fits_and_the_name_and_the_state_come_first(width):
     columns = fitted(width, [BUSIEST.name, "a"])
-    uses = {812: Use(3 << 30, 12.5)}
+    uses = {812: Use(3 << 30, 12.5, 0.0)}
     cells = columns.cells(row(BUSIEST, 99_999.0), uses)
     assert [cell_len(cell.plain) for cell in cells] == list(columns.widths)
     assert [cell_len(header.plain) for header in columns.headers] == list(columns.widths)
@@ -56,7 +56,7 @@ def test_eighty_cells_show_everything_but_what_stands_below_the_table():
 
 def test_a_row_reads_like_this():
     known = server(calls=2044, errors=3, in_flight=1, queued=2, restarts=1, tokens=tokens(90_000, 4_000))
-    cells = fitted(79, ["files"]).cells(row(known, 3.0, 12.4), {812: Use(53 << 20, 0.25)})
+    cells = fitted(79, ["files"]).cells(row(known, 3.0, 12.4), {812: Use(53 << 20, 0.25, 0.0)})
     assert "".join(cell.plain for cell in cells).split() == [
         *("files", "ready", "1m", "1", "2044", "12", "1.2", "12", "1+2", "3", "86k", "53M"),
     ]
@@ -105,7 +105,7 @@ def test_what_wants_attention_or_is_largest_comes_first(order, first):
         row(server("busy", pid=2, in_flight=3, tokens=tokens(9, 1)), 5.0),
         row(server("broken", "parked", pid=3, restarts=9), 0.0),
     ]
-    uses = {1: Use(10, 0.9), 2: Use(20, None), 3: Use(30, 0.1)}
+    uses = {1: Use(10, 0.9, 0.0), 2: Use(20, None, 0.0), 3: Use(30, 0.1, 0.0)}
     assert chosen(rows, "", order, uses)[0].name == first
 
 

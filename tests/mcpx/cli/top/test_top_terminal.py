@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from tests.mcpx.terminal import CTRL_C, CTRL_Z, Terminal
 
 SCRIPTED = {"command": sys.executable, "args": ["-S", "-E", str(SERVER), "{}"]}
 LEFT = "\x1b[?1049l"
-ESCAPE, ENTER = "\x1b", "\r"
 
 
 class Place:
@@ -43,28 +43,42 @@ class Place:
         return next(row["pid"] for row in rows if row["name"] == server)
 
 
-@pytest.fixture
-def place(tmp_path):
-    made = Place(tmp_path)
+@contextmanager
+def served(folder):
+    made = Place(folder)
     made.run("daemon", "start")
     yield made
     made.run("daemon", "stop")
 
 
-def test_a_server_dies_and_the_daemon_goes_and_returns_before_the_eyes(place):
-    with place.top() as terminal:
+@pytest.fixture
+def own(tmp_path):
+    """A daemon that the test may stop."""
+    with served(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A daemon for all tests that only look at it."""
+    with served(tmp_path_factory.mktemp("place")) as made:
+        yield made
+
+
+def test_a_server_dies_and_the_daemon_goes_and_returns_before_the_eyes(own):
+    with own.top() as terminal:
         terminal.wait_for("3 servers, by configuration")
         terminal.wait_for("2 of 3 servers ready")
         at = terminal.wait_for("parked")
-        os.kill(place.pid("one"), signal.SIGKILL)
+        os.kill(own.pid("one"), signal.SIGKILL)
         at = terminal.wait_for("earlier: ", after=at)
         terminal.type("r")
         at = terminal.wait_for("Restart one?", after=at)
         terminal.type("y")
         at = terminal.wait_for("restarted one: ready", after=at)
-        place.run("daemon", "stop")
+        own.run("daemon", "stop")
         at = terminal.wait_for("no daemon serves", after=at)
-        place.run("daemon", "start")
+        own.run("daemon", "start")
         terminal.wait_for("0 of 3 servers ready, 2 asleep", after=at)
         terminal.type("q")
         assert terminal.end() == 0
@@ -131,6 +145,7 @@ def test_a_window_that_is_closed_ends_it(place):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        ({"PYTHONIOENCODING": "latin-1"}, "mcpx top needs UTF-8, and the terminal is said to have iso8859-1"),
         ({"TERM": "dumb"}, "mcpx top cannot draw on this terminal (TERM=dumb); mcpx status shows"),
         (
             {"stdout": subprocess.DEVNULL},

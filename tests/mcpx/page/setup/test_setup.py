@@ -15,7 +15,7 @@ from mcpx.page.page import Page
 from mcpx.page.setup import changing
 from mcpx.page.views import setup
 from tests.mcpx.page.asking import asking
-from tests.mcpx.scripted import PATIENCE_S, open_watched
+from tests.mcpx.scripted import PATIENCE_S, open_watched, soon
 from tests.mcpx.serving import run_cli
 
 pytestmark = pytest.mark.anyio
@@ -181,13 +181,28 @@ async def test_doctor_says_what_it_says_in_a_terminal(home):
         assert not [each for each in SECRETS if each in json.dumps(report)]
 
 
-async def test_one_runs_at_a_time(home):
+async def test_one_runs_at_a_time_and_the_next_one_waits(home, monkeypatch):
     async with looking(home, configuration()) as (page, _):
-        hub = page.page.hub
-        async with changing._alone(changing._changing, hub, "x"):
-            refused = await page.post("setup", "undo", status=400)
+        lock = changing._changing.setdefault(page.page.hub, anyio.Lock())
+        async with anyio.create_task_group() as tasks:
+            await lock.acquire()
+            tasks.start_soon(page.post, "setup", "undo")
+            tasks.start_soon(page.post, "setup", "import")
+            await soon(lambda: lock.statistics().tasks_waiting == 2)
+            lock.release()
+        monkeypatch.setattr(changing, "WAIT_S", 0.01)
+        await lock.acquire()
+        refused = await page.post("setup", "undo", status=400)
         assert "wait for it" in refused["error"]
+        lock.release()
         await page.post("setup", "undo")
+
+
+async def test_one_doctor_is_enough(home):
+    async with looking(home, configuration()) as (page, _):
+        async with changing._examining.setdefault(page.page.hub, anyio.Lock()):
+            refused = await page.post("setup", "doctor", status=400)
+        assert "is running already" in refused["error"]
 
 
 async def test_the_topic_tells_of_another_configuration(home, monkeypatch):

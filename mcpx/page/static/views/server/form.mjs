@@ -3,22 +3,32 @@
 // The value that is put in is plain JSON, and what was not filled in is not in it. Text that is no number, in the
 // field of one, is kept as text: the daemon says what is wrong with it, in the words that a model gets.
 // `problems` are those words: [{path: "$.files[0].name", problem}].
+import { Component } from "preact";
 import { html, useEffect, useId, useState } from "../../lib.mjs";
 import * as json from "./schema.mjs";
 
 const MAX_DEPTH = 8; // of fields within fields; below there is a field for JSON
 const MAX_ITEMS = 200; // of a list that are shown
+const MAX_MEMBERS = 300; // of an object that are shown
+const MAX_ASKED = 3; // levels on which what is required and not filled in is shown at once
 const MANY = 12; // members of an object, from which on the optional ones are folded away
 const GROUPS = ["object", "map", "array", "alternatives"]; // kinds that hold other values
 const LONG = 120; // characters, for which a text has a field that grows
 
-// schema: of an object; value: what is filled in; onChange(value)
-export function Form({ schema, value, onChange, problems = [] }) {
-  const root = json.resolved(schema, schema);
-  const context = { root: schema, problems };
-  return html`<div class="stack form">
-    <${Members} schema=${root} value=${value} onChange=${onChange} path="$" depth=${0} context=${context} />
-  </div>`;
+// schema: of an object; value: what is filled in; onChange(value). A schema that no form can be made of has none.
+export class Form extends Component {
+  static getDerivedStateFromError() {
+    return { failed: true };
+  }
+
+  render({ schema, value, onChange, problems = [] }, { failed }) {
+    if (failed) return html`<p class="muted">No form can be made of this schema. Give the arguments as JSON.</p>`;
+    const root = json.resolved(schema, schema);
+    const context = { root: schema, problems };
+    return html`<div class="stack form">
+      <${Members} schema=${root} value=${value} onChange=${onChange} path="$" depth=${0} context=${context} />
+    </div>`;
+  }
 }
 
 // --- objects
@@ -27,13 +37,15 @@ function Members({ schema, value, onChange, path, depth, context }) {
   const given = isObject(value) ? value : {};
   const properties = isObject(schema.properties) ? schema.properties : {};
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
-  const names = Object.keys(properties);
+  const all = Object.keys(properties);
+  const names = all.slice(0, MAX_MEMBERS);
   const others = Object.keys(given).filter((name) => !Object.hasOwn(properties, name));
   const folds = names.length > MANY && required.size > 0;
   const either = json.eitherRequired(schema);
   const set = (name, to) => onChange(withMember(given, name, to));
+  const own = (name) => (Object.hasOwn(given, name) ? given[name] : undefined);
   const member = (name) => html`<${Field} key=${name} name=${name} schema=${properties[name]} required=${required.has(name)}
-    value=${given[name]} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)} missing=${`${path}.${name}`}
+    value=${own(name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)} missing=${`${path}.${name}`}
     depth=${depth + 1} context=${context} />`;
   if (!names.length && !others.length && !isObject(schema.additionalProperties)) {
     return schema.additionalProperties === false || depth === 0
@@ -43,6 +55,7 @@ function Members({ schema, value, onChange, path, depth, context }) {
   return html`
     ${either.length > 0 && html`<p class="muted small">Wants ${either.join(", or ")}.</p>`}
     ${names.filter((name) => !folds || required.has(name)).map(member)}
+    ${all.length > names.length && html`<p class="muted small">${all.length - names.length} more are for the JSON.</p>`}
     ${folds && html`<details class="folded"><summary>${names.length - required.size} more that may be left out</summary>
       <div class="stack">${names.filter((name) => !required.has(name)).map(member)}</div>
     </details>`}
@@ -55,7 +68,7 @@ function Members({ schema, value, onChange, path, depth, context }) {
 function withMember(value, name, to) {
   const next = { ...value };
   if (to === undefined) delete next[name];
-  else next[name] = to;
+  else json.put(next, name, to);
   return next;
 }
 
@@ -65,7 +78,7 @@ function OpenMembers({ schema, value, names, onChange, path, depth, context }) {
   const id = useId();
   const add = () => {
     if (!added || Object.hasOwn(value, added)) return;
-    onChange({ ...value, [added]: json.blank(schema, context.root) });
+    onChange(withMember(value, added, json.blank(schema, context.root)));
     setAdded("");
   };
   return html`
@@ -114,7 +127,7 @@ function Field({ name, schema, required, value, onChange, path, missing, depth, 
   return html`<fieldset class="field group" aria-describedby=${described || undefined}>
     <legend>${label}</legend>
     ${about}
-    ${isGiven || required
+    ${isGiven || (required && depth <= MAX_ASKED)
       ? html`<${Value} ...${inner} name=${name} />
         ${!required && html`<div><button type="button" class="quiet small" onClick=${() => onChange(undefined)}>Leave ${name} out</button></div>`}`
       : html`<div><button type="button" class="small" onClick=${() => onChange(json.blank(schema, context.root))}>Fill in ${name}</button></div>`}

@@ -5,6 +5,7 @@ import { html, useState } from "../../lib.mjs";
 import { Code } from "../../widgets/copy.mjs";
 import { bytes, count, ms } from "../../widgets/format.mjs";
 import { Badge } from "../../widgets/badge.mjs";
+import { read, written } from "./schema.mjs";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"];
 const EXTENSIONS = { "audio/wav": "wav", "audio/mpeg": "mp3", "application/pdf": "pdf", "application/json": "json", "text/csv": "csv" };
@@ -88,8 +89,8 @@ function Long({ block, what, plain }) {
 function formatted({ text, cut }) {
   if (cut || text.length > MAX_FORMATTED || !/^\s*[[{]/.test(text)) return null;
   try {
-    const laidOut = JSON.stringify(JSON.parse(text), null, 2);
-    return laidOut === text || /\d{16}/.test(text) ? null : laidOut; // large integers would not stay what they are
+    const laidOut = written(read(text), 2);
+    return laidOut === text ? null : laidOut;
   } catch {
     return null;
   }

@@ -5,6 +5,8 @@
 
 const MAX_STEPS = 16; // references, and combinations in one another
 const MAX_CHOICES = 500;
+const MAX_BRANCHES = 200;
+const MAX_FILLED = 200; // values that a form begins with: a schema may want itself again and again
 const COMBINED = ["properties", "patternProperties", "$defs", "definitions"];
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -50,13 +52,14 @@ function merged(one, other) {
 
 // How a value is put in: {kind, schema, nullable, ...}. `kind` is one of choice, alternatives, string, number,
 // integer, boolean, array, object, map, any. A choice has `choices` [{value, label}], alternatives have `branches`.
-export function control(schema, root) {
+export function control(schema, root, steps = MAX_STEPS) {
   const found = resolved(schema, root);
+  if (!steps) return { kind: "any", schema: {} };
   if (Object.hasOwn(found, "const")) return { kind: "choice", schema: found, choices: [choice(found.const, found)] };
   const values = Array.isArray(found.enum) ? named(found) : null;
   if (values) return plainChoices(found, values);
   const branches = alternatives(found, root);
-  if (branches) return combination(found, branches, root);
+  if (branches) return combination(found, branches, root, steps);
   const types = Array.isArray(found.type) ? found.type : [found.type ?? implied(found)];
   const others = types.filter((each) => each !== "null");
   const nullable = others.length < types.length;
@@ -95,7 +98,7 @@ function alternatives(schema, root) {
   if (!word) return null;
   const { [word]: given, ...base } = schema;
   const own = { ...base, title: undefined, description: undefined, default: undefined };
-  const branches = given.map((each) => merged(own, resolved(each, root)));
+  const branches = given.slice(0, MAX_BRANCHES).map((each) => merged(own, resolved(each, root)));
   return given.every((each) => isObject(each) && onlyRequires(each)) ? null : branches;
 }
 
@@ -108,7 +111,7 @@ export function eitherRequired(schema) {
   return schema[word].map((each) => listed(each.required).join(" and ")).filter(Boolean);
 }
 
-function combination(schema, branches, root) {
+function combination(schema, branches, root, steps) {
   const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const") && each.const === null));
   const nullable = others.length < branches.length;
   const about = { title: schema.title, description: schema.description, default: schema.default };
@@ -116,7 +119,7 @@ function combination(schema, branches, root) {
     return { kind: "choice", schema, nullable, choices: others.map((each) => choice(each.const, each)) };
   }
   if (others.length === 1) {
-    const inner = control(others[0], root);
+    const inner = control(others[0], root, steps - 1);
     const kept = Object.fromEntries(Object.entries(about).filter(([, value]) => value !== undefined));
     return { ...inner, schema: { ...inner.schema, ...kept }, nullable: nullable || inner.nullable };
   }
@@ -126,44 +129,53 @@ function combination(schema, branches, root) {
 // --- values
 
 // The value that an item or a member begins with when somebody adds it.
-export function blank(schema, root, steps = MAX_STEPS) {
+export function blank(schema, root, room = { left: MAX_FILLED }) {
   const { kind, schema: found, choices, branches } = control(schema, root);
   if (found.default !== undefined && found.default !== null) return found.default;
   if (kind === "choice") return choices[0]?.value ?? null;
-  if (kind === "alternatives") return steps ? blank(branches[0], root, steps - 1) : null;
-  if (kind === "object") return steps ? filled(found, root, steps) : {};
-  const plain = { string: "", boolean: false, array: [], map: {}, number: found.minimum ?? 0, integer: found.minimum ?? 0 };
+  if (kind === "alternatives") return branches.length && room.left-- > 0 ? blank(branches[0], root, room) : null;
+  if (kind === "object") return filled(found, root, room);
+  const plain = { string: "", boolean: false, array: [], map: {}, number: least(found), integer: least(found) };
   return plain[kind] ?? (found.type === "object" ? {} : null);
 }
 
+const least = (schema) => (typeof schema.minimum === "number" ? schema.minimum : 0);
+
 // An object with the members that need no decision: constants that are required, and objects; of several forms
-// the first, as the form shows it.
-export function filled(schema, root, steps = MAX_STEPS) {
+// the first, as the form shows it. What there is no `room` for is left out.
+export function filled(schema, root, room = { left: MAX_FILLED }) {
   const found = resolved(schema, root);
   const value = {};
+  if (!isObject(found.properties)) return value;
   for (const name of listed(found.required)) {
-    if (!isObject(found.properties) || !Object.hasOwn(found.properties, name)) continue;
+    if (!Object.hasOwn(found.properties, name) || room.left-- <= 0) continue;
     const { kind, schema: inner, choices, branches } = control(found.properties[name], root);
-    if (kind === "choice" && choices.length === 1) value[name] = choices[0].value;
-    if (kind === "object" && steps > 1) value[name] = filled(inner, root, steps - 1);
-    const first = kind === "alternatives" ? control(branches[0], root) : null;
-    if (first?.kind === "object" && steps > 1) value[name] = filled(first.schema, root, steps - 1);
+    const first = kind === "alternatives" && branches.length ? control(branches[0], root) : null;
+    if (kind === "choice" && choices.length === 1) put(value, name, choices[0].value);
+    if (kind === "object") put(value, name, filled(inner, root, room));
+    if (first?.kind === "object") put(value, name, filled(first.schema, root, room));
   }
   return value;
 }
 
-// The branch that a value is of, by its kind and its constants; -1 for none.
-export function branchOf(value, branches, root) {
-  return branches.findIndex((each) => fits(value, each, root));
+// Sets a member, whatever its name: `__proto__` would set something else.
+export function put(value, name, to) {
+  Object.defineProperty(value, name, { value: to, writable: true, enumerable: true, configurable: true });
 }
 
-function fits(value, schema, root) {
+// The branch that a value is of, by its kind and its constants; -1 for none.
+export function branchOf(value, branches, root, steps = 4) {
+  return branches.findIndex((each) => fits(value, each, root, steps));
+}
+
+function fits(value, schema, root, steps) {
+  if (!steps) return true;
   const { kind, schema: found, choices, branches } = control(schema, root);
   switch (kind) {
     case "choice":
       return choices.some((each) => JSON.stringify(each.value) === JSON.stringify(value));
     case "alternatives":
-      return branchOf(value, branches, root) >= 0;
+      return branchOf(value, branches, root, steps - 1) >= 0;
     case "object": {
       if (!isObject(value)) return false;
       const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
@@ -200,7 +212,7 @@ export function typeWords(schema, root, steps = 4) {
   const words = {
     string: found.format ? String(found.format) : "text",
     choice: "choice",
-    alternatives: () => [...new Set(branches.map(inner))].slice(0, 5).join(" or "),
+    alternatives: () => [...new Set(branches.slice(0, 5).map(inner))].join(" or "),
     array: () => (isObject(found.items) ? `list of ${inner(found.items)}` : "list"),
     map: () => `names with ${inner(found.additionalProperties)}`,
     any: found.type === "object" ? "object" : "JSON",

@@ -1,0 +1,94 @@
+"""What the page does with a server: restarting it, switching it, signing in to it and out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpx.catalog.snapshot import State
+from mcpx.config import load
+from mcpx.errors import MCPXError
+from mcpx.page import commands
+from tests.mcpx.oauth.scripted_issuer import scripted_issuer
+from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.scripted import config_of, entry
+
+pytestmark = pytest.mark.anyio
+LOGIN_PORT = 40_000 + os.getpid() % 20_000  # another than the default, which the machine's own sign-ins use
+
+
+async def test_a_server_is_restarted_whatever_its_state():
+    servers = {"s": entry(), "gone": {"command": "/does/not/exist"}, "off": {**entry(), "disabled": True}}
+    async with visiting(config_of(servers)) as visitor:
+        pid = visitor.hub.upstreams["s"].pid
+        assert (await visitor.post("/servers/s/restart")) == {"state": "ready", "described": "ready"}
+        assert visitor.hub.upstreams["s"].pid != pid
+        assert (await visitor.post("/servers/gone/restart"))["state"] == "parked"
+        refused = await visitor.post("/servers/off/restart", status=400)
+        assert "cannot be restarted" in refused["error"]
+
+
+async def test_switching_edits_the_configuration_as_the_command_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"mcpServers": {"--all": entry(), "s": entry()}}))
+    async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
+        done = await visitor.post("/servers/--all/disable")
+        assert done["changed"] is True
+        assert json.loads(file.read_text())["mcpServers"]["--all"]["disabled"] is True
+        done = await visitor.post("/servers/--all/enable")
+        assert done["checks"]["--all"]["state"] == "ready"
+        async with anyio.create_task_group() as tasks:
+            for name in ("--all", "s"):
+                tasks.start_soon(visitor.post, f"/servers/{name}/disable")
+        assert all(each["disabled"] for each in json.loads(file.read_text())["mcpServers"].values())
+        file.write_text("{")
+        refused = await visitor.post("/servers/s/disable", status=400)
+        assert str(file) in refused["error"]
+
+
+async def test_a_command_is_bounded(tmp_path: Path, monkeypatch: Any):
+    marks = tmp_path / "pid"
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho $$ > {marks}\nexec sleep 60\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    async with visiting(config_of({})) as visitor:
+        with pytest.raises(MCPXError, match=r"did not answer within 0\.2 s"):
+            await commands.run(visitor.hub, "doctor", within_s=0.2)
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(marks.read_text()), 0)
+        with anyio.move_on_after(0.2) as scope:
+            await commands.run(visitor.hub, "doctor")
+        assert scope.cancelled_caught
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(marks.read_text()), 0)
+        program.write_text("#!/bin/sh\necho nonsense\n")
+        with pytest.raises(MCPXError, match="did not say what came of it"):
+            await commands.run(visitor.hub, "doctor")
+
+
+async def test_a_person_signs_in_and_out(tmp_path):
+    with scripted_issuer() as issuer:
+        config = config_of({"s": {"type": "http", "url": issuer.mcp_url}}, login_port=LOGIN_PORT)
+        async with visiting(config, state=tmp_path) as visitor:
+            assert (await visitor.get("/servers/s"))["card"]["state"] == "needs sign-in"
+            refused = await visitor.post("/servers/s/signed-in", status=400)
+            assert "no sign-in to s is under way" in refused["error"]
+            begun = await visitor.post("/servers/s/sign-in")
+            assert begun["url"].startswith("http")
+            wrong = await visitor.post("/servers/s/sign-in-answer", {"address": "nonsense"}, status=400)
+            assert "not the address" in wrong["error"]
+            await anyio.to_thread.run_sync(lambda: issuer.browse(begun["url"], person="alice"))
+            done = await visitor.post("/servers/s/signed-in")
+            assert done["state"] == "ready"
+            assert (await visitor.post("/servers/s/signed-in"))["state"] == "ready"  # it is over
+            assert (await visitor.get("/servers/s"))["card"]["sign_in"]["command"]
+            assert (await visitor.post("/servers/s/sign-out")) == {"signed_out": True}
+            await visitor.watch.becomes(State.NEEDS_SIGN_IN, "s")
