@@ -53,6 +53,7 @@ let scheduled = false;
 let retry = null;
 let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
+let isLeaving = false; // while the daemon is told to end the session: the stream ends first, so its end is no fault
 
 export function follow(topic, listener) {
   const its = listeners.get(topic) ?? new Set();
@@ -75,7 +76,7 @@ function schedule() {
 }
 
 function wanted() {
-  if (document.hidden || connection === "ended") return "";
+  if (document.hidden || isLeaving || connection === "ended") return "";
   return [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
 }
 
@@ -193,7 +194,13 @@ export function useAnswer(path) {
 }
 
 export async function signOut() {
-  await post("/sign-out");
-  setConnection("ended");
+  isLeaving = true;
   schedule();
+  try {
+    await post("/sign-out");
+    setConnection("ended");
+  } finally {
+    isLeaving = false;
+    schedule();
+  }
 }

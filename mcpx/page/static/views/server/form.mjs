@@ -44,13 +44,16 @@ function Members({ schema, value, onChange, path, depth, context }) {
   const either = json.eitherRequired(schema);
   const set = (name, to) => onChange(withMember(given, name, to));
   const own = (name) => (Object.hasOwn(given, name) ? given[name] : undefined);
-  const member = (name) => html`<${Field} key=${name} name=${name} schema=${properties[name]} required=${required.has(name)}
-    value=${own(name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)} missing=${`${path}.${name}`}
+  const member = (name) => html`<${Field} key=${name} name=${name} schema=${properties[name]}
+    required=${required.has(name)}
+    value=${own(name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)}
+      missing=${`${path}.${name}`}
     depth=${depth + 1} context=${context} />`;
   if (!names.length && !others.length && !isObject(schema.additionalProperties)) {
     return schema.additionalProperties === false || depth === 0
-      ? html`<p class="muted small">It takes no arguments.</p>`
-      : html`<${Value} schema=${{}} value=${value} onChange=${onChange} path=${path} depth=${MAX_DEPTH} context=${context} />`;
+      ? html`<p class="muted small">It ${schema.additionalProperties === false ? "takes" : "names"} no arguments.</p>`
+      : html`<${Value} schema=${{}} value=${value} onChange=${onChange} path=${path} depth=${MAX_DEPTH}
+        context=${context} />`;
   }
   return html`
     ${either.length > 0 && html`<p class="muted small">Wants ${either.join(", or ")}.</p>`}
@@ -60,8 +63,9 @@ function Members({ schema, value, onChange, path, depth, context }) {
       <div class="stack">${names.filter((name) => !required.has(name)).map(member)}</div>
     </details>`}
     ${isObject(schema.additionalProperties)
-      ? html`<${OpenMembers} schema=${schema.additionalProperties} value=${given} names=${others} onChange=${onChange} path=${path} depth=${depth} context=${context} />`
-      : others.length > 0 && html`<p class="muted small">Beside these: ${others.slice(0, 10).join(", ")}. They are in the JSON.</p>`}
+      ? html`<${OpenMembers} schema=${schema.additionalProperties} value=${given} names=${others} onChange=${onChange}
+        path=${path} depth=${depth} context=${context} />`
+      : others.length > 0 && html`<p class="muted small">Only in the JSON: ${others.slice(0, 10).join(", ")}.</p>`}
   `;
 }
 
@@ -83,14 +87,17 @@ function OpenMembers({ schema, value, names, onChange, path, depth, context }) {
   };
   return html`
     ${names.slice(0, MAX_ITEMS).map((name) => html`<div key=${name} class="item">
-      <div class="grow"><${Field} name=${name} schema=${schema} required value=${value[name]} onChange=${(to) => onChange(withMember(value, name, to ?? null))}
+      <div class="grow"><${Field} name=${name} schema=${schema} required value=${value[name]}
+        onChange=${(to) => onChange(withMember(value, name, to ?? null))}
         path=${json.memberPath(path, name)} depth=${depth + 1} context=${context} /></div>
-      <button type="button" class="quiet small" aria-label=${`Remove ${name}`} onClick=${() => onChange(withMember(value, name, undefined))}>Remove</button>
+      <button type="button" class="quiet small" aria-label=${`Remove ${name}`}
+        onClick=${() => onChange(withMember(value, name, undefined))}>Remove</button>
     </div>`)}
     <div class="row">
       <label class="hidden" for=${id}>Name of another member</label>
       <input id=${id} class="adding" placeholder="name" value=${added} autocomplete="off" spellcheck=${false}
-        onInput=${(event) => setAdded(event.target.value)} onKeyDown=${(event) => event.key === "Enter" && (event.preventDefault(), add())} />
+        onInput=${(event) => setAdded(event.target.value)} onKeyDown=${(event) => event.key === "Enter"
+          && (event.preventDefault(), add())} />
       <button type="button" class="small" disabled=${!added} onClick=${add}>Add member</button>
     </div>
   `;
@@ -105,7 +112,8 @@ function Field({ name, schema, required, value, onChange, path, missing, depth, 
   const found = control.schema;
   const problems = context.problems.filter((each) => each.path === path || each.path === missing);
   const kind = json.typeWords(schema, context.root);
-  const words = [control.kind === "choice" || control.kind === "boolean" ? "" : kind, ...json.limits(found)].filter(Boolean).join(", ");
+  const words = [control.kind === "choice" || control.kind === "boolean" ? "" : kind,
+    ...json.limits(found)].filter(Boolean).join(", ");
   const described = [found.description && `${id}-about`, problems.length && `${id}-problem`].filter(Boolean).join(" ");
   const title = typeof found.title === "string" && !alike(found.title, name) ? found.title : "";
   const isGroup = depth <= MAX_DEPTH && GROUPS.includes(control.kind);
@@ -129,8 +137,10 @@ function Field({ name, schema, required, value, onChange, path, missing, depth, 
     ${about}
     ${isGiven || (required && depth <= MAX_ASKED)
       ? html`<${Value} ...${inner} name=${name} />
-        ${!required && html`<div><button type="button" class="quiet small" onClick=${() => onChange(undefined)}>Leave ${name} out</button></div>`}`
-      : html`<div><button type="button" class="small" onClick=${() => onChange(json.blank(schema, context.root))}>Fill in ${name}</button></div>`}
+        ${!required && html`<div><button type="button" class="quiet small"
+          onClick=${() => onChange(undefined)}>Leave ${name} out</button></div>`}`
+      : html`<div><button type="button" class="small" onClick=${() => onChange(json.blank(schema,
+        context.root))}>Fill in ${name}</button></div>`}
   </fieldset>`;
 }
 
@@ -170,14 +180,17 @@ function Alternatives({ control, value, onChange, path, depth, context, name = "
     setChosen(index);
     onChange(json.blank(branches[index], context.root));
   };
-  const label = (each, index) => (typeof each.title === "string" && each.title) || constants(each) || json.typeWords(each, context.root) || `form ${index + 1}`;
+  const label = (each, index) => (typeof each.title === "string" && each.title) || constants(each)
+    || json.typeWords(each, context.root) || `form ${index + 1}`;
   return html`<div class="stack tight inside">
     <label class="hidden" for=${id}>Form of ${name}</label>
-    <select id=${id} value=${value === null ? branches.length : at} onChange=${(event) => choose(Number(event.target.value))}>
+    <select id=${id} value=${value === null ? branches.length : at}
+      onChange=${(event) => choose(Number(event.target.value))}>
       ${branches.map((each, index) => html`<option key=${index} value=${index}>${label(each, index)}</option>`)}
       ${nullable && html`<option value=${branches.length}>null</option>`}
     </select>
-    ${value !== null && html`<${Value} key=${at} schema=${branches[at]} value=${value} onChange=${onChange} path=${path} depth=${depth + 1} context=${context}
+    ${value !== null && html`<${Value} key=${at} schema=${branches[at]} value=${value} onChange=${onChange} path=${path}
+      depth=${depth + 1} context=${context}
       name=${name} label=${name} required />`}
   </div>`;
 }
@@ -186,7 +199,8 @@ const fitsAlso = (value, branch, root) => json.branchOf(value, [branch], root) =
 
 // A branch is best named by the constants that set it apart from the others.
 function constants(branch) {
-  const members = Object.entries(branch.properties ?? {}).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
+  const members = Object.entries(branch.properties ?? {}).filter(([, each]) => isObject(each) && Object.hasOwn(each,
+    "const"));
   return members.map(([name, each]) => `${name}: ${json.shown(each.const)}`).join(", ");
 }
 
@@ -194,16 +208,20 @@ function Items({ schema, value, onChange, path, depth, context, name = "the list
   const items = Array.isArray(value) ? value : [];
   const prefix = Array.isArray(schema.prefixItems) ? schema.prefixItems : [];
   const of = (index) => prefix[index] ?? (isObject(schema.items) ? schema.items : {});
-  const set = (index, to) => onChange(items.map((each, at) => (at === index ? (to ?? emptied(of(index), context.root)) : each)));
+  const set = (index, to) => onChange(items.map((each, at) => (at === index ? (to ?? emptied(of(index), context.root))
+    : each)));
   const isFull = typeof schema.maxItems === "number" && items.length >= schema.maxItems;
   return html`<div class="stack tight inside">
     ${items.slice(0, MAX_ITEMS).map((item, index) => html`<div key=${index} class="item">
-      <div class="grow"><${Item} schema=${of(index)} value=${item} onChange=${(to) => set(index, to)} path=${`${path}[${index}]`} depth=${depth + 1} context=${context}
+      <div class="grow"><${Item} schema=${of(index)} value=${item} onChange=${(to) => set(index, to)}
+        path=${`${path}[${index}]`} depth=${depth + 1} context=${context}
         name=${`${name} ${index + 1}`} /></div>
-      <button type="button" class="quiet small" aria-label=${`Remove ${name} ${index + 1}`} onClick=${() => onChange(items.filter((_each, at) => at !== index))}>Remove</button>
+      <button type="button" class="quiet small" aria-label=${`Remove ${name} ${index + 1}`}
+        onClick=${() => onChange(items.filter((_each, at) => at !== index))}>Remove</button>
     </div>`)}
     ${items.length > MAX_ITEMS && html`<p class="muted small">${items.length - MAX_ITEMS} more are in the JSON.</p>`}
-    <div><button type="button" class="small" disabled=${isFull} onClick=${() => onChange([...items, json.blank(of(items.length), context.root)])}>Add to ${name}</button></div>
+    <div><button type="button" class="small" disabled=${isFull} onClick=${() => onChange([...items,
+      json.blank(of(items.length), context.root)])}>Add to ${name}</button></div>
   </div>`;
 }
 
@@ -214,8 +232,10 @@ function Item({ schema, value, onChange, path, depth, context, name }) {
   const id = useId();
   const problems = context.problems.filter((each) => each.path === path);
   return html`<div class="field">
-    ${!GROUPS.includes(json.control(schema, context.root).kind) && html`<label class="hidden" for=${id}>${name}</label>`}
-    <${Value} schema=${schema} value=${value} onChange=${onChange} path=${path} depth=${depth} context=${context} id=${id} name=${name} required
+    ${!GROUPS.includes(json.control(schema, context.root).kind) && html`<label class="hidden"
+      for=${id}>${name}</label>`}
+    <${Value} schema=${schema} value=${value} onChange=${onChange} path=${path} depth=${depth} context=${context}
+      id=${id} name=${name} required
       described=${problems.length ? `${id}-problem` : undefined} invalid=${problems.length > 0} />
     ${problems.map((each) => html`<div key=${each.problem} class="error" id=${`${id}-problem`}>${each.problem}</div>`)}
   </div>`;
@@ -231,7 +251,8 @@ function Choice({ control, value, onChange, id, described, invalid, label, requi
   const at = value === undefined ? -1 : all.findIndex((each) => json.written(each.value) === json.written(value));
   const isOdd = value !== undefined && at < 0; // from the JSON
   const change = (chosen) => chosen !== "odd" && onChange(chosen === ANY ? undefined : all[Number(chosen)].value);
-  return html`<select id=${id} aria-label=${label} aria-describedby=${described} aria-invalid=${invalid} value=${isOdd ? "odd" : at < 0 ? ANY : at}
+  return html`<select id=${id} aria-label=${label} aria-describedby=${described} aria-invalid=${invalid} value=${isOdd
+    ? "odd" : at < 0 ? ANY : at}
     onChange=${(event) => change(event.target.value)}>
     <option value=${ANY}>${required ? "choose…" : "not given"}</option>
     ${isOdd && html`<option value="odd">${json.shown(value).slice(0, 80)}</option>`}
@@ -240,23 +261,27 @@ function Choice({ control, value, onChange, id, described, invalid, label, requi
 }
 
 const INPUT_TYPES = { date: "date", password: "password" };
-const EXAMPLES = { "date-time": "2026-01-31T12:00:00Z", time: "12:00:00Z", email: "name@example.com", uri: "https://example.com/", duration: "PT1H" };
+const EXAMPLES = { "date-time": "2026-01-31T12:00:00Z", time: "12:00:00Z", email: "name@example.com",
+  uri: "https://example.com/", duration: "PT1H" };
 
 function Text({ schema, control, value, onChange, id, described, invalid, label, required }) {
   const shown = typeof value === "string" ? value : value === undefined || value === null ? "" : json.shown(value);
   const change = (event) => onChange(event.target.value === "" && !required ? undefined : event.target.value);
-  const shared = { id, value: shown, onInput: change, autocomplete: "off", spellcheck: false, "aria-label": label, "aria-describedby": described, "aria-invalid": invalid };
+  const shared = { id, value: shown, onInput: change, autocomplete: "off", spellcheck: false, "aria-label": label,
+    "aria-describedby": described, "aria-invalid": invalid };
   const type = schema.writeOnly === true ? "password" : INPUT_TYPES[schema.format];
   const isShort = type || schema.format || schema.maxLength <= LONG;
   const field = isShort
-    ? html`<input ...${shared} class=${type === "date" ? "narrow" : undefined} type=${type ?? "text"} placeholder=${EXAMPLES[schema.format]} />`
+    ? html`<input ...${shared} class=${type === "date" ? "narrow" : undefined} type=${type ?? "text"}
+      placeholder=${EXAMPLES[schema.format]} />`
     : html`<textarea ...${shared} class="grows" rows="1"></textarea>`;
   return html`${field}${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
 }
 
 function Numeric({ control, value, onChange, id, described, invalid, label }) {
   const [text, change] = useText(value, onChange, number);
-  return html`<input id=${id} class="narrow" type="text" inputmode="decimal" value=${text} autocomplete="off" aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
+  return html`<input id=${id} class="narrow" type="text" inputmode="decimal" value=${text} autocomplete="off"
+    aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
     placeholder=${example(control.schema)} onInput=${(event) => change(event.target.value)} />
     ${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
 }
@@ -264,12 +289,14 @@ function Numeric({ control, value, onChange, id, described, invalid, label }) {
 const example = (schema) => (typeof schema.default === "number" ? String(schema.default) : undefined);
 
 function Null({ value, onChange }) {
-  return html`<label class="switch small"><input type="checkbox" checked=${value === null} onChange=${(event) => onChange(event.target.checked ? null : undefined)} />null</label>`;
+  return html`<label class="switch small"><input type="checkbox" checked=${value === null}
+    onChange=${(event) => onChange(event.target.checked ? null : undefined)} />null</label>`;
 }
 
 function Json({ value, onChange, id, described, invalid, label, name }) {
   const [text, change] = useText(value, onChange, parsed, 2);
-  return html`<textarea class="grows" id=${id} rows="2" spellcheck=${false} value=${text} aria-label=${label ?? (id ? undefined : name)} aria-describedby=${described} aria-invalid=${invalid}
+  return html`<textarea class="grows" id=${id} rows="2" spellcheck=${false} value=${text} aria-label=${label ?? (id
+    ? undefined : name)} aria-describedby=${described} aria-invalid=${invalid}
     placeholder="JSON, or plain text" onInput=${(event) => change(event.target.value)}></textarea>`;
 }
 

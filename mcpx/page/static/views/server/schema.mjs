@@ -44,8 +44,10 @@ function target(reference, root) {
 
 function merged(one, other) {
   const both = { ...one, ...other };
-  for (const name of COMBINED) if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name], ...other[name] };
-  if (one.required && other.required) both.required = [...new Set([...listed(one.required), ...listed(other.required)])];
+  for (const name of COMBINED) if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name],
+    ...other[name] };
+  if (one.required && other.required) both.required = [...new Set([...listed(one.required),
+    ...listed(other.required)])];
   if (one.allOf && other.allOf) both.allOf = [...listed(one.allOf), ...listed(other.allOf)];
   return both;
 }
@@ -63,12 +65,14 @@ export function control(schema, root, steps = MAX_STEPS) {
   const types = Array.isArray(found.type) ? found.type : [found.type ?? implied(found)];
   const others = types.filter((each) => each !== "null");
   const nullable = others.length < types.length;
-  if (others.length > 1) return { kind: "alternatives", schema: found, nullable, branches: others.map((type) => ({ ...found, type })) };
+  if (others.length > 1) return { kind: "alternatives", schema: found, nullable,
+    branches: others.map((type) => ({ ...found, type })) };
   return { kind: ofType(others[0] ?? "null", found), schema: found, nullable };
 }
 
 function ofType(type, schema) {
-  if (type === "object") return isObject(schema.properties) ? "object" : isObject(schema.additionalProperties) ? "map" : "any";
+  if (type === "object") return isObject(schema.properties) ? "object" : isObject(schema.additionalProperties) ? "map"
+    : "any";
   return ["string", "number", "integer", "boolean", "array"].includes(type) ? type : "any";
 }
 
@@ -83,7 +87,8 @@ const choice = (value, schema) => ({ value, label: String(schema.title ?? shown(
 
 function named(schema) {
   const names = listed(schema.enumNames);
-  return schema.enum.map((value, index) => ({ value, label: typeof names[index] === "string" ? names[index] : shown(value) }));
+  return schema.enum.map((value, index) => ({ value, label: typeof names[index] === "string" ? names[index]
+    : shown(value) }));
 }
 
 function plainChoices(schema, values) {
@@ -112,7 +117,8 @@ export function eitherRequired(schema) {
 }
 
 function combination(schema, branches, root, steps) {
-  const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const") && each.const === null));
+  const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const")
+    && each.const === null));
   const nullable = others.length < branches.length;
   const about = { title: schema.title, description: schema.description, default: schema.default };
   if (others.every((each) => Object.hasOwn(each, "const"))) {
@@ -178,8 +184,10 @@ function fits(value, schema, root, steps) {
       return branchOf(value, branches, root, steps - 1) >= 0;
     case "object": {
       if (!isObject(value)) return false;
-      const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
-      return constants.every(([name, each]) => !(name in value) || value[name] === each.const) && listed(found.required).every((name) => name in value || !constants.some(([other]) => other === name));
+      const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each,
+        "const"));
+      return constants.every(([name, each]) => !(name in value) || value[name] === each.const)
+        && listed(found.required).every((name) => name in value || !constants.some(([other]) => other === name));
     }
     case "map":
       return isObject(value);
@@ -265,5 +273,6 @@ export function read(text) {
 
 // The place of a member as the daemon's messages name it: `$.files[0].name`, `$['a b']`.
 export function memberPath(path, name) {
-  return /^[a-zA-Z][a-zA-Z0-9_]*$/.test(name) ? `${path}.${name}` : `${path}['${name.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}']`;
+  return /^[a-zA-Z][a-zA-Z0-9_]*$/.test(name) ? `${path}.${name}` : `${path}['${name.replaceAll("\\",
+    "\\\\").replaceAll("'", "\\'")}']`;
 }

@@ -27,7 +27,8 @@ export function useTrial(path) {
     }
     if (current.current !== mine) return;
     if (next.asked && !Object.keys(next.asked.asked).length) {
-      if (repeats < MAX_REPEATS) return void setTimeout(() => current.current === mine && run({ ...body, answers: {}, state: next.asked.state }, repeats + 1), PAUSE_MS);
+      if (repeats < MAX_REPEATS) return void setTimeout(() => current.current === mine && run({ ...body, answers: {},
+        state: next.asked.state }, repeats + 1), PAUSE_MS);
       next = { failure: new Error("The server wants to be asked again and again, without a result.") };
     }
     setState({ running: false, ...next });
@@ -54,16 +55,20 @@ export function Questions({ trial }) {
   const questions = Object.entries(trial.asked?.asked ?? {});
   useEffect(() => setValues({}), [trial.asked]);
   if (!questions.length) return null;
-  const answers = (action) => Object.fromEntries(questions.map(([key]) => [key, action === "accept" ? { action, content: values[key] ?? {} } : { action }]));
-  const isReady = questions.every(([key, each]) => (each.schema.required ?? []).every((name) => values[key]?.[name] !== undefined));
+  const answers = (action) => Object.fromEntries(questions.map(([key]) => [key, action === "accept" ? { action,
+    content: values[key] ?? {} } : { action }]));
+  const isReady = questions.every(([key,
+    each]) => (each.schema.required ?? []).every((name) => values[key]?.[name] !== undefined));
   const foot = html`
     <button type="button" onClick=${() => trial.answer(answers("decline"))}>Decline</button>
-    <button type="button" class="primary" disabled=${!isReady} onClick=${() => trial.answer(answers("accept"))}>Answer</button>
+    <button type="button" class="primary" disabled=${!isReady}
+      onClick=${() => trial.answer(answers("accept"))}>Answer</button>
   `;
   return html`<${Dialog} title="You are asked" onClose=${trial.clear} foot=${foot}>
     <div class="stack">${questions.map(([key, each]) => html`<div key=${key} class="stack">
       <p class="break">${each.message}</p>
-      <${Form} schema=${each.schema} value=${values[key] ?? {}} onChange=${(value) => setValues({ ...values, [key]: value })} />
+      <${Form} schema=${each.schema} value=${values[key] ?? {}} onChange=${(value) => setValues({ ...values,
+        [key]: value })} />
     </div>`)}</div>
   </${Dialog}>`;
 }
@@ -74,6 +79,7 @@ export function CallFailure({ failure }) {
   return html`<div class="notice tone-bad" role="alert">
     <span class="dot" aria-hidden="true"></span>
     <div class="grow"><p class="break">${failure.message}</p>
-      ${code && html`<p class="small muted">code: <span class="mono">${code}</span>, outcome: <span class="mono">${outcome}</span></p>`}</div>
+      ${code && html`<p class="small muted">code: <span class="mono">${code}</span>, outcome: <span
+        class="mono">${outcome}</span></p>`}</div>
   </div>`;
 }
