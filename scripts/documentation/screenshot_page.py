@@ -33,7 +33,7 @@ COLOURS: Final = 256  # of a PNG: enough for text, curves and a shadow
 NOTED_S: Final = 15.0  # in which the list of calls fills with calls whose tokens were counted for the page
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 SIZES: Final[dict[str, dict[str, Any]]] = {
-    "wide": {"viewport": {"width": 1600, "height": 1000}},
+    "wide": {"viewport": {"width": 1600, "height": 900}},
     "narrow": {"viewport": {"width": 360, "height": 780}, "device_scale_factor": 2},
 }
 TOOLS: Final = {"command": sys.executable, "args": ["-P", "-m", "mcpx.demo.tools"]}
@@ -148,5 +148,7 @@ def _calls(page: Page, size: str) -> None:
 def _small(png: bytes) -> bytes:
     written = io.BytesIO()
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+    # of all methods the one that keeps rare colours, such as those of the states
+    few = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=4, dither=Image.Dither.NONE)
+    few.save(written, "PNG", optimize=True)
     return written.getvalue()
