@@ -51,6 +51,8 @@ class Counters:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         """By error code."""
+        self.unsuccessful = 0
+        """Calls that were refused, failed, or ended with an error of the tool, as the audit log tells."""
         self.listings = 0
         self.malformed = 0
         """Lines or messages that were not MCP."""

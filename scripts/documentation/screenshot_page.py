@@ -123,7 +123,9 @@ def _of_size(browser: Browser, daemon: Daemon, size: str) -> dict[str, bytes]:
 def _overview(page: Page, _size: str) -> None:
     page.goto(page.url.partition("#")[0] + "#/")
     page.locator(".curve-plot canvas").first.wait_for()
-    page.locator(".server .figure", has_text="CPU").first.wait_for()  # measured a few seconds after the page opened
+    page.locator(
+        ".server .figure", has_text="CPU"
+    ).first.wait_for()  # measured a few seconds after the page opened
 
 
 def _server(page: Page, _size: str) -> None:

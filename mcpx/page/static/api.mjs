@@ -54,6 +54,7 @@ let scheduled = false;
 let retry = null;
 let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
+const windows = new BroadcastChannel("mcpx"); // all that show this page
 let isLeaving = false; // while the daemon is told to end the session: the stream ends first, so its end is no fault
 
 export function follow(topic, listener) {
@@ -151,7 +152,11 @@ function setConnection(now) {
   if (connection === now) return;
   connection = now;
   for (const each of [...watchers]) each(now);
+  if (now === "open") windows.postMessage(now);
 }
+
+// A window that was signed out goes on when another one of this browser was let in again.
+windows.onmessage = () => connection === "ended" && location.reload();
 
 document.addEventListener("visibilitychange", schedule);
 for (const sign of ["focus", "pointerdown", "keydown"]) addEventListener(sign, turnedTo);
