@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from mcpx.catalog.model import JSON
-from mcpx.core.meter import cost_of_menus
+from mcpx.core.listings import cost_of_menus
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.errors import MCPXError
 from mcpx.gateway.clients.attached import AttachedClient
