@@ -27,10 +27,10 @@ from starlette.routing import Route
 from mcpx.catalog.model import JSON
 from mcpx.core.meter import cost_of_menus
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.errors import MCPXError
 from mcpx.gateway.clients.attached import AttachedClient
 from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
 from mcpx.gateway.clients.tool_lists import ToolList
-from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get
 from mcpx.page.events import Topic
 from mcpx.page.model.search import found
