@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from mcpx.audit.chain import Chain, open_chain
 from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
+from mcpx.audit.watching import Watch
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
 
@@ -34,22 +35,6 @@ RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
 MAX_ENDED: Final = 24  # calls whose lines are written together: more would hold up the others for long
 NOTHING: Final = b""
-
-
-class Watch(Protocol):
-    """Hears of calls while they run. None of its methods raises."""
-
-    def begun(self, entry: Entry, request: object | None) -> None:
-        """A call begins. `request` is what the paths of the gateway know it by, where they do."""
-        ...
-
-    def ended(self, entry: Entry) -> None:
-        """A call has ended that is `watched`, or one has failed or was refused."""
-        ...
-
-    def same(self, request: object, again: object) -> None:
-        """The second request is the same call as the first."""
-        ...
 
 
 class Audit:

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mcpx.audit.audit import Audit
-from mcpx.audit.entry import Entry, argument_names
+from mcpx.audit.entry import Entry
 from mcpx.core.costs import costs
 from mcpx.core.messages import Read
 from mcpx.core.meter import Meter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.watched_call import Call
 from mcpx.observe.contained import contain
-from mcpx.rendering.tokens import estimate_result
-from mcpx.text import cut, visible
 from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.wire.envelope import Bytes
@@ -33,60 +32,8 @@ MAX_CALLS: Final = 200
 MAX_NEW: Final = 40  # in a window
 MAX_FAILED: Final = 10
 WINDOW_US: Final = 250_000
-MAX_NAME_CHARS: Final = 200
-MAX_ARGUMENTS_BYTES: Final = 64 << 10  # of one call that can be repeated
-_LOOKED_AT: Final = 4096  # bytes of a text whose cost is estimated
 _UNMETERED: Final = frozenset({"control", "library", "page"})
 _KEPT: Final = KEPT_RESULTS.encode()
-Json = dict[str, Any]
-
-
-class Call:
-    """One call: what is shown of it, and what it takes to repeat it."""
-
-    __slots__ = ("arguments", "bytes_in", "entry", "kind", "name", "requests", "server", "shown", "version")
-
-    def __init__(self, entry: Entry, *, read_only: bool) -> None:
-        origin, self.server, self.kind, self.name = entry.target
-        self.entry: Entry | None = entry
-        """While it runs."""
-        self.requests: list[object] = []
-        """What the gateway knows it by, until it has told what it costs."""
-        self.arguments: bytes | None = bytes(entry.arguments)
-        self.bytes_in = len(entry.arguments)
-        self.version = 0
-        """When it changed last, as `CallWatch.version` counts."""
-        self.shown: Json = {
-            "id": entry.at_us,
-            "at": entry.at_us // 1000,
-            "client": origin.client or origin.transport,
-            "transport": origin.transport,
-            "profile": origin.profile,
-            "server": shown_name(self.server),
-            "kind": self.kind,
-            "tool": shown_name(self.name),
-            "ms": None,
-            "outcome": None,
-            "code": None,
-            "approval": None,
-            "rule": None,
-            "tokens_in": _estimated(self.arguments),
-            "tokens_out": None,
-            "tokens_direct": None,
-            "cut": False,
-            "bytes_out": None,
-            "read_only": read_only,
-            "repeatable": read_only and self.kind in {"tool", "resource"},
-        }
-        if self.bytes_in > MAX_ARGUMENTS_BYTES:
-            self.arguments, self.shown["repeatable"] = None, False
-
-    def argument_names(self) -> list[str] | None:
-        """The names of its arguments; None where they are not known any more."""
-        if self.arguments is None:
-            return None
-        names: list[str] | None = msgspec.json.decode(argument_names(self.arguments))
-        return names
 
 
 class CallWatch:
@@ -301,19 +248,6 @@ class CallWatch:
         return tool is not None and is_read_only(tool)
 
 
-def shown_name(name: str) -> str:
-    """What a client calls a server or a tool, which may be anything, fit to be shown."""
-    return visible(cut(name, MAX_NAME_CHARS))
-
-
 def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:
     """Whether the answer is a part of the result, and says where the rest is."""
     return sum(map(len, pieces)) < len(raw) and any(_KEPT in bytes(piece) for piece in pieces)
-
-
-def _estimated(arguments: bytes | None) -> int:
-    """The tokens of arguments as a model writes them; of long ones, by their beginning."""
-    if not arguments:
-        return 0
-    looked_at = arguments[:_LOOKED_AT]
-    return estimate_result(looked_at.decode(errors="ignore")) * len(arguments) // len(looked_at)

@@ -20,8 +20,9 @@ from starlette.routing import Route
 from mcpx.audit.origin import Origin, this_user
 from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
-from mcpx.core.call_watch import MAX_CALLS, Call, shown_name
+from mcpx.core.call_watch import MAX_CALLS
 from mcpx.core.hub import Hub
+from mcpx.core.watched_call import Call, shown_name
 from mcpx.page.answers import BadRequestError, NotFoundError, get, post
 from mcpx.page.events import Topic
 from mcpx.rendering.results import ToolResult
