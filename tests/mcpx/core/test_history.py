@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from mcpx.audit.audit import Audit
 from mcpx.core import history as module
 from mcpx.core.history import NOTHING, STEP_S, STEPS, History, Point
 from mcpx.core.meter import Meter
@@ -54,7 +56,7 @@ class Server:
 def kept(monkeypatch):
     activity = Activity()
     servers = {"a": Server(activity), "b": Server(activity)}
-    history = History(servers, Meter({}), activity)
+    history = History(servers, Meter({}), activity, Audit(lambda: Path("/nonexistent")))
     history.servers, history.activity = servers, activity
     return history
 
