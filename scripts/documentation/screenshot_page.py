@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,7 @@ WORK_S: Final = 230.0  # with the time for the pictures the shortest span of the
 KILLED_AT: Final = 0.62  # of that
 COLOURS: Final = 256  # of a PNG: enough for text, curves and a shadow
 NOTED_S: Final = 15.0  # in which the list of calls fills with calls whose tokens were counted for the page
+MEASURED: Final = re.compile(r"CPU\s*(<|\d)")
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 SIZES: Final[dict[str, dict[str, Any]]] = {
     "wide": {"viewport": {"width": 1600, "height": 900}},
@@ -127,7 +129,7 @@ def _of_size(browser: Browser, daemon: Daemon, size: str) -> dict[str, bytes]:
 def _overview(page: Page, _size: str) -> None:
     page.goto(page.url.partition("#")[0] + "#/")
     page.locator(".curve-plot canvas").first.wait_for()
-    page.locator(".server .figure", has_text="CPU").first.wait_for()  # comes after some seconds
+    page.locator(".server .figure", has_text=MEASURED).first.wait_for()  # after some seconds
 
 
 def _server(page: Page, _size: str) -> None:
@@ -136,7 +138,7 @@ def _server(page: Page, _size: str) -> None:
     page.get_by_label("status").select_option(label="open")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("answered").wait_for()
-    page.locator(".figure", has_text="CPU").filter(has_text="%").wait_for()
+    page.locator(".figure", has_text=MEASURED).wait_for()
     page.evaluate("scrollTo(0, 0)")
 
 
