@@ -58,7 +58,7 @@ CLIENTS: Final = {
         (
             *map(_search, ("restart", "token", "timeout")),
             ("notes", "add_document", {"name": "summary", "text": "Four orders are open."}),
-            *map(_search, ("the", "bearer", "memory", "profile")),
+            *map(_search, ("server", "bearer", "memory", "profile")),
             ("shop", "draw_chart", {}),
         ),
         0.3,
@@ -75,8 +75,12 @@ CLIENTS: Final = {
             _search("orders"),
             ("lab", "slow", {"seconds": 2.4}),
             _order(4711),  # there is none
-            ("browser", "navigate", {"url": "https://example.com"}),  # which does not run
             ("lab", "slow", {"seconds": 0.6}),
+            ("shop", "list_orders", {}),
+            ("lab", "slow", {"seconds": 0.2}),
+            _search("audit"),
+            ("lab", "slow", {"seconds": 3.2}),
+            _order(1009),
         ),
         0.2,
         1.5,
