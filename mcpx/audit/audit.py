@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from mcpx.audit.backlog import Backlog
 from mcpx.audit.chain import Chain, open_chain
 from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
@@ -29,7 +30,6 @@ from mcpx.errors import CallError, Code
 from mcpx.text import cut
 
 log = structlog.get_logger()
-MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
@@ -56,9 +56,7 @@ class Audit:
         self.problem: str | None = None
         """Why it cannot be written at the moment."""
         self._ended: list[Entry] = []
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = self.lost = 0
-        self._waiting_slots: list[int] = []
+        self.backlog = Backlog()
         self._retry: asyncio.TimerHandle | None = None
         self._scheduled = self._soon = False
         self._flushed_at = 0.0
@@ -137,11 +135,6 @@ class Audit:
         if self._chain is not None:
             self._chain.close()
             self._chain = None
-
-    @property
-    def waiting(self) -> int:
-        """How many lines wait for the disk to take them."""
-        return len(self._waiting)
 
     # --- calls
 
@@ -259,23 +252,13 @@ class Audit:
                 self.on_failed(entry.target[1])
         slots = [entry.slot for entry in entries if entry.slot is not None]
         if self._chain is None or self.problem is not None:
-            self._keep(texts, slots)
+            self.backlog.keep(texts, slots)
             return
         try:
             self._chain.append(texts, slots)
         except OSError as error:
-            self._keep(texts, slots)
+            self.backlog.keep(texts, slots)
             self._fail(error)
-
-    def _keep(self, texts: list[bytes], slots: list[int]) -> None:
-        """Keep lines that cannot be written."""
-        self._waiting_slots += slots
-        for text in texts:
-            if self._waiting_bytes + len(text) > MAX_WAITING_BYTES:
-                self.lost += 1
-            else:
-                self._waiting.append(text)
-                self._waiting_bytes += len(text)
 
     def _fail(self, error: OSError, *, again: bool = True) -> None:
         """Note that the log cannot be written; `again` says that it is tried again."""
@@ -287,7 +270,7 @@ class Audit:
 
     def _try_again(self, *, again: bool = True) -> None:
         """Write what waits."""
-        texts, lost = list(self._waiting), self.lost
+        texts, lost = [*self.backlog.texts], self.backlog.lost
         try:
             if self._chain is None:
                 self._chain = self._opened()
@@ -295,12 +278,11 @@ class Audit:
                 self._chain.check_room()
             if lost:
                 texts.append(self._note("lost", f"{lost} lines could not be written"))
-            self._chain.append(texts, self._waiting_slots)
+            self._chain.append(texts, self.backlog.slots)
         except OSError as error:
             self._fail(error, again=again)
             return
-        self._waiting, self._waiting_slots = [], []
-        self._waiting_bytes = self.lost = 0
+        self.backlog = Backlog()
         self.problem = self._retry = None
         log.info("audit.written_again", lines=len(texts), lost=lost)
 

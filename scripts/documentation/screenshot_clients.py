@@ -57,7 +57,7 @@ CLIENTS: Final = {
         "2.4.0",
         (
             *map(_search, ("restart", "token", "timeout")),
-            ("notes", "put_document", {"name": "summary", "text": "Four orders are open."}),
+            ("notes", "add_document", {"name": "summary", "text": "Four orders are open."}),
             *map(_search, ("the", "bearer", "memory", "profile")),
             ("shop", "draw_chart", {}),
         ),
@@ -75,6 +75,7 @@ CLIENTS: Final = {
             _search("orders"),
             ("lab", "slow", {"seconds": 2.4}),
             _order(4711),  # there is none
+            ("browser", "navigate", {"url": "https://example.com"}),  # which does not run
             ("lab", "slow", {"seconds": 0.6}),
         ),
         0.2,

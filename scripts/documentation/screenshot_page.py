@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 WORK_S: Final = 280.0  # until the curves fill the shortest span that they show, which is five minutes
 KILLED_AT: Final = 0.62  # of that
 COLOURS: Final = 256  # of a PNG: enough for text, curves and a shadow
+NOTED_S: Final = 15.0  # in which the list of calls fills with calls whose tokens were counted for the page
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 SIZES: Final[dict[str, dict[str, Any]]] = {
-    "wide": {"viewport": {"width": 1600, "height": 1000}},
+    "wide": {"viewport": {"width": 1600, "height": 900}},
     "narrow": {"viewport": {"width": 360, "height": 780}, "device_scale_factor": 2},
 }
 TOOLS: Final = {"command": sys.executable, "args": ["-P", "-m", "mcpx.demo.tools"]}
@@ -110,6 +111,7 @@ def _of_size(browser: Browser, daemon: Daemon, size: str) -> dict[str, bytes]:
     pictures = {}
     for view, show in {"overview": _overview, "server": _server, "calls": _calls}.items():
         show(page, size)
+        page.mouse.move(0, 0)
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             page.evaluate("document.fonts.ready")
@@ -120,8 +122,10 @@ def _of_size(browser: Browser, daemon: Daemon, size: str) -> dict[str, bytes]:
 
 def _overview(page: Page, _size: str) -> None:
     page.goto(page.url.partition("#")[0] + "#/")
-    page.get_by_role("heading", name="Servers").wait_for()
     page.locator(".curve-plot canvas").first.wait_for()
+    page.locator(
+        ".server .figure", has_text="CPU"
+    ).first.wait_for()  # measured a few seconds after the page opened
 
 
 def _server(page: Page, _size: str) -> None:
@@ -130,12 +134,14 @@ def _server(page: Page, _size: str) -> None:
     page.get_by_label("status").select_option(label="open")
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("answered").wait_for()
+    page.locator(".figure", has_text="CPU").filter(has_text="%").wait_for()
+    page.evaluate("scrollTo(0, 0)")
 
 
 def _calls(page: Page, size: str) -> None:
     """The list, and beside it one call whose result was cut, where there is room."""
     page.goto(page.url.partition("#")[0] + "#/calls")
-    page.locator(".call-table a").first.wait_for()
+    page.wait_for_timeout(NOTED_S * 1000)
     if size == "wide":
         page.locator(".call-table tr", has_text="cut").first.locator("a").click()
         page.locator(".call-detail").wait_for()
@@ -144,5 +150,7 @@ def _calls(page: Page, size: str) -> None:
 def _small(png: bytes) -> bytes:
     written = io.BytesIO()
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+    # of all methods the one that keeps rare colours, such as those of the states
+    few = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=4, dither=Image.Dither.NONE)
+    few.save(written, "PNG", optimize=True)
     return written.getvalue()
