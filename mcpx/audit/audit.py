@@ -45,6 +45,8 @@ class Audit:
         """Whether calls are to be noted here: they are written, or watched."""
         self.is_written = False
         self.watch: Watch | None = None
+        self.on_failed: Callable[[str], None] = lambda _server: None
+        """Called with the server of each call that is written and did not succeed. Must not raise."""
         self._folder = folder
         self._place = ""
         self._required = False
@@ -245,6 +247,9 @@ class Audit:
         if not entries:
             return
         texts = [entry.line(self._redact) for entry in entries]
+        for entry in entries:
+            if entry.has_failed():
+                self.on_failed(entry.target[1])
         slots = [entry.slot for entry in entries if entry.slot is not None]
         if self._chain is None or self.problem is not None:
             self.backlog.keep(texts, slots)

@@ -38,6 +38,7 @@ MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not r
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
+_NO_FAILURES: Final = frozenset({"ok", "input_required", "task"})
 _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -140,6 +141,11 @@ class Entry:
                 log.exception("audit.failed")
                 self._how = "unknown", "internal_error", 0
         return self._how
+
+    def has_failed(self) -> bool:
+        """Whether it has ended without what was asked for; not so where a person is to be asked first."""
+        outcome, code, _ = self.how()
+        return outcome not in _NO_FAILURES and (outcome != "not_sent" or code is not None)
 
     def _ended(self) -> bytes:
         """The members of the line that say how it ended."""

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -178,8 +178,9 @@ def _page(state: Path, *, is_open: bool) -> Iterator[None]:
 
 
 def _read_on(stream: http.client.HTTPResponse) -> None:
-    while stream.read1(1 << 16):
-        pass
+    with suppress(http.client.IncompleteRead):  # which is how it ends
+        while stream.read1(1 << 16):
+            pass
 
 
 def _link(state: Path) -> str:

@@ -57,8 +57,8 @@ CLIENTS: Final = {
         "2.4.0",
         (
             *map(_search, ("restart", "token", "timeout")),
-            ("notes", "put_document", {"name": "summary", "text": "Four orders are open."}),
-            *map(_search, ("the", "bearer", "memory", "profile")),
+            ("notes", "add_document", {"name": "summary", "text": "Four orders are open."}),
+            *map(_search, ("server", "bearer", "memory", "profile")),
             ("shop", "draw_chart", {}),
         ),
         0.3,
@@ -76,6 +76,11 @@ CLIENTS: Final = {
             ("lab", "slow", {"seconds": 2.4}),
             _order(4711),  # there is none
             ("lab", "slow", {"seconds": 0.6}),
+            ("shop", "list_orders", {}),
+            ("lab", "slow", {"seconds": 0.2}),
+            _search("audit"),
+            ("lab", "slow", {"seconds": 3.2}),
+            _order(1009),
         ),
         0.2,
         1.5,

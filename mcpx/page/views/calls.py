@@ -23,7 +23,8 @@ from mcpx.catalog.model import JSON
 from mcpx.core.call_watch import MAX_CALLS
 from mcpx.core.hub import Hub
 from mcpx.core.watched_call import Call, shown_name
-from mcpx.page.answers import BadRequestError, NotFoundError, get, post
+from mcpx.errors import MCPXError
+from mcpx.page.answers import BadRequestError, get, post
 from mcpx.page.events import Topic
 from mcpx.rendering.results import ToolResult
 from mcpx.text import cut
@@ -137,7 +138,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
     """A call that the audit log tells of, whole.
 
     Raises:
-        NotFoundError: It tells of none.
+        MCPXError: It tells of none.
     """
     folder = hub.audit.folder
     lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
@@ -145,7 +146,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
         shown = _of_line(line)
         if shown is not None and shown["id"] == number:
             return _whole(shown, line.bytes_in, line.arguments, _values(line))
-    raise NotFoundError("this call is not known any more")
+    raise MCPXError("this call is not known any more")
 
 
 def _values(line: Line) -> Any:
@@ -159,11 +160,11 @@ async def _repeat(page: Page, request: Request) -> Shown:
     """Run a call again that changes nothing."""
     call = page.hub.call_watch.call(request.path_params["id"])
     if call is None:
-        raise NotFoundError("this call is not known any more")
+        raise MCPXError("this call is not known any more")
     if not call.shown["read_only"]:
         raise BadRequestError("only a call that changes nothing can be repeated")
     if call.arguments is None:
-        raise BadRequestError("its arguments are not kept any more")
+        raise MCPXError("its arguments are not kept any more")
     result = await _again(page.hub, call)
     text = "\n".join(map(_text, result.content))
     return {"text": cut(text, MAX_TEXT_CHARS), "is_error": result.is_error}

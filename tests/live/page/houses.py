@@ -1,7 +1,7 @@
 """A daemon to look at: `open_house` gives its configuration, with the server `shown` (see `shown_server.py`).
 
-Everything that it reads and writes is in a folder of its own, HOME too. It ends with the test, or with the file
-of tests that shares it.
+Everything that it reads and writes is in a folder of its own, HOME too. It ends with the file of tests that
+shares it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,20 @@ class PageHouse(House):
 
     def say(self, **words: str) -> None:
         """From its next start on."""
-        (self.folder / "words.json").write_text(json.dumps(words), "utf-8")
+        self.speaking("words", **words)
 
     @property
     def shown(self) -> dict[str, Any]:
         """The entry of the server."""
-        return {"command": sys.executable, "args": ["-S", "-E", SHOWN, str(self.folder / "words.json")]}
+        return self._entry("words")
+
+    def speaking(self, name: str, **words: str) -> dict[str, Any]:
+        """The entry of another such server, with these words in its mouth."""
+        (self.folder / f"{name}.json").write_text(json.dumps(words), "utf-8")
+        return self._entry(name)
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        return {"command": sys.executable, "args": ["-S", "-E", SHOWN, str(self.folder / f"{name}.json")]}
 
     def begin(self, servers: dict[str, Any] | None = None, **settings: Any) -> None:
         """Write the configuration, and start the daemon."""

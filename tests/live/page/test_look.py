@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 from playwright.async_api import expect
 
 from tests.live.page.houses import PageHouse, open_house
-from tests.live.page.visits import NARROW, WIDE, Visit
+from tests.live.page.visits import NARROW, WIDE, WIDER, Visit
+
+if TYPE_CHECKING:
+    from playwright.async_api import ViewportSize
 
 pytestmark = [pytest.mark.anyio, pytest.mark.live]
 PLACES = (
@@ -40,10 +44,11 @@ PLACES = (
     "servers/nobody",
     "nowhere",
 )
-LOOKS = [
-    pytest.param(scheme, size, id=f"{scheme}-{size['width']}")
-    for scheme in ("light", "dark")
-    for size in (WIDE, NARROW)
+LOOKS: Final[list[tuple[Literal["light", "dark"], ViewportSize]]] = [
+    ("light", WIDE),
+    ("dark", WIDE),
+    ("dark", NARROW),
+    ("light", NARROW),
 ]
 LONG = "a-name-that-is-as-long-as-names-may-be-" + "x" * 25
 
@@ -63,45 +68,35 @@ def house() -> Iterator[PageHouse]:
         yield house
 
 
-async def look(visit: Visit, scheme: str, size: dict[str, int]) -> None:
-    await visit.page.set_viewport_size(size)  # type: ignore[arg-type]
-    await visit.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-
-
 async def check(visit: Visit, where: str) -> None:
-    """Nothing serious, and nothing to scroll sideways to."""
-    wider = await visit.page.evaluate(
-        """() => {
-            const root = document.scrollingElement;
-            if (root.scrollWidth <= root.clientWidth) return [];
-            return [...document.querySelectorAll("body *")]
-                .filter((each) => each.getBoundingClientRect().right > root.clientWidth + 1)
-                .map((each) => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`).slice(0, 5);
-        }"""
-    )
-    assert not wider, (where, wider)
-    found = await visit.violations()
-    assert not found, (where, found)
+    """In each look, nothing serious is found, and nothing is wider than the page."""
+    for scheme, size in LOOKS:
+        await visit.page.set_viewport_size(size)
+        await visit.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        wider = await visit.page.evaluate(WIDER)
+        assert not wider, (where, size, wider)
+        found = await visit.violations()
+        assert not found, (where, scheme, size, found)
 
 
-@pytest.mark.parametrize(("scheme", "size"), LOOKS)
-async def test_every_view_is_for_everybody(visit: Visit, scheme: str, size: dict[str, int]) -> None:
-    await look(visit, scheme, size)
-    for place in PLACES:
-        await visit.go(place)
-        await expect(visit.page.locator(".loading")).to_have_count(0)
-        await check(visit, place)
+@pytest.mark.parametrize("place", PLACES)
+async def test_every_view_is_for_everybody(visit: Visit, place: str) -> None:
+    await visit.go(place)
+    await expect(visit.page.locator(".loading")).to_have_count(0)
+    await check(visit, place)
 
 
-@pytest.mark.parametrize(("scheme", "size"), LOOKS)
-async def test_so_is_what_comes_up_over_and_in_them(visit: Visit, scheme: str, size: dict[str, int]) -> None:
+async def test_so_is_a_question(visit: Visit) -> None:
     page = visit.page
-    await look(visit, scheme, size)
     await visit.go("servers/shown")
     await page.get_by_role("button", name="Disable").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
     await check(visit, "a question")
     await page.keyboard.press("Escape")
+
+
+async def test_so_is_a_form_with_its_mistakes_and_its_result(visit: Visit) -> None:
+    page = visit.page
     await visit.go("servers/shown/tools/order")
     await page.get_by_role("button", name="Fill in address").click()
     await page.get_by_role("button", name="Run").click()
@@ -111,23 +106,35 @@ async def test_so_is_what_comes_up_over_and_in_them(visit: Visit, scheme: str, s
     await page.get_by_label("town").fill("Rome")
     await page.get_by_role("button", name="Run").click()
     await expect(page.get_by_role("region", name="Result")).to_be_visible()
-    await check(visit, "a result")
     await page.get_by_role("button", name="JSON", exact=True).click()
     await page.get_by_role("textbox", name="Arguments as JSON").fill("{")
-    await check(visit, "JSON with a mistake")
+    await check(visit, "a result, and JSON with a mistake")
+
+
+async def test_so_is_one_call(visit: Visit, house: PageHouse) -> None:
+    page = visit.page
+    assert house.run("exec", "shown", "draw").returncode == 0
     await visit.go("calls")
-    await page.get_by_role("table").get_by_role("link", name="order").first.click()
-    await expect(page.get_by_role("heading", name="order")).to_be_visible()
+    await page.get_by_role("table").get_by_role("link", name="draw").first.click()
+    await expect(page.get_by_role("heading", name="draw")).to_be_visible()
     await check(visit, "one call")
+
+
+async def test_so_is_what_a_search_finds_and_a_definition(visit: Visit) -> None:
+    page = visit.page
     await visit.go("model/as-other/search")
     await page.get_by_role("searchbox").fill("take an order")
-    await expect(page.get_by_role("region", name="the answer")).to_be_visible()
+    await expect(page.get_by_role("group", name="the answer")).to_be_visible()
     await check(visit, "a search")
     await visit.go("model")
     await page.get_by_role("button", name="Definition as it is sent").first.click()
-    await expect(page.get_by_role("region", name="the definition of")).to_be_visible()
+    await expect(page.get_by_role("group", name="the definition of")).to_be_visible()
     await check(visit, "a definition")
     await page.keyboard.press("Escape")
+
+
+async def test_so_is_a_report(visit: Visit) -> None:
+    page = visit.page
     await visit.go("setup/doctor")
     await page.get_by_role("button", name="Look only").click()
     await expect(page.get_by_role("heading", name="daemon")).to_be_visible(timeout=30_000)

@@ -7,7 +7,7 @@ import { Code } from "../widgets/copy.mjs";
 import { Figure, Figures } from "../widgets/figure.mjs";
 import { Failed, Loading } from "../widgets/notice.mjs";
 import { bytes, count, date, ms, saved, share } from "../widgets/format.mjs";
-import { outcome, what } from "./calls-row.mjs";
+import { outcome, what, who } from "./calls-row.mjs";
 import { address } from "./overview-faults.mjs";
 
 // call: as the list has it, while it does; the daemon is asked anew when it ends.
@@ -40,7 +40,7 @@ export function Detail({ id, call }) {
     <dl class="pairs">
       <dt>Server</dt><dd><a href=${address(whole.server)}>${whole.server}</a></dd>
       <dt>${whole.kind === "resource" ? "Resource" : "Tool"}</dt><dd class="mono">${what(whole)}</dd>
-      <dt>Client</dt><dd>${whole.client}${transport && transport !== whole.client && `, ${transport}`}</dd>
+      <dt>Client</dt><dd>${who(whole)}${transport && transport !== whole.client && transport !== "page" && `, ${transport}`}</dd>
       ${whole.profile && html`<dt>Profile</dt><dd>${whole.profile}</dd>`}
       <dt>At</dt><dd><time>${date(whole.at)}</time></dd>
       ${whole.rule && html`<dt>Rule</dt><dd>${whole.rule}</dd>`}

@@ -22,6 +22,7 @@ const FAILURES = new Set(["tool_error", "failed", "unknown", "not_sent"]);
 export const isFailure = (call) => FAILURES.has(call.outcome);
 export const outcome = (call) =>
   call.outcome === null ? RUNNING : (OUTCOMES[call.outcome] ?? { tone: "idle", word: call.outcome });
+export const who = (call) => (call.transport === "page" ? "this page" : call.client);
 export const what = (call) => (call.kind && call.kind !== "tool" ? `${call.kind} ${call.tool}` : call.tool);
 
 export const Row = memo(({ call, chosen }) => {
@@ -29,7 +30,7 @@ export const Row = memo(({ call, chosen }) => {
   const part = saved(call.tokens_direct, call.tokens_out);
   return html`<tr role="row" class=${chosen ? "chosen" : undefined}>
     <td role="cell" class="at"><time>${clock(call.at)}</time></td>
-    <td role="cell" class="who cut">${call.client}</td>
+    <td role="cell" class="who cut" title=${who(call)}>${who(call)}</td>
     <td role="cell" class="what cut"><span class="muted" title=${call.server}>${call.server}</span> <a
       href=${`#/calls/${encodeURIComponent(call.id)}`} aria-current=${chosen ? "true" : undefined}
       title=${call.tool}>${what(call)}</a></td>

@@ -6,7 +6,7 @@ import { Dialog } from "../widgets/dialog.mjs";
 import { Empty, Loading, Notice } from "../widgets/notice.mjs";
 import { Search } from "../widgets/search.mjs";
 import { Detail } from "./calls-detail.mjs";
-import { Row, isFailure, what } from "./calls-row.mjs";
+import { Row, isFailure, what, who } from "./calls-row.mjs";
 
 const KEPT = 200;
 const KINDS = {
@@ -70,8 +70,8 @@ export function Calls({ rest }) {
 function matching(all, text, kind) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const holds = kind ? KINDS[kind].holds : () => true;
-  const searched = ({ client, server, tool, code, outcome }) =>
-    [client, server, tool, code, outcome].join(" ").toLowerCase();
+  const searched = (call) =>
+    [who(call), call.server, call.tool, call.code, call.outcome].join(" ").toLowerCase();
   return all.filter((call) => holds(call) && words.every((word) => searched(call).includes(word)));
 }
 

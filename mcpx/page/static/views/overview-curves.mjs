@@ -99,8 +99,7 @@ export function Curves() {
             { name: "through MCPX", colour: 1, values: data.spent, fill: true },
           ]} />
       </${Panel}>
-      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined}
-        beside=${errors ? `${share(errors / calls)} of the calls` : ago}>
+      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${ago}>
         <${Curve} ...${common} times=${failed.times} label="Failures" whole format=${short}
           words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
           series=${[{ name: failed.per, colour: 4, values: failed.values, bars: true }]} />

@@ -20,7 +20,7 @@ export function Daemon({ daemon, servers }) {
   return html`<div class="spread daemon">
     <div class="head">
       <h1>Overview</h1>
-      <p class="facts muted">${facts.map((fact) => html`<span key=${fact.split(" ")[0]}
+      <p class="daemon-facts muted">${facts.map((fact) => html`<span key=${fact.split(" ")[0]}
         class="number wrap">${fact}</span>`)}</p>
     </div>
     <${Gain} tokens=${daemon.tokens?.all_time} />

@@ -76,10 +76,10 @@ const Card = memo(({ card }) => {
     <dl class="server-figures">
       <${Figure} label="Calls" value=${short(card.calls)} title=${counted(card.calls, "call")}
         beside=${card.errors > 0 ? html`<span
-          class="tone-bad toned">${short(card.errors)} failed</span>` : card.calls > 0 && "0 failed"} />
-      <${Figure} label="p50" value=${ms(card.p50_ms)} beside=${card.p95_ms != null && `p95 ${ms(card.p95_ms)}`} />
+          class="tone-bad toned">${short(card.errors)} failed</span>` : "0 failed"} />
+      <${Figure} label="p50" value=${ms(card.p50_ms)} beside=${`p95 ${ms(card.p95_ms)}`} />
       <${Figure} label="Memory" value=${bytes(card.memory_bytes)}
-        beside=${card.cpu_share != null && `CPU ${share(card.cpu_share)}`} />
+        beside=${`CPU ${share(card.cpu_share)}`} />
       <${Figure} label="Saved" value=${part === null ? "–" : share(part)}
         beside=${part !== null && `${short(card.tokens_direct - card.tokens_spent)} tok`}
         title=${`${count(card.tokens_direct)} tokens without MCPX, ${count(card.tokens_spent)} with it`} />
@@ -96,7 +96,7 @@ function Facts({ card }) {
   const parts = [
     card.uptime_s != null && html`up <${Since} seconds=${card.uptime_s} seen=${card.seen} />`,
     counted(card.tools, "tool"),
-    card.restarts > 0 && counted(card.restarts, "restart"),
+    counted(card.restarts, "restart"),
     card.transport,
   ].filter(Boolean);
   return html`

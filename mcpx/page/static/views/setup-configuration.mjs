@@ -8,10 +8,10 @@ import { Empty, Failed, Loading, Notice } from "../widgets/notice.mjs";
 
 export const LEVELS = {
   error: { tone: "bad", word: "mistake" },
-  warning: { tone: "ask", word: "odd" },
+  warning: { tone: "ask", word: "warning" },
   note: { tone: "busy", word: "note" },
   wrong: { tone: "bad", word: "wrong" },
-  ok: { tone: "good", word: "well" },
+  ok: { tone: "good", word: "ok" },
 };
 const RANK = ["error", "warning", "note"];
 const line = (number) => `line-${number}`;

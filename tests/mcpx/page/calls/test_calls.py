@@ -101,7 +101,7 @@ async def test_one_that_only_reads_can_be_repeated_and_no_other(tmp_path):
             refused = await visitor.post(f"/calls/{changes}/repeat", status=400)
             assert "changes nothing" in refused["error"]
         await soon(lambda: visitor.hub.audit.watch is None)
-        refused = await visitor.post(f"/calls/{reads}/repeat", status=400)
+        refused = await visitor.post(f"/calls/{reads}/repeat", fails=True)
         assert "not kept" in refused["error"]
 
 
@@ -110,7 +110,7 @@ async def test_a_tool_that_is_read_only_no_more_is_not_repeated(tmp_path):
         await news.next()
         number = await called(visitor, "read", {})
         visitor.hub.upstreams["s"].catalogue.tools["read"] = _changing(visitor)
-        refused = await visitor.post(f"/calls/{number}/repeat", status=400)
+        refused = await visitor.post(f"/calls/{number}/repeat", fails=True)
         assert refused["outcome"] == "not_sent"
         assert "read-only" in refused["error"]
 
@@ -121,6 +121,6 @@ def _changing(visitor):
 
 async def test_a_call_that_is_not_known_is_not_found(tmp_path):
     async with visiting(config(tmp_path, audit="off"), state=tmp_path) as visitor:
-        assert "not known" in (await visitor.get("/calls/4711", status=404))["error"]
-        assert "not known" in (await visitor.post("/calls/4711/repeat", status=404))["error"]
-        await visitor.get(f"/calls/{'9' * 400}", status=404)
+        assert "not known" in (await visitor.get("/calls/4711", fails=True))["error"]
+        assert "not known" in (await visitor.post("/calls/4711/repeat", fails=True))["error"]
+        await visitor.get(f"/calls/{'9' * 400}", fails=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -110,3 +111,27 @@ async def test_nothing_is_left_that_looks_for_nobody():
             assert hub.audit.watch is not None
         await soon(lambda: not len(page.streams))
         assert (hub.audit.watch, hub.meter.watch) == (None, None)
+
+
+@pytest.mark.parametrize("audit", ["on", "off"])
+async def test_a_failure_is_what_a_client_takes_for_one(monkeypatch, tmp_path, audit):
+    monkeypatch.setattr(history, "STEP_S", 0.2)
+    shop = {"command": sys.executable, "args": ["-P", "-m", "mcpx.demo.tools"]}
+    async with (
+        visiting(config_of({"s": shop}, audit=audit), state=tmp_path) as visitor,
+        visitor.following("overview") as news,
+        visitor.following("history") as steps,
+    ):
+        assert cards(await news.next())["s"]["errors"] == 0
+        points = (await steps.next())["points"]
+        await visitor.call("fail", {"message": "no luck"})  # the tool says so
+        await visitor.call("fail", {})  # never sent
+        await visitor.call("nothing", {})
+        await visitor.call("list_orders", {})
+        expected = 3 if audit == "on" else 0
+        told = await news.until(lambda piece: cards(piece).get("s", {}).get("calls") == 2)
+        if cards(told)["s"]["errors"] != expected:
+            told = await news.until(lambda piece: cards(piece).get("s", {}).get("errors") == expected)
+        heard = lambda: [piece["point"] for piece in steps.heard if "point" in piece]  # noqa: E731
+        total = lambda index: sum(point[index] for point in [*points, *heard()])  # noqa: E731
+        await steps.until(lambda _: (total(0), total(1)) == (2, expected))

@@ -40,7 +40,7 @@ function Prompt({ server, prompt }) {
   return html`<section class="panel stack" aria-labelledby="prompt-name">
     <a class="back" href=${place(server, "prompts")}>All prompts</a>
     <h2 id="prompt-name" class="mono title">${prompt.shown ?? prompt.name}</h2>
-    ${prompt.title && html`<p class="strong">${prompt.title}</p>`}
+    ${prompt.title && html`<p class="strong wrap">${prompt.title}</p>`}
     ${prompt.description && html`<p class="break">${prompt.description}</p>`}
     <form class="stack form" onSubmit=${submit}>
       ${prompt.arguments.map((each) => html`<div key=${each.name} class="field">
@@ -51,7 +51,7 @@ function Prompt({ server, prompt }) {
           onInput=${(event) => setValues({ ...values, [each.name]: event.target.value })}></textarea>
         ${each.description && html`<div class="hint">${each.description}</div>`}
       </div>`)}
-      <div class="row"><button type="submit" class="primary" disabled=${trial.running}
+      <div class="row"><button type="submit" class="primary" aria-disabled=${trial.running ? "true" : undefined}
         aria-busy=${trial.running}>${trial.running ? "Asking…" : "Get it"}</button></div>
     </form>
     <${Questions} trial=${trial} />

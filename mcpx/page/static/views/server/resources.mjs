@@ -60,7 +60,8 @@ function Preview({ server, uri, entry }) {
     <div class="spread">
       <div class="grow"><h2 id="resource-name" class="title">${entry?.title ?? entry?.name ?? "Resource"}</h2><p
         class="mono small muted wrap">${uri}</p></div>
-      <button type="button" class="small" disabled=${trial.running} onClick=${run}>Read again</button>
+      <button type="button" class="small" aria-disabled=${trial.running ? "true" : undefined}
+        onClick=${() => trial.running || run()}>Read again</button>
     </div>
     ${entry?.description && html`<p class="break">${entry.description}</p>`}
     <${Questions} trial=${trial} />

@@ -70,7 +70,7 @@ function Block({ block }) {
 }
 
 function Picture({ block, type }) {
-  const [broken, setBroken] = useState(false);
+  const [broken, setBroken] = useState(() => decoded(block.data) === null); // a browser calls such an address a fault
   if (broken) return html`<p class="muted small">This is no picture that can be shown.</p>`;
   return html`<div class="picture"><img src=${`data:${type};base64,${block.data}`}
     alt=${block.title ?? block.name ?? "Picture in the result"} onError=${() => setBroken(true)} /></div>`;
@@ -110,18 +110,23 @@ function formatted({ text, cut }) {
 
 // Puts the bytes into a file of the person's; the browser only takes them as a download.
 function save(block, type) {
-  let content;
-  try {
-    content = Uint8Array.from(atob(block.data), (each) => each.charCodeAt(0));
-  } catch {
-    content = block.data; // it is not base64: as it came
-  }
+  const bytes = decoded(block.data);
+  const content = bytes === null ? block.data : Uint8Array.from(bytes, (each) => each.charCodeAt(0));
   const address = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
   const link = document.createElement("a");
   link.href = address;
   link.download = fileName(block, type);
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+// The bytes that base64 stands for, a character each; null for what is none.
+function decoded(data) {
+  try {
+    return atob(data);
+  } catch {
+    return null;
+  }
 }
 
 function fileName(block, type) {

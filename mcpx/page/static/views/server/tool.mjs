@@ -36,7 +36,7 @@ function About({ tool, server }) {
   const shown = tool.shown ?? tool.name;
   return html`
     <div class="head"><h2 id="tool-name" class="mono title">${shown}</h2><${Marks} tool=${tool} /></div>
-    ${tool.title && tool.title !== tool.name && html`<p class="strong">${tool.title}</p>`}
+    ${tool.title && tool.title !== tool.name && html`<p class="strong wrap">${tool.title}</p>`}
     <p class="break clip-long">${tool.description ?? html`<span class="muted">It has no description.</span>`}</p>
     ${tool.hidden && html`<${Notice} tone="off"
       title="Clients do not have it:">the rule <code>${tool.hidden}</code> hides it.</${Notice}>`}
@@ -88,7 +88,7 @@ function Try({ server, tool }) {
         ? html`<${Form} schema=${schema} value=${value} onChange=${setValue} problems=${problems} />`
         : html`<${Editor} text=${text} onInput=${setText} mistake=${mistake} />`}
       <div class="row">
-        <button type="submit" class="primary" disabled=${trial.running || mistake !== ""}
+        <button type="submit" class="primary" disabled=${mistake !== ""} aria-disabled=${trial.running ? "true" : undefined}
           aria-busy=${trial.running}>${trial.running ? "Running…" : "Run"}</button>
         ${trial.running && html`<button type="button" onClick=${trial.cancel}>Cancel</button>`}
         <span class="muted small">${effect(tool)}</span>

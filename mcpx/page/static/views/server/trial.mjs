@@ -1,6 +1,6 @@
 // Trying something of a server: the request, its cancellation, and the questions that a person is asked first.
 import { html, useEffect, useRef, useState } from "../../lib.mjs";
-import { Failure, post } from "../../api.mjs";
+import { post } from "../../api.mjs";
 import { Dialog } from "../../widgets/dialog.mjs";
 import { Form } from "./form.mjs";
 
@@ -20,8 +20,7 @@ export function useTrial(path) {
     let next;
     try {
       const answer = await post(path, body, mine.signal);
-      if (answer.failed) next = { failure: new Failure(answer.failed.error, 200, answer.failed) };
-      else next = answer.asked ? { asked: answer, body } : { result: answer };
+      next = answer.asked ? { asked: answer, body } : { result: answer };
     } catch (failure) {
       next = { failure };
     }
