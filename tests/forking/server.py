@@ -27,6 +27,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import traceback
 import types
@@ -187,6 +188,8 @@ def become(request: Request, *, path: str) -> None:
     os.closerange(above, os.sysconf("SC_OPEN_MAX"))
     if request.new_session:
         os.setsid()
+        if terminals := [fd for fd in (0, 1, 2) if os.isatty(fd)]:
+            fcntl.ioctl(terminals[0], termios.TIOCSCTTY, 0)  # as who starts it on one asks for
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request.folder)
     os.environ.clear()

@@ -11,13 +11,14 @@ import os
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
+
+from tests.forking.client import Python
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 PATIENCE_S = 20.0
@@ -26,7 +27,10 @@ SIZES = {"LINES", "COLUMNS"}
 
 
 class Terminal:
-    """`python ARGUMENTS` on a terminal; a context manager, which kills what still runs."""
+    """`python ARGUMENTS` on a terminal; a context manager, which kills what still runs.
+
+    A process that is waited for by its id has to be `real`; see `tests.forking.client`.
+    """
 
     def __init__(
         self,
@@ -35,18 +39,20 @@ class Terminal:
         rows: int = 24,
         columns: int = 80,
         cwd: Path | None = None,
+        real: bool = False,
         **pipes: Any,
     ) -> None:
         self.written = ""
         self._ours, theirs = os.openpty()
         self.resize(rows, columns)
         streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | pipes
-        self.process = subprocess.Popen(
+        self.process = Python(
             [sys.executable, *arguments],
+            real=real,
             env={"TERM": "xterm-256color", **{name: env[name] for name in env if name not in SIZES}},
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: _control(theirs),  # noqa: PLW1509 - system calls alone
+            preexec_fn=lambda: _control(theirs),
             pass_fds=[theirs],
             **streams,
         )

@@ -34,7 +34,7 @@ class Place:
         return done.stdout
 
     def top(self, **more):
-        given = {key: more.pop(key) for key in ("rows", "columns", "stdout", "stderr") if key in more}
+        given = {key: more.pop(key) for key in ("columns", "real", "stdout") if key in more}
         env = environment(self.folder, MCPX_CONFIG=self.config, **more)
         return Terminal("-m", "mcpx", "top", env=env, **given)
 
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_it_as_every_command(place):
 
 
 def test_ctrl_z_gives_the_terminal_back_until_it_is_continued(place):
-    with place.top() as terminal:
+    with place.top(real=True) as terminal:
         terminal.wait_for("3 servers")
         terminal.type(CTRL_Z)
         at = terminal.wait_for(LEFT)
