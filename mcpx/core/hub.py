@@ -42,7 +42,6 @@ from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
-from mcpx.core.traced_calls import TracedToolCalls
 from mcpx.errors import MCPXError
 from mcpx.observe.log import configure
 from mcpx.observe.suspend import SuspendWatch
@@ -156,6 +155,8 @@ class Hub:
     def _calls_to(self, upstreams: Mapping[str, Upstream], requests: Requests) -> ToolCalls:
         parts = upstreams, requests, self.results, self.approvals, self.audit
         if self.tracing.on:
+            from mcpx.core.traced_calls import TracedToolCalls  # noqa: PLC0415 - few trace
+
             return TracedToolCalls(self.tracing, *parts, links=self.links)
         return ToolCalls(*parts, links=self.links)
 

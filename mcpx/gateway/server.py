@@ -29,7 +29,6 @@ from mcpx.gateway.native.requests import UNCACHED, ResourcesAndPrompts
 from mcpx.gateway.native.tools import tools_page
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.handler import ToolCall
-from mcpx.gateway.tracing import serving_spans
 from mcpx.rendering.result_members import enveloped
 from mcpx.upstream.context import ClientId
 from mcpx.version import __version__
@@ -61,7 +60,11 @@ class GatewayServer(Server[Any]):
         self.tool_list = clients.tool_list(door)
         self.exposure = self.tool_list.exposure
         self.hub: HubView = self.tool_list.hub
-        spans = [serving_spans(self.hub)] if self.hub.tracing.on else []
+        spans = []
+        if self.hub.tracing.on:
+            from mcpx.gateway.tracing import serving_spans  # noqa: PLC0415 - few trace
+
+            spans.append(serving_spans(self.hub))
         self.middleware = [
             *spans,
             clients.tracking(self.tool_list),

@@ -9,16 +9,18 @@ need not track them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from mcpx.audit.origin import Origin
 from mcpx.trust.policy import ServerPolicy
-from mcpx.upstream.call_trace import CallTrace
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
 from mcpx.wire.envelope import RequestId
+
+if TYPE_CHECKING:
+    from mcpx.upstream.call_trace import CallTrace
 
 OnProgress = Callable[[bytes], None]
 """Called with the params of a progress notification: the members in JSON as they came, without the braces and
