@@ -2,24 +2,81 @@
 //
 // A form need not say everything: the daemon checks the arguments, as `exec` does. What is too odd for a control
 // is `any`, a field for JSON. References are followed as far as they are used, so a schema may be recursive.
+//
+// A schema is a server's: anything may stand anywhere in it, and it may be made to keep a browser busy for ever.
+// So what is asked here in one turn of the event loop (a form, as it is shown once) takes at most `MAX_WORK`
+// steps. A schema that takes more, or cannot be made sense of at all, is `any` from then on (`isTooMuch`).
+import { written } from "../../widgets/json.mjs";
 
 const MAX_STEPS = 16; // references, and combinations in one another
 const MAX_CHOICES = 500;
+const MAX_WORK = 100_000;
+const MAX_FILLED = 200; // members that a form begins with
+const MAX_LABEL = 200; // characters of a title or a format
 const COMBINED = ["properties", "patternProperties", "$defs", "definitions"];
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 const listed = (value) => (Array.isArray(value) ? value : []);
 
+// --- what is asked, and how much it takes
+
+const tooMuch = new WeakSet(); // roots
+let left = null; // of the work in this turn of the event loop
+
+// Whether a schema takes too much for a form.
+export const isTooMuch = (root) => tooMuch.has(root);
+
 // The schema with what it refers to and what it combines in one object.
-export function resolved(schema, root, steps = MAX_STEPS) {
+export const resolved = (schema, root) => answer(root, () => resolve(schema, root), {});
+
+// How a value is put in: {kind, schema, nullable, ...}. `kind` is one of choice, alternatives, string, number,
+// integer, boolean, array, object, map, any. A choice has `choices` [{value, label}], alternatives have `branches`.
+export const control = (schema, root) => answer(root, () => controlOf(schema, root), { kind: "any", schema: {}, nullable: false });
+
+// The value that an item or a member begins with when somebody adds it.
+export const blank = (schema, root) => answer(root, () => blankOf(schema, root), null);
+
+// An object with the members that need no decision: constants that are required, and objects; of several forms
+// the first, as the form shows it.
+export const filled = (schema, root) => answer(root, () => fill(schema, root), {});
+
+// The branch that a value is of, by its kind and its constants; -1 for none.
+export const branchOf = (value, branches, root) => answer(root, () => branchAt(value, branches, root), -1);
+
+// The kind of a value, for the one who puts it in: "integer, 1 to 100", "text", "list of text".
+export const typeWords = (schema, root) => answer(root, () => wordsOf(schema, root), "JSON");
+
+function answer(root, work, otherwise) {
+  if (isTooMuch(root)) return otherwise;
+  try {
+    return work();
+  } catch {
+    tooMuch.add(root);
+    return otherwise;
+  }
+}
+
+function spend(work) {
+  if (left === null) {
+    left = MAX_WORK;
+    queueMicrotask(() => (left = null));
+  }
+  left -= work;
+  if (left < 0) throw new RangeError("this schema takes too much work");
+}
+
+// --- a schema
+
+function resolve(schema, root, steps = MAX_STEPS) {
   if (!isObject(schema) || !steps) return {};
+  spend(1);
   let found = schema;
   if (typeof schema.$ref === "string") {
     const { $ref, ...beside } = schema;
-    found = merged(resolved(target($ref, root), root, steps - 1), beside);
+    found = merged(resolve(target($ref, root), root, steps - 1), beside);
   }
   const { allOf, ...own } = found;
-  return listed(allOf).reduce((all, each) => merged(all, resolved(each, root, steps - 1)), own);
+  return listed(allOf).reduce((all, each) => merged(all, resolve(each, root, steps - 1)), own);
 }
 
 // What a reference leads to within the schema: `#`, or `#/$defs/Name`.
@@ -42,21 +99,24 @@ function target(reference, root) {
 
 function merged(one, other) {
   const both = { ...one, ...other };
+  spend(sizeOf(one) + sizeOf(other));
+  for (const name of COMBINED) spend(sizeOf(one[name]) + sizeOf(other[name]));
   for (const name of COMBINED) if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name], ...other[name] };
   if (one.required && other.required) both.required = [...new Set([...listed(one.required), ...listed(other.required)])];
   if (one.allOf && other.allOf) both.allOf = [...listed(one.allOf), ...listed(other.allOf)];
   return both;
 }
 
-// How a value is put in: {kind, schema, nullable, ...}. `kind` is one of choice, alternatives, string, number,
-// integer, boolean, array, object, map, any. A choice has `choices` [{value, label}], alternatives have `branches`.
-export function control(schema, root) {
-  const found = resolved(schema, root);
+const sizeOf = (value) => (isObject(value) ? Object.keys(value).length : 0);
+
+function controlOf(schema, root, steps = MAX_STEPS) {
+  const found = resolve(schema, root);
+  if (!steps) return { kind: "any", schema: found, nullable: false };
   if (Object.hasOwn(found, "const")) return { kind: "choice", schema: found, choices: [choice(found.const, found)] };
   const values = Array.isArray(found.enum) ? named(found) : null;
   if (values) return plainChoices(found, values);
   const branches = alternatives(found, root);
-  if (branches) return combination(found, branches, root);
+  if (branches) return combination(found, branches, root, steps);
   const types = Array.isArray(found.type) ? found.type : [found.type ?? implied(found)];
   const others = types.filter((each) => each !== "null");
   const nullable = others.length < types.length;
@@ -76,11 +136,13 @@ function implied(schema) {
   return "minimum" in schema || "maximum" in schema ? "number" : "any";
 }
 
-const choice = (value, schema) => ({ value, label: String(schema.title ?? shown(value)) });
+const choice = (value, schema) => ({ value, label: label(schema.title) ?? shown(value).slice(0, MAX_LABEL) });
+const label = (given) => (typeof given === "string" ? given.slice(0, MAX_LABEL) : undefined);
 
 function named(schema) {
   const names = listed(schema.enumNames);
-  return schema.enum.map((value, index) => ({ value, label: typeof names[index] === "string" ? names[index] : shown(value) }));
+  spend(schema.enum.length);
+  return schema.enum.map((value, index) => ({ value, label: label(names[index]) ?? shown(value).slice(0, MAX_LABEL) }));
 }
 
 function plainChoices(schema, values) {
@@ -94,8 +156,8 @@ function alternatives(schema, root) {
   const word = ["anyOf", "oneOf"].find((each) => listed(schema[each]).length);
   if (!word) return null;
   const { [word]: given, ...base } = schema;
-  const own = { ...base, title: undefined, description: undefined, default: undefined };
-  const branches = given.map((each) => merged(own, resolved(each, root)));
+  const common = { ...base, title: undefined, description: undefined, default: undefined };
+  const branches = given.map((each) => merged(common, resolve(each, root)));
   return given.every((each) => isObject(each) && onlyRequires(each)) ? null : branches;
 }
 
@@ -105,10 +167,10 @@ const onlyRequires = (branch) => Object.keys(branch).every((name) => name === "r
 export function eitherRequired(schema) {
   const word = ["anyOf", "oneOf"].find((each) => listed(schema[each]).length);
   if (!word || !schema[word].every((each) => isObject(each) && onlyRequires(each))) return [];
-  return schema[word].map((each) => listed(each.required).join(" and ")).filter(Boolean);
+  return schema[word].map((each) => listed(each.required).filter((name) => typeof name === "string").join(" and ")).filter(Boolean);
 }
 
-function combination(schema, branches, root) {
+function combination(schema, branches, root, steps) {
   const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const") && each.const === null));
   const nullable = others.length < branches.length;
   const about = { title: schema.title, description: schema.description, default: schema.default };
@@ -116,7 +178,7 @@ function combination(schema, branches, root) {
     return { kind: "choice", schema, nullable, choices: others.map((each) => choice(each.const, each)) };
   }
   if (others.length === 1) {
-    const inner = control(others[0], root);
+    const inner = controlOf(others[0], root, steps - 1);
     const kept = Object.fromEntries(Object.entries(about).filter(([, value]) => value !== undefined));
     return { ...inner, schema: { ...inner.schema, ...kept }, nullable: nullable || inner.nullable };
   }
@@ -125,49 +187,48 @@ function combination(schema, branches, root) {
 
 // --- values
 
-// The value that an item or a member begins with when somebody adds it.
-export function blank(schema, root, steps = MAX_STEPS) {
-  const { kind, schema: found, choices, branches } = control(schema, root);
+function blankOf(schema, root, steps = MAX_STEPS) {
+  const { kind, schema: found, choices, branches } = controlOf(schema, root);
   if (found.default !== undefined && found.default !== null) return found.default;
   if (kind === "choice") return choices[0]?.value ?? null;
-  if (kind === "alternatives") return steps ? blank(branches[0], root, steps - 1) : null;
-  if (kind === "object") return steps ? filled(found, root, steps) : {};
-  const plain = { string: "", boolean: false, array: [], map: {}, number: found.minimum ?? 0, integer: found.minimum ?? 0 };
+  if (kind === "alternatives") return steps ? blankOf(branches[0], root, steps - 1) : null;
+  if (kind === "object") return fill(found, root);
+  const least = typeof found.minimum === "number" ? found.minimum : 0;
+  const plain = { string: "", boolean: false, array: [], map: {}, number: least, integer: least };
   return plain[kind] ?? (found.type === "object" ? {} : null);
 }
 
-// An object with the members that need no decision: constants that are required, and objects; of several forms
-// the first, as the form shows it.
-export function filled(schema, root, steps = MAX_STEPS) {
-  const found = resolved(schema, root);
-  const value = {};
+function fill(schema, root, steps = MAX_STEPS, room = { left: MAX_FILLED }) {
+  const found = resolve(schema, root);
+  const members = [];
   for (const name of listed(found.required)) {
     if (!isObject(found.properties) || !Object.hasOwn(found.properties, name)) continue;
-    const { kind, schema: inner, choices, branches } = control(found.properties[name], root);
-    if (kind === "choice" && choices.length === 1) value[name] = choices[0].value;
-    if (kind === "object" && steps > 1) value[name] = filled(inner, root, steps - 1);
-    const first = kind === "alternatives" ? control(branches[0], root) : null;
-    if (first?.kind === "object" && steps > 1) value[name] = filled(first.schema, root, steps - 1);
+    const { kind, schema: inner, choices, branches } = controlOf(found.properties[name], root);
+    const first = kind === "alternatives" ? controlOf(branches[0], root) : null;
+    const held = kind === "object" ? inner : first?.kind === "object" ? first.schema : null;
+    if (kind === "choice" && choices.length === 1) members.push([name, choices[0].value]);
+    if (held && steps > 1 && room.left-- > 0) members.push([name, fill(held, root, steps - 1, room)]);
   }
-  return value;
+  return Object.fromEntries(members);
 }
 
-// The branch that a value is of, by its kind and its constants; -1 for none.
-export function branchOf(value, branches, root) {
-  return branches.findIndex((each) => fits(value, each, root));
+function branchAt(value, branches, root, steps = MAX_STEPS) {
+  return branches.findIndex((each) => fits(value, each, root, steps));
 }
 
-function fits(value, schema, root) {
-  const { kind, schema: found, choices, branches } = control(schema, root);
+function fits(value, schema, root, steps) {
+  const { kind, schema: found, choices, branches } = controlOf(schema, root);
   switch (kind) {
-    case "choice":
-      return choices.some((each) => JSON.stringify(each.value) === JSON.stringify(value));
+    case "choice": {
+      const words = written(value);
+      return choices.some((each) => written(each.value) === words);
+    }
     case "alternatives":
-      return branchOf(value, branches, root) >= 0;
+      return steps > 0 && branchAt(value, branches, root, steps - 1) >= 0;
     case "object": {
       if (!isObject(value)) return false;
       const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
-      return constants.every(([name, each]) => !(name in value) || value[name] === each.const) && listed(found.required).every((name) => name in value || !constants.some(([other]) => other === name));
+      return constants.every(([name, each]) => !Object.hasOwn(value, name) || value[name] === each.const) && listed(found.required).every((name) => Object.hasOwn(value, name) || !constants.some(([other]) => other === name));
     }
     case "map":
       return isObject(value);
@@ -193,12 +254,11 @@ export function shown(value) {
   return typeof value === "string" ? value : written(value);
 }
 
-// The kind of a value, for the one who puts it in: "integer, 1 to 100", "text", "list of text".
-export function typeWords(schema, root, steps = 4) {
-  const { kind, schema: found, branches, nullable } = control(schema, root);
-  const inner = (each) => (steps ? typeWords(each, root, steps - 1) : "value");
+function wordsOf(schema, root, steps = 4) {
+  const { kind, schema: found, branches, nullable } = controlOf(schema, root);
+  const inner = (each) => (steps ? wordsOf(each, root, steps - 1) : "value");
   const words = {
-    string: found.format ? String(found.format) : "text",
+    string: label(found.format) || "text",
     choice: "choice",
     alternatives: () => [...new Set(branches.map(inner))].slice(0, 5).join(" or "),
     array: () => (isObject(found.items) ? `list of ${inner(found.items)}` : "list"),
@@ -211,13 +271,14 @@ export function typeWords(schema, root, steps = 4) {
 
 // What else holds for a value, in a few words each: "1 to 100", "at most 40 characters", "default 50".
 export function limits(schema) {
+  const number = (name) => (typeof schema[name] === "number" ? schema[name] : undefined);
   const said = [
-    range(schema.minimum, schema.maximum, ""),
-    schema.exclusiveMinimum !== undefined && `above ${schema.exclusiveMinimum}`,
-    schema.exclusiveMaximum !== undefined && `below ${schema.exclusiveMaximum}`,
-    schema.multipleOf !== undefined && `a multiple of ${schema.multipleOf}`,
-    range(schema.minLength, schema.maxLength, " characters"),
-    range(schema.minItems, schema.maxItems, " items"),
+    range(number("minimum"), number("maximum"), ""),
+    number("exclusiveMinimum") !== undefined && `above ${number("exclusiveMinimum")}`,
+    number("exclusiveMaximum") !== undefined && `below ${number("exclusiveMaximum")}`,
+    number("multipleOf") !== undefined && `a multiple of ${number("multipleOf")}`,
+    range(number("minLength"), number("maxLength"), " characters"),
+    range(number("minItems"), number("maxItems"), " items"),
     schema.uniqueItems === true && "no item twice",
     typeof schema.pattern === "string" && `matches ${schema.pattern.slice(0, 120)}`,
     schema.default !== undefined && schema.default !== null && `default ${shown(schema.default).slice(0, 120)}`,
@@ -229,26 +290,6 @@ function range(least, most, unit) {
   if (least === undefined && most === undefined) return "";
   if (most === undefined) return least ? `at least ${least}${unit}` : "";
   return least === undefined ? `at most ${most}${unit}` : `${least} to ${most}${unit}`;
-}
-
-// --- JSON in which integers of any size stay as they are
-
-export function written(value, indent) {
-  const mark = `${Math.random()}:`; // stands before the number of an integer, in place of which it is put
-  const integers = [];
-  const text = JSON.stringify(
-    value,
-    (_name, each) => (typeof each === "bigint" ? `${mark}${integers.push(each) - 1}` : each),
-    indent,
-  );
-  return integers.reduce((all, each, index) => all.replace(`"${mark}${index}"`, String(each)), text ?? "null");
-}
-
-export function read(text) {
-  return JSON.parse(text, (_name, value, context) => {
-    const isInexact = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
-    return isInexact && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value;
-  });
 }
 
 // The place of a member as the daemon's messages name it: `$.files[0].name`, `$['a b']`.
