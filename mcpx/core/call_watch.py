@@ -10,6 +10,7 @@ that fail of the others; the rest are counted. Nothing here raises: a fault of t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -35,6 +36,8 @@ MAX_FAILED: Final = 10
 WINDOW_US: Final = 250_000
 MAX_NAME_CHARS: Final = 200
 MAX_ARGUMENTS_BYTES: Final = 64 << 10  # of one call that can be repeated
+MAX_TARGET_CHARS: Final = 8192  # of the name of what it asks for, as the longest URI of a listing has them
+MAX_LARGE: Final = 4  # calls with larger arguments that have ended, and may still tell what they cost
 _LOOKED_AT: Final = 4096  # bytes of a text whose cost is estimated
 _UNMETERED: Final = frozenset({"control", "library", "page"})
 _KEPT: Final = KEPT_RESULTS.encode()
@@ -78,8 +81,20 @@ class Call:
             "read_only": read_only,
             "repeatable": read_only and self.kind in {"tool", "resource"},
         }
-        if self.bytes_in > MAX_ARGUMENTS_BYTES:
+        if self.is_large:
             self.arguments, self.shown["repeatable"] = None, False
+        self.named(self.name)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its arguments are too large to be kept."""
+        return self.bytes_in > MAX_ARGUMENTS_BYTES
+
+    def named(self, name: str) -> None:
+        """Note the name of what it asks for; with one that is too long to be kept it cannot be repeated."""
+        self.name = name[:MAX_TARGET_CHARS]
+        if len(name) > MAX_TARGET_CHARS:
+            self.shown["repeatable"] = False
 
     def argument_names(self) -> list[str] | None:
         """The names of its arguments; None where they are not known any more."""
@@ -100,6 +115,7 @@ class CallWatch:
         self._calls: dict[int, Call] = {}  # by id, the oldest first
         self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
         self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
+        self._large: deque[Call] = deque()  # that have ended, and are known by their requests still
         self._window = self._new = self._failed = 0
         self.version = 0
         """Counts the changes of all calls."""
@@ -126,6 +142,7 @@ class CallWatch:
         self._meter.watch = None
         self._by_request.clear()
         self._same.clear()
+        self._large.clear()
         for call in list(self._calls.values()):
             if call.entry is not None:
                 del self._calls[call.shown["id"]]  # nobody will tell how it ends
@@ -156,7 +173,7 @@ class CallWatch:
             elif self._has_room(entry.at_us):
                 call = Call(entry, read_only=self._is_read_only(entry))
                 if isinstance(request, Read):
-                    call.name = request.uri  # with its secrets, where it has any
+                    call.named(request.uri)  # with its secrets, where it has any
                 self._keep(call, request)
         except Exception as error:  # noqa: BLE001 - the promise of this module
             contain(error, "call watch")
@@ -290,6 +307,10 @@ class CallWatch:
         goes_on = entry.approval == "asked" or outcome == "input_required"
         if call.shown["transport"] in _UNMETERED and not goes_on:
             self._release(call)
+        if call.is_large and call.requests:  # which hold the arguments
+            self._large.append(call)
+            if len(self._large) > MAX_LARGE:
+                self._release(self._large.popleft())
         self._change(call)
 
     def _is_read_only(self, entry: Entry) -> bool:

@@ -175,8 +175,9 @@ async def _repeat(page: Page, request: Request) -> Shown:
         raise NotFoundError("this call is not known any more")
     if not call.shown["read_only"]:
         raise BadRequestError("only a call that changes nothing can be repeated")
-    if call.arguments is None:
-        raise BadRequestError("its arguments are not kept any more")
+    is_whole = call.shown["repeatable"] or call.kind not in {"tool", "resource"}
+    if call.arguments is None or not is_whole:
+        raise BadRequestError("what it was called with is not kept any more")
     result = await _again(page.hub, call)
     text = "\n".join(map(_text, result.content))
     return {"text": cut(text, MAX_TEXT_CHARS), "is_error": result.is_error}
