@@ -218,7 +218,7 @@ def parent_in(carrier: Mapping[str, Any]) -> Context | None:
 
 
 def _can_be_read(state: str) -> bool:
-    """Whether it has the form of W3C. Of one that has not, the API would write each in the log, as it came."""
+    """Whether it has the form of W3C. Of any other the API writes in the log, as it came."""
     if len(state) > MAX_STATE_CHARS:
         return False
     members = [each for member in state.split(",") if (each := member.strip(" \t"))]

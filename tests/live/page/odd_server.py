@@ -1,7 +1,7 @@
 """A server over stdio that offers and answers what a file says, however odd; for tests.
 
-Run as `python -S -E odd_server.py FILE`, where FILE holds a JSON object: `tools` is what it lists, and `results`
-has the result of each by its name. Standard library only.
+Run as `python -S -E odd_server.py FILE`, where FILE holds a JSON object: `tools` is what it lists, and
+`results` has the result of each by its name. Standard library only.
 """
 
 from __future__ import annotations

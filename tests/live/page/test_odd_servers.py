@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.live]
 ODD = str(Path(__file__).with_name("odd_server.py"))
-SOON_S = 6.0  # until a view stands, on a machine that has other things to do; for ever, where this is not held
+SOON_S = (
+    6.0  # until a view stands, on a machine that has other things to do; for ever, where this is not held
+)
 AGAIN = {"$ref": "#/$defs/A"}
 ODD_WORD = {"toString": 1, "valueOf": None, "type": "img", "props": {"src": "x"}, "__proto__": None}
 
@@ -121,7 +123,7 @@ async def test_a_result_that_would_be_gigabytes_when_laid_out_is_shown_as_it_is(
         name: {"content": [{"type": "text", "text": text}]}
         for name, text in (("deep", deep), ("integers", integers))
     }
-    schemas = dict.fromkeys(results, {"type": "object"})
+    schemas = {name: {"type": "object"} for name in results}
     async with shown(house, browser, schemas, results) as visit:
         page = visit.page
         for name, end in (("deep", "1]]]]]"), ("integers", "10000000000000007999")):
