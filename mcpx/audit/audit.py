@@ -15,41 +15,26 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import structlog
 
+from mcpx.audit.backlog import Backlog
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of, values
+from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
+from mcpx.audit.watching import Watch
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
 
 log = structlog.get_logger()
-MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
 MAX_ENDED: Final = 24  # calls whose lines are written together: more would hold up the others for long
 NOTHING: Final = b""
-
-
-class Watch(Protocol):
-    """Hears of calls while they run. None of its methods raises."""
-
-    def begun(self, entry: Entry, request: object | None) -> None:
-        """A call begins. `request` is what the paths of the gateway know it by, where they do."""
-        ...
-
-    def ended(self, entry: Entry) -> None:
-        """A call has ended, or was refused before it began."""
-        ...
-
-    def same(self, request: object, again: object) -> None:
-        """The second request is the same call as the first."""
-        ...
 
 
 class Audit:
@@ -60,6 +45,8 @@ class Audit:
         """Whether calls are to be noted here: they are written, or watched."""
         self.is_written = False
         self.watch: Watch | None = None
+        self.on_failed: Callable[[str], None] = lambda _server: None
+        """Called with the server of each call that is written and did not succeed. Must not raise."""
         self._folder = folder
         self._place = ""
         self._required = False
@@ -69,9 +56,7 @@ class Audit:
         self.problem: str | None = None
         """Why it cannot be written at the moment."""
         self._ended: list[Entry] = []
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = self.lost = 0
-        self._waiting_slots: list[int] = []
+        self.backlog = Backlog()
         self._retry: asyncio.TimerHandle | None = None
         self._scheduled = self._soon = False
         self._flushed_at = 0.0
@@ -151,11 +136,6 @@ class Audit:
             self._chain.close()
             self._chain = None
 
-    @property
-    def waiting(self) -> int:
-        """How many lines wait for the disk to take them."""
-        return len(self._waiting)
-
     # --- calls
 
     def begin(
@@ -227,7 +207,7 @@ class Audit:
 
         In between, its end stands in its slot.
         """
-        if self.watch is not None:
+        if self.watch is not None and (entry.watched is not None or entry.mark != ANSWERED):
             self.watch.ended(entry)
         if not entry.is_written:
             return
@@ -267,25 +247,18 @@ class Audit:
         if not entries:
             return
         texts = [entry.line(self._redact) for entry in entries]
+        for entry in entries:
+            if entry.has_failed():
+                self.on_failed(entry.target[1])
         slots = [entry.slot for entry in entries if entry.slot is not None]
         if self._chain is None or self.problem is not None:
-            self._keep(texts, slots)
+            self.backlog.keep(texts, slots)
             return
         try:
             self._chain.append(texts, slots)
         except OSError as error:
-            self._keep(texts, slots)
+            self.backlog.keep(texts, slots)
             self._fail(error)
-
-    def _keep(self, texts: list[bytes], slots: list[int]) -> None:
-        """Keep lines that cannot be written."""
-        self._waiting_slots += slots
-        for text in texts:
-            if self._waiting_bytes + len(text) > MAX_WAITING_BYTES:
-                self.lost += 1
-            else:
-                self._waiting.append(text)
-                self._waiting_bytes += len(text)
 
     def _fail(self, error: OSError, *, again: bool = True) -> None:
         """Note that the log cannot be written; `again` says that it is tried again."""
@@ -297,7 +270,7 @@ class Audit:
 
     def _try_again(self, *, again: bool = True) -> None:
         """Write what waits."""
-        texts, lost = list(self._waiting), self.lost
+        texts, lost = [*self.backlog.texts], self.backlog.lost
         try:
             if self._chain is None:
                 self._chain = self._opened()
@@ -305,12 +278,11 @@ class Audit:
                 self._chain.check_room()
             if lost:
                 texts.append(self._note("lost", f"{lost} lines could not be written"))
-            self._chain.append(texts, self._waiting_slots)
+            self._chain.append(texts, self.backlog.slots)
         except OSError as error:
             self._fail(error, again=again)
             return
-        self._waiting, self._waiting_slots = [], []
-        self._waiting_bytes = self.lost = 0
+        self.backlog = Backlog()
         self.problem = self._retry = None
         log.info("audit.written_again", lines=len(texts), lost=lost)
 

@@ -38,6 +38,7 @@ MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not r
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
+_NO_FAILURES: Final = frozenset({"ok", "input_required", "task"})
 _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -62,7 +63,7 @@ _ENDS: Final = [
 ]
 """How a call has ended, by the number in its slot; the first where it had not ended."""
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
-_ANSWERED: Final = 1
+ANSWERED: Final = 1
 
 
 class Entry:
@@ -84,7 +85,7 @@ class Entry:
     trace_id: str | None = None
     """The id of the trace that the call belongs to, where it is traced."""
     reply: Reply[Any] | None = None
-    mark = _ANSWERED
+    mark = ANSWERED
     """The number of its end, for its slot."""
     ending = b""
     """The members of its line that say how it ended, where they are made before the line."""
@@ -140,6 +141,11 @@ class Entry:
                 log.exception("audit.failed")
                 self._how = "unknown", "internal_error", 0
         return self._how
+
+    def has_failed(self) -> bool:
+        """Whether it has ended without what was asked for; not so where a person is to be asked first."""
+        outcome, code, _ = self.how()
+        return outcome not in _NO_FAILURES and (outcome != "not_sent" or code is not None)
 
     def _ended(self) -> bytes:
         """The members of the line that say how it ended."""

@@ -13,19 +13,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mcpx.audit.audit import Audit
-from mcpx.audit.entry import Entry, argument_names
+from mcpx.audit.entry import Entry
 from mcpx.core.costs import costs
 from mcpx.core.messages import Read
 from mcpx.core.meter import Meter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.watched_call import Call
 from mcpx.observe.contained import contain
-from mcpx.rendering.tokens import estimate_result
-from mcpx.text import cut
 from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.wire.envelope import Bytes
@@ -34,74 +33,9 @@ MAX_CALLS: Final = 200
 MAX_NEW: Final = 40  # in a window
 MAX_FAILED: Final = 10
 WINDOW_US: Final = 250_000
-MAX_NAME_CHARS: Final = 200
-MAX_ARGUMENTS_BYTES: Final = 64 << 10  # of one call that can be repeated
-MAX_TARGET_CHARS: Final = 8192  # of the name of what it asks for, as the longest URI of a listing has them
-MAX_LARGE: Final = 4  # calls with larger arguments that have ended, and may still tell what they cost
-_LOOKED_AT: Final = 4096  # bytes of a text whose cost is estimated
+MAX_LARGE: Final = 4  # calls with large arguments that have ended, and may still tell what they cost
 _UNMETERED: Final = frozenset({"control", "library", "page"})
 _KEPT: Final = KEPT_RESULTS.encode()
-Json = dict[str, Any]
-
-
-class Call:
-    """One call: what is shown of it, and what it takes to repeat it."""
-
-    __slots__ = ("arguments", "bytes_in", "entry", "kind", "name", "requests", "server", "shown", "version")
-
-    def __init__(self, entry: Entry, *, read_only: bool) -> None:
-        origin, self.server, self.kind, self.name = entry.target
-        self.entry: Entry | None = entry
-        """While it runs."""
-        self.requests: list[object] = []
-        """What the gateway knows it by, until it has told what it costs."""
-        self.arguments: bytes | None = bytes(entry.arguments)
-        self.bytes_in = len(entry.arguments)
-        self.version = 0
-        """When it changed last, as `CallWatch.version` counts."""
-        self.shown: Json = {
-            "id": entry.at_us,
-            "at": entry.at_us // 1000,
-            "client": origin.client or origin.transport,
-            "transport": origin.transport,
-            "profile": origin.profile,
-            "server": cut(self.server, MAX_NAME_CHARS),
-            "kind": self.kind,
-            "tool": cut(self.name, MAX_NAME_CHARS),
-            "ms": None,
-            "outcome": None,
-            "code": None,
-            "approval": None,
-            "rule": None,
-            "tokens_in": _estimated(self.arguments),
-            "tokens_out": None,
-            "tokens_direct": None,
-            "cut": False,
-            "bytes_out": None,
-            "read_only": read_only,
-            "repeatable": read_only and self.kind in {"tool", "resource"},
-        }
-        if self.is_large:
-            self.arguments, self.shown["repeatable"] = None, False
-        self.named(self.name)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether its arguments are too large to be kept."""
-        return self.bytes_in > MAX_ARGUMENTS_BYTES
-
-    def named(self, name: str) -> None:
-        """Note the name of what it asks for; with one that is too long to be kept it cannot be repeated."""
-        self.name = name[:MAX_TARGET_CHARS]
-        if len(name) > MAX_TARGET_CHARS:
-            self.shown["repeatable"] = False
-
-    def argument_names(self) -> list[str] | None:
-        """The names of its arguments; None where they are not known any more."""
-        if self.arguments is None:
-            return None
-        names: list[str] | None = msgspec.json.decode(argument_names(self.arguments))
-        return names
 
 
 class CallWatch:
@@ -116,7 +50,8 @@ class CallWatch:
         self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
         self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
         self._large: deque[Call] = deque()  # that have ended, and are known by their requests still
-        self._window = self._new = self._failed = 0
+        self._window_ends = self._full_until = 0  # as an entry's `at_us`
+        self._new = self._failed = 0  # in this window
         self.version = 0
         """Counts the changes of all calls."""
         self.skipped = 0
@@ -166,6 +101,9 @@ class CallWatch:
 
     def begun(self, entry: Entry, request: object | None) -> None:
         """Note a call that begins; `request` is what the gateway knows it by, where it will tell more."""
+        if entry.at_us < self._full_until and id(request) not in self._by_request:
+            self.skipped += 1
+            return
         try:
             known = self._by_request.get(id(request)) if request is not None else None
             if known is not None:  # it goes on, with what a person has said
@@ -179,11 +117,9 @@ class CallWatch:
             contain(error, "call watch")
 
     def ended(self, entry: Entry) -> None:
-        """Note that a call has ended, or was refused before it began."""
+        """Note that a call that is kept has ended, or that one has failed or was refused."""
         try:
-            call = entry.watched
-            if call is None:
-                call = self._late(entry)
+            call = entry.watched or self._late(entry)
             if call is not None and call.entry is entry:
                 self._end(call, entry)
         except Exception as error:  # noqa: BLE001 - as above
@@ -226,12 +162,12 @@ class CallWatch:
     # --- the calls
 
     def _has_room(self, at_us: int) -> bool:
-        window = at_us // WINDOW_US
-        if window != self._window:
-            self._window, self._new, self._failed = window, 0, 0
+        if at_us >= self._window_ends:
+            self._window_ends, self._new, self._failed = at_us + WINDOW_US, 0, 0
         self._new += 1
         if self._new > MAX_NEW:
             self.skipped += 1
+            self._full_until = self._window_ends
             return False
         return True
 
@@ -277,8 +213,6 @@ class CallWatch:
     def _late(self, entry: Entry) -> Call | None:
         """A call that was not kept when it began, or never did, if it is to be kept now."""
         refused = entry.at_us == entry.ended_at_us
-        if not refused and entry.how()[0] in {"ok", "input_required", "task"}:
-            return None
         if refused and self._has_room(entry.at_us):
             call = Call(entry, read_only=self._is_read_only(entry))
         elif self._failed < MAX_FAILED:
@@ -325,11 +259,3 @@ class CallWatch:
 def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:
     """Whether the answer is a part of the result, and says where the rest is."""
     return sum(map(len, pieces)) < len(raw) and any(_KEPT in bytes(piece) for piece in pieces)
-
-
-def _estimated(arguments: bytes | None) -> int:
-    """The tokens of arguments as a model writes them; of long ones, by their beginning."""
-    if not arguments:
-        return 0
-    looked_at = arguments[:_LOOKED_AT]
-    return estimate_result(looked_at.decode(errors="ignore")) * len(arguments) // len(looked_at)

@@ -23,6 +23,7 @@ from mcpx.catalog.model import JSON
 from mcpx.core.approving import obtain_approval
 from mcpx.core.auditing import note_refused, noting_refusals
 from mcpx.core.execution import ExecutionResult
+from mcpx.core.first_listings import INSPECT_WAIT_S, await_first_listings, await_listing
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, as_call_error, tool_of
 from mcpx.core.results import ResultRenderer
@@ -46,7 +47,6 @@ ReportProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
-INSPECT_WAIT_S: Final = 5.0  # for a first listing; the state of a server that takes longer is an answer, too
 
 
 class Requests(Protocol):
@@ -181,7 +181,7 @@ class ToolCalls:
         upstream = self._upstreams.get(request.server_name)
         if upstream is not None:
             try:
-                await self._await_listing(upstream, tool_of(request))
+                await await_listing(upstream, tool_of(request))
             except CallError as error:
                 note_refused(self._audit, request, error)
                 raise
@@ -206,7 +206,7 @@ class ToolCalls:
         upstream = self._upstreams.get(server_name)
         if upstream is not None:
             try:
-                await self._await_listing(upstream, tool_name)
+                await await_listing(upstream, tool_name)
                 if upstream.catalogue is None:
                     raise not_listed(upstream.info(), tool_name)
             except SignInNeeded:
@@ -216,28 +216,9 @@ class ToolCalls:
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
         elif not (server_name and tool_name) or tool_name in self._upstreams:
-            await self._await_first_listings(self._results.settings.startup_wait)
+            await await_first_listings(self._upstreams.values(), self._results.settings.startup_wait)
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
-
-    @staticmethod
-    async def _await_listing(upstream: Upstream, tool_name: str | None) -> None:
-        """Wait for the first listing of this run: what is known from last time may be so no more.
-
-        Raises:
-            CallError: `server_unavailable`: there is none, though it has listed last time.
-        """
-        if not upstream.has_listed:
-            await upstream.await_catalogue(lambda _known: False)
-            if not upstream.has_listed and upstream.catalogue is not None:
-                raise not_listed(upstream.info(), tool_name or "")
-
-    async def _await_first_listings(self, within_s: float, server: str | None = None) -> None:
-        """Wait for the first listing of one server, or of all, as long as it has not failed."""
-        with anyio.move_on_after(within_s):
-            for each in list(self._upstreams.values()):
-                if server in (None, each.name):
-                    await each.await_first_attempt()
 
     # --- for the command line and programs: each raises CallError where it fails
 
@@ -252,7 +233,8 @@ class ToolCalls:
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
         if server_name or names or query:
             only = server_name if server_name in self._upstreams else None
-            await self._await_first_listings(INSPECT_WAIT_S, only)
+            concerned = self._upstreams.values() if only is None else [self._upstreams[only]]
+            await await_first_listings(concerned, INSPECT_WAIT_S)
             if only is not None and names:
                 with anyio.move_on_after(INSPECT_WAIT_S):
                     await self._upstreams[only].await_catalogue(lambda known: known.tools.keys() >= {*names})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from mcpx.audit.audit import Audit
 from mcpx.core.meter import Meter
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Activity, Counters
@@ -23,7 +24,10 @@ MAX_DURATIONS: Final = 2048  # of one step, that are looked at
 
 
 class Point(NamedTuple):
-    """One step. `calls` were sent to servers; `errors` were not answered, sent or not.
+    """One step. `calls` were sent to servers; `errors` did not succeed, sent or not.
+
+    Where the audit log is off, a result with which a tool reports an error counts as success, and so does
+    what was refused before there was anything to send.
 
     The percentiles are of those that were answered, None without any; tokens are as the meter estimates them.
     """
@@ -48,23 +52,42 @@ class _Sums(NamedTuple):
     answered: int
 
 
-class _Cost(NamedTuple):
+class _Total(NamedTuple):
+    """Of all servers, up to now."""
+
     direct: int
     spent: int
+    unsuccessful: int
 
 
 class History:
-    """That of the servers in `upstreams`. `activity` says when something is counted."""
+    """That of the servers in `upstreams`. `activity` tells when something is counted, `audit` what fails."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], meter: Meter, activity: Activity) -> None:
+    def __init__(
+        self, upstreams: Mapping[str, Upstream], meter: Meter, activity: Activity, audit: Audit
+    ) -> None:
         self._upstreams = upstreams
         self._meter = meter
         self._activity = activity
+        self._audit = audit
         self._points: dict[int, Point] = {}  # by the number of the step
         self._sums: dict[str, _Sums] = {}
-        self._cost = _Cost(0, 0)
+        self._unsuccessful = 0
+        self._total = _Total(0, 0, 0)
         self._step = 0  # that runs, while something is counted
         activity.on_begin = self._begin
+        audit.on_failed = self._note_failed
+
+    def failed(self, counters: Counters) -> int:
+        """How many calls to the server with these counters have not succeeded, as `Point.errors` counts."""
+        return counters.unsuccessful if self._audit.is_written else sum(counters.errors.values())
+
+    def _note_failed(self, server: str) -> None:
+        self._unsuccessful += 1
+        if (upstream := self._upstreams.get(server)) is not None:
+            upstream.counters.unsuccessful += 1
+        if self._activity.quiet:
+            self._activity.begin()
 
     def ended(self) -> int:
         """The number of the last step that has ended: it began at that many times `STEP_S`."""
@@ -95,7 +118,7 @@ class History:
 
     def _end_step(self) -> None:
         try:
-            point, self._sums, self._cost = self._measured()
+            point, self._sums, self._total = self._measured()
         except Exception as error:  # noqa: BLE001 - the boundary: a step less does no harm
             contain(error, "history")
             point = NOTHING
@@ -113,7 +136,7 @@ class History:
         for step in [step for step in self._points if not self._step - STEPS < step <= self._step]:
             del self._points[step]
 
-    def _measured(self) -> tuple[Point, dict[str, _Sums], _Cost]:
+    def _measured(self) -> tuple[Point, dict[str, _Sums], _Total]:
         """What was counted since the end of the step before, and the sums up to now."""
         sums = {name: _sums(upstream.counters) for name, upstream in self._upstreams.items()}
         calls = errors = 0
@@ -126,11 +149,13 @@ class History:
             errors += now.errors - before.errors
             if now.answered > before.answered:
                 answered.append((now.counters, now.answered - before.answered))
-        total = self._meter.since_start().total
-        cost = _Cost(total.direct, total.spent)
+        cost = self._meter.since_start().total
+        total = _Total(cost.direct, cost.spent, self._unsuccessful)
+        if self._audit.is_written:
+            errors = total.unsuccessful - self._total.unsuccessful
         p50, p95 = _percentiles(_durations(answered))
-        tokens = max(0, cost.direct - self._cost.direct), max(0, cost.spent - self._cost.spent)
-        return Point(calls, errors, p50, p95, *tokens), sums, cost
+        tokens = max(0, total.direct - self._total.direct), max(0, total.spent - self._total.spent)
+        return Point(calls, errors, p50, p95, *tokens), sums, total
 
 
 def _now() -> int:

@@ -21,7 +21,7 @@ import structlog
 
 from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
-from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config import Config
 from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
@@ -43,9 +43,8 @@ from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.core.traced_calls import TracedToolCalls
-from mcpx.environment import put_in_force
 from mcpx.errors import MCPXError
-from mcpx.observe.log import configure, hide
+from mcpx.observe.log import configure
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.observe.tracing import Tracing, ambient
 from mcpx.paths import AUDIT_FOLDER, state_folder
@@ -113,7 +112,7 @@ class Hub:
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
         self.meter.activity = self.fleet.activity
-        self.history = History(self.upstreams, self.meter, self.fleet.activity)
+        self.history = History(self.upstreams, self.meter, self.fleet.activity, self.audit)
         """The calls of the last hour."""
         self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
         """The calls as they run, for those who watch."""
@@ -131,11 +130,10 @@ class Hub:
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
         self.applied = Signal()
-        """Set by `apply`, for the daemon's page, which clears it."""
+        """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page
         """Gives the address that opens the daemon's page, once: set by the composition root."""
-        self._with_secrets: list[ServerConfig] = []
-        self.apply(config)
+        self._changes.apply(config)
         self._build_tree()
 
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
@@ -174,28 +172,6 @@ class Hub:
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))
         self.root.add(ChildSpec(name="suspend", run=suspend.run))
-
-    def apply(self, config: Config) -> None:
-        """Put in force what is looked up when it is used; the servers themselves are changed by `reload`."""
-        self.config = self.results.settings = config
-        for name, upstream in self.upstreams.items():
-            if name in config.servers:
-                upstream.policy.configure(config.servers[name])
-                upstream.rate.configure(config.servers[name])
-                upstream.policy_changed()
-        self.applied.set()
-        self.approvals.reconsider()
-        put_in_force(config.environment)
-        before, self._with_secrets = self._with_secrets, list(config.servers.values())
-        redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
-        hide(redactor)
-        self.approvals.redact = redactor
-        self.audit.configure(
-            enabled=config.audit != "off",
-            required=config.audit_required,
-            redact=redactor.data if config.audit == "full" else None,
-            hide=redactor,
-        )
 
     # --- its life
 

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.observers import NO_SERVER
 from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
 from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
+from mcpx.observe.log import hide
 
 if TYPE_CHECKING:
     from mcpx.core.hub import Hub
@@ -36,6 +37,30 @@ class HubChanges:
         self._hub = hub
         self._lock = anyio.Lock()
         self._reloading = reloading
+        self._with_secrets: list[ServerConfig] = []
+
+    def apply(self, config: Config) -> None:
+        """Put in force what is looked up when it is used; the servers themselves are changed by `reload`."""
+        hub = self._hub
+        hub.config = hub.results.settings = config
+        for name, upstream in hub.upstreams.items():
+            if name in config.servers:
+                upstream.policy.configure(config.servers[name])
+                upstream.rate.configure(config.servers[name])
+                upstream.policy_changed()
+        hub.applied.set()
+        hub.approvals.reconsider()
+        put_in_force(config.environment)
+        before, self._with_secrets = self._with_secrets, list(config.servers.values())
+        redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
+        hide(redactor)
+        hub.approvals.redact = redactor
+        hub.audit.configure(
+            enabled=config.audit != "off",
+            required=config.audit_required,
+            redact=redactor.data if config.audit == "full" else None,
+            hide=redactor,
+        )
 
     async def reload(self, config: Config) -> ReloadPlan:
         """Put another configuration in force; see `Hub.reload`."""
@@ -50,7 +75,7 @@ class HubChanges:
         hub = self._hub
         plan = plan_reload(hub.config, config, moved=moved_programs(hub.config, config))
         before = {name: upstream.catalogue for name, upstream in hub.upstreams.items()}
-        hub.apply(effective_config(hub.config, config))
+        self.apply(effective_config(hub.config, config))
         for notice in config.notices:
             log.info("config.notice", notice=notice)
         log_environment(hub.config)

@@ -14,15 +14,14 @@ call.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from mcpx.catalog.model import Catalogue
-from mcpx.core.costs import costs, tools_cost
+from mcpx.core.costs import costs
+from mcpx.core.listings import Listings, cost_of_menus
 from mcpx.core.stats import (
     INSPECT,
     MAX_CLIENTS,
@@ -49,8 +48,6 @@ SAMPLES_OF_LARGE: Final = 2  # and of those with large results, which take longe
 LARGE_BYTES: Final = 32768
 MAX_NAME_CHARS: Final = 64  # of a client
 MAX_LABEL_CHARS: Final = 200  # of a server or a tool
-MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
-SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
 _NOT_TOOLS: Final = frozenset({INSPECT, RESOURCES})
 
 
@@ -66,13 +63,6 @@ class Watch(Protocol):
     ) -> None:
         """A request is answered; `cost` is the direct and the spent one, where they were looked at."""
         ...
-
-
-class _Listing(NamedTuple):
-    direct: int
-    spent: int
-    at: float
-    """On the monotonic clock, in seconds."""
 
 
 class _Row:
@@ -145,7 +135,7 @@ class Meter:
         self._saved = Totals()
         self._writing = Totals()
         self._unsaved = Totals()
-        self._listings: dict[object, _Listing] = {}
+        self._listings = Listings()
         self.activity = Activity()
         """Of all servers together; the hub sets it."""
         self.watch: Watch | None = None
@@ -214,15 +204,14 @@ class Meter:
         """Count a listing of MCPX's own tools by a client of that name, at the cost `spent`.
 
         Directly it would have been the definitions of all tools of all servers that it is `shown` (None: all
-        there are). A client that lists again
-        what it has is not counted again; one without a session is after an hour.
+        there are). A client that lists again what it has is not counted again.
         """
         menus = cost_of_menus(self._upstreams if shown is None else shown)
         whole = sum(menus.values())
         label = self.of_client(name).name
         if isinstance(client, ClientId) and client.sessionless:
             client = client.principal + label
-        if not self._is_news(client, whole, spent):
+        if not self._listings.is_news(client, whole, spent):
             return
         self.activity.begin()
         direct_before = 0
@@ -233,21 +222,9 @@ class Meter:
             self._add(label, _label(server), MENU, Count(0, direct, share))
             direct_before = direct_after
 
-    def _is_news(self, client: object, direct: int, spent: int) -> bool:
-        """Whether the client has not been counted with this listing; it has been from now on."""
-        now = time.monotonic()
-        last = self._listings.pop(client, None)
-        known = last is not None and (last.direct, last.spent) == (direct, spent)
-        if known and isinstance(client, str) and last is not None and now - last.at > SESSION_S:
-            known = False
-        self._listings[client] = last if known and last is not None else _Listing(direct, spent, now)
-        if len(self._listings) > MAX_LISTINGS:
-            del self._listings[next(iter(self._listings))]
-        return not known
-
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""
-        self._listings.pop(client, None)
+        self._listings.client_left(client)
 
     # --- the sums
 
@@ -285,20 +262,6 @@ class Meter:
         """It could not be written: it remains for the next time."""
         self._unsaved.merge(self._writing)
         self._writing = Totals()
-
-
-def cost_of_menus(upstreams: Mapping[str, Upstream]) -> dict[str, int]:
-    """The cost of each server's tools, to a client that is connected to it directly."""
-    known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
-    return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}
-
-
-def _cost_of_menu(catalogue: Catalogue) -> int:
-    """The cost of the tools of a catalogue, which is kept with it."""
-    kept: dict[str, int] = catalogue.__dict__
-    if "menu_cost" not in kept:
-        kept["menu_cost"] = tools_cost(catalogue.tools.values())
-    return kept["menu_cost"]
 
 
 def _label(name: str) -> str:

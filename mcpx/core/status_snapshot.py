@@ -78,7 +78,9 @@ def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
     if log.problem is None or not log.is_written:
         return msgspec.UNSET
     required = hub.config.audit_required
-    return AuditStatus(problem=log.problem, waiting=log.waiting, lost=log.lost, required=required)
+    return AuditStatus(
+        problem=log.problem, waiting=len(log.backlog), lost=log.backlog.lost, required=required
+    )
 
 
 def _environment(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:

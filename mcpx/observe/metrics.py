@@ -13,7 +13,7 @@ BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 
 class Histogram:
-    """How many durations fell between fixed bounds, in seconds."""
+    """How many durations fell between fixed bounds, in seconds: plain numbers, for `Counters` to count in."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -22,11 +22,6 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         """For each bound, the durations up to it and over the bound before; the last are over all bounds."""
         self.sum = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self.sum += seconds
 
 
 class Activity:
@@ -56,6 +51,8 @@ class Counters:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         """By error code."""
+        self.unsuccessful = 0
+        """Calls that were refused, failed, or ended with an error of the tool, as the audit log tells."""
         self.listings = 0
         self.malformed = 0
         """Lines or messages that were not MCP."""
@@ -89,7 +86,9 @@ class Counters:
     def answered(self, seconds: float) -> None:
         """Record that a call was answered after `seconds`."""
         self._recent.append(seconds)
-        self.durations.add(seconds)
+        durations = self.durations
+        durations.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        durations.sum += seconds
 
     def percentile(self, share: float) -> float | None:
         """The duration that `share` of the recent calls did not exceed (nearest rank); None without calls."""

@@ -1,8 +1,11 @@
 """From a handler to JSON, and from what it raises to an error.
 
 A handler is given the page and the request, and returns what msgspec can encode. The body of a POST is JSON:
-`body` reads it as a struct. A failure is `{"error": TEXT}`, with `code` and `outcome` of a call, and a status
-of 400, or 500 for a fault of MCPX, which is logged.
+`body` reads it as a struct.
+
+What has failed is an answer, too: `{"failed": {"error": TEXT}}`, with `code` and `outcome` of a call. The
+request has not failed, so its status is 200; a browser notes any other as a fault of the page. A request that
+makes no sense is answered with `{"error": TEXT}` and 400 or 404; a fault of MCPX, which is logged, with 500.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class BadRequestError(MCPXError):
 
 
 class NotFoundError(MCPXError):
-    """There is nothing of that name."""
+    """There is no such address."""
 
 
 def get(path: str, handler: Handler, page: Page) -> Route:
@@ -67,12 +70,14 @@ def _route(path: str, handler: Handler, page: Page, method: str) -> Route:
     async def respond(request: Request) -> Response:
         try:
             return as_json(await handler(page, request))
-        except CallError as error:
-            return as_json(error.to_dict(), 400)
+        except BadRequestError as error:
+            return as_json({"error": str(error)}, 400)
         except NotFoundError as error:
             return as_json({"error": str(error)}, 404)
+        except CallError as error:
+            return as_json({"failed": error.to_dict()})
         except MCPXError as error:
-            return as_json({"error": str(error)}, 400)
+            return as_json({"failed": {"error": str(error)}})
         except ClientDisconnect:
             return as_json({"error": "the browser has left"}, 400)  # to nobody
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the page

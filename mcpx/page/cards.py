@@ -50,10 +50,11 @@ class Cards:
         for name, upstream in self._hub.upstreams.items():
             use = None if upstream.pid is None else uses.get(upstream.pid)
             tokens = _tokens(tools.get(name, {}))
-            source = common, upstream, upstream.catalogue, _counts(upstream), use, tokens
+            failed = self._hub.history.failed(upstream.counters)
+            source = common, upstream, upstream.catalogue, _counts(upstream), failed, use, tokens
             then, shown = before.get(name, (None, None))
             if shown is None or then != source or shown["next_attempt_in_s"] is not None:
-                fresh = _card(upstream, tokens, use)
+                fresh = _card(upstream, tokens, use, failed)
                 shown = fresh if shown is None or settled(fresh) != settled(shown) else shown
             self._made[name] = source, shown
         return {name: shown for name, (_, shown) in self._made.items()}
@@ -67,7 +68,7 @@ def _tokens(tools: Mapping[str, Count]) -> tuple[int, int]:
 def _counts(upstream: Upstream) -> tuple[int, ...]:
     counters = upstream.counters
     waiting = sum(session.queue.waiting for session in upstream.sessions())
-    return counters.calls, counters.in_flight, sum(counters.errors.values()), waiting
+    return counters.calls, counters.in_flight, waiting
 
 
 def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
@@ -78,10 +79,11 @@ def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
     """
     upstream = hub.registry.upstream(name)
     tokens = _tokens(hub.meter.since_start().tools.get(name, {}))
-    return _card(upstream, tokens, None if upstream.pid is None else uses.get(upstream.pid))
+    use = None if upstream.pid is None else uses.get(upstream.pid)
+    return _card(upstream, tokens, use, hub.history.failed(upstream.counters))
 
 
-def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | None) -> Card:
+def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | None, failed: int) -> Card:
     status, info = server_status(upstream), upstream.info()
     latency = status.latency_ms
     shown: Card = {
@@ -95,7 +97,7 @@ def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | None) -> Card:
         "restarts": status.restarts,
         "failures": status.failures,
         "calls": status.calls,
-        "errors": status.errors,
+        "errors": failed,
         "in_flight": status.in_flight,
         "queued": status.queued,
         "p50_ms": latency.p50,

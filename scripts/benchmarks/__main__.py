@@ -116,7 +116,7 @@ def _measure(
         "daemon": lambda: measure_starts(servers(), work, rounds=few),
         "attach": lambda: attach_times(servers(), work),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
-        "page": lambda: measure_page(servers(), work, rounds=few, seconds=5 * seconds),
+        "page": lambda: measure_page(servers(), work, rounds=rounds, seconds=2.5 * seconds),
     }
     for part in wanted:
         _say(f"measuring {part} ...")

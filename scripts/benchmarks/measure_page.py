@@ -16,13 +16,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 from client import SHAKE
-from measure_start import daemon
+from measure_start import START_S, daemon
 from process import Process, Unmeasured
 from targets import mcpx
 
@@ -38,10 +38,11 @@ SETTLE_S = 2.0  # after opening or closing: the first look at all processes is n
 
 
 def measure_page(servers: dict[str, list[str]], work: Path, *, rounds: int, seconds: float) -> dict:
-    """For `closed` and `open`, by the round: `idle` and `busy`, shares of a core, and `cpu_us` of a call."""
+    """For `closed` and `open` a value a round: `idle` and `busy`, shares of a core; `cpu_us` of a call."""
     figures: dict = {state: {"idle": [], "busy": [], "cpu_us": []} for state in (CLOSED, OPEN)}
     target = mcpx(work / "page", servers)
-    with daemon(target, work / "page" / "config.json") as (process, _, stream):
+    config, within_s = work / "page" / "config.json", START_S + rounds * (LATE_S + 8 * seconds)
+    with daemon(target, config, within_s=within_s) as (process, _, stream):
         stream.request("initialize", SHAKE)
         stream.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         stream.request("tools/list", {"_meta": {SETTLED_KEY: True}})
@@ -177,8 +178,9 @@ def _page(state: Path, *, is_open: bool) -> Iterator[None]:
 
 
 def _read_on(stream: http.client.HTTPResponse) -> None:
-    while stream.read1(1 << 16):
-        pass
+    with suppress(http.client.IncompleteRead):  # which is how it ends
+        while stream.read1(1 << 16):
+            pass
 
 
 def _link(state: Path) -> str:

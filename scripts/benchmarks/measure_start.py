@@ -200,13 +200,15 @@ class _Stream:
 
 
 @contextmanager
-def daemon(target: Target, config: Path) -> Iterator[tuple[Process, float, _Stream]]:
-    """A daemon in the foreground, when it was started, and a client of it; ended in order."""
+def daemon(
+    target: Target, config: Path, *, within_s: float = START_S
+) -> Iterator[tuple[Process, float, _Stream]]:
+    """A daemon in the foreground, when it was started, and a client of it; ended in order, `within_s`."""
     command = [*target.command[: target.command.index("serve")], "daemon", "run", "--config", str(config)]
     began = time.perf_counter()
     process = Process("daemon", command, target.env)
     try:
-        with deadline(START_S, f"a daemon\n{process.log()[-600:]}"):
+        with deadline(within_s, f"a daemon\n{process.log()[-600:]}"):
             with _connected(config.parent / "run", process) as connection:
                 yield process, began, _Stream(connection)
             os.kill(process.pid, signal.SIGTERM)  # what it knows is written as it ends

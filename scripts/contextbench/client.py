@@ -47,9 +47,9 @@ class Client:
     ) -> None:
         self.process.close()
 
-    def initialize(self) -> str:
+    def initialize(self, hello: JSON = HELLO) -> str:
         """Shake hands; returns the instructions."""
-        instructions = self.request("initialize", HELLO).get("instructions", "")
+        instructions = self.request("initialize", hello).get("instructions", "")
         self._write({"method": "notifications/initialized"})
         return instructions
 

@@ -148,21 +148,24 @@ def overview() -> str:
 def architecture() -> str:
     """The packages of MCPX from the clients down to the servers, with the path of a call."""
     canvas = Canvas(860, 600, "The packages of MCPX and the path of a call")
-    canvas.box(Box(20, 20, 180, 46, "stdio client", kind="client"))
-    canvas.box(Box(220, 20, 180, 46, "client with attach", kind="client"))
-    canvas.box(Box(420, 20, 180, 46, "HTTP client", kind="client"))
-    canvas.box(Box(640, 20, 200, 46, "terminal, Python", kind="client"))
-    canvas.box(Box(220, 92, 180, 50, "attach/", ("the shim process",), mono=True))
-    canvas.arrow((310, 68), (310, 90), both=True)
-    canvas.arrow((310, 144), (310, 172), both=True)
-    canvas.arrow((110, 68), (110, 172), both=True)
-    canvas.arrow((510, 68), (510, 172), both=True)
-    canvas.arrow((740, 68), (740, 282), both=True)
+    for number, name in enumerate(
+        ("stdio client", "client with attach", "HTTP client", "terminal, Python", "browser")
+    ):
+        canvas.box(Box(20 + 168 * number, 20, 148, 46, name, kind="client"))
+    canvas.box(Box(188, 92, 148, 50, "attach/", ("the shim process",), mono=True))
+    canvas.arrow((94, 68), (94, 172), both=True)
+    canvas.arrow((262, 68), (262, 90), both=True)
+    canvas.arrow((262, 144), (262, 172), both=True)
+    canvas.arrow((430, 68), (430, 172), both=True)
+    canvas.arrow((598, 68), (598, 282), both=True)
+    canvas.arrow((766, 68), (766, 172), both=True)
+    canvas.arrow((766, 262), (766, 282), both=True)
+    canvas.box(Box(692, 176, 148, 84, "page/", ("views and events",), mono=True, kind="gateway"))
     canvas.box(
         Box(
             20,
             176,
-            600,
+            484,
             84,
             "gateway/",
             ("everything that a client sees",),
@@ -172,8 +175,8 @@ def architecture() -> str:
         )
     )
     for number, name in enumerate(("frontends/", "clients/", "native/", "tools/")):
-        canvas.text(92 + 150 * number, 250, name, size=13, mono=True, colour="#4f46e5")
-    canvas.arrow((320, 262), (320, 282), both=True)
+        canvas.text(78 + 122 * number, 250, name, size=13, mono=True, colour="#4f46e5")
+    canvas.arrow((262, 262), (262, 282), both=True)
     canvas.box(
         Box(
             20,

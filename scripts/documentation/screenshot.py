@@ -1,7 +1,8 @@
-"""Records what `mcpx status` and `mcpx top` show on a terminal as SVGs. Started by `scripts/screenshot`.
+"""Writes the pictures of what runs: `mcpx status` and `mcpx top` as SVGs, the page as PNGs.
 
-Everything shown is real: a daemon with a state folder of its own, the bundled demo servers, some calls, one
-server killed and restarted, one whose command does not exist, and one whose variable is not set.
+Started by `scripts/screenshot [terminal|page]`. Everything shown is real: a daemon with a state folder of its
+own, the bundled demo servers, some calls, one server killed and restarted, one whose command does not exist,
+and one whose variable is not set. The page: `screenshot_page.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
+from scripts.documentation import screenshot_page
 from scripts.documentation.regions import ROOT
 
 IMAGES: Final = ROOT / "docs" / "images"
@@ -39,10 +41,10 @@ SERVERS: Final[dict[str, Any]] = {
 class Daemon:
     """A daemon in a folder of its own, and the `mcpx` commands for it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, servers: dict[str, Any], **settings: Any) -> None:
         config = folder / "mcpx.json"
-        config.write_text(json.dumps({"mcpServers": SERVERS}))
-        self._environ = {
+        config.write_text(json.dumps({**settings, "mcpServers": servers}))
+        self.environ = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",  # not that of whoever takes the picture
             "SHELL": "/bin/sh",
             "HOME": str(folder),
@@ -55,7 +57,7 @@ class Daemon:
     def run(self, *words: str) -> str:
         """The standard output of a command. Raises CalledProcessError."""
         command = [sys.executable, "-m", "mcpx", *words]
-        return subprocess.run(command, env=self._environ, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True, check=True).stdout
 
     def status(self) -> dict[str, dict[str, Any]]:
         """The servers by name, as `mcpx status --json` has them."""
@@ -72,7 +74,7 @@ class Daemon:
         """What `mcpx top` shows while a client works, as an SVG."""
         command = [sys.executable, "-m", "scripts.documentation.screenshot_top"]
         done = subprocess.run(
-            command, env=self._environ, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+            command, env=self.environ, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
         )
         return done.stdout.rstrip("\n")
 
@@ -80,7 +82,7 @@ class Daemon:
         """What a command prints on a terminal, with its escape sequences."""
         ours, its = pty.openpty()
         command = [sys.executable, "-m", "mcpx", *words]
-        with subprocess.Popen(command, env=self._environ, stdin=its, stdout=its, stderr=its) as process:
+        with subprocess.Popen(command, env=self.environ, stdin=its, stdout=its, stderr=its) as process:
             os.close(its)
             printed = b""
             while chunk := _read(ours):
@@ -98,10 +100,10 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def record() -> dict[str, str]:
+def record_terminal() -> dict[str, bytes]:
     """The SVGs of a real `mcpx status` and a real `mcpx top`, by the names of their files."""
     with tempfile.TemporaryDirectory(prefix="mcpx-screenshot-") as name:
-        daemon = Daemon(Path(name))
+        daemon = Daemon(Path(name), SERVERS)
         daemon.run("daemon", "start")
         try:
             daemon.wait(shop="ready", leaflets="ready", changing="ready", browser="parked")
@@ -115,7 +117,13 @@ def record() -> dict[str, str]:
             top = daemon.picture_of_top()
         finally:
             daemon.run("daemon", "stop")
-    return {"status.svg": picture(shown), "top.svg": top}
+    return {"status.svg": picture(shown).encode(), "top.svg": top.encode()}
+
+
+def record_page() -> dict[str, bytes]:
+    """The PNGs of the page, by the names of their files."""
+    with tempfile.TemporaryDirectory(prefix="mcpx-screenshot-") as name:
+        return screenshot_page.record(Daemon(Path(name), screenshot_page.SERVERS, audit="full"))
 
 
 def picture(shown: str) -> str:
@@ -128,6 +136,8 @@ def picture(shown: str) -> str:
 
 
 if __name__ == "__main__":
-    for name, svg in record().items():
-        (IMAGES / name).write_text(svg, "utf-8")
-        print(f"wrote {(IMAGES / name).relative_to(ROOT)}")
+    parts = {"terminal": record_terminal, "page": record_page}
+    for part in sys.argv[1:] or parts:
+        for name, image in parts[part]().items():
+            (IMAGES / name).write_bytes(image)
+            print(f"wrote {(IMAGES / name).relative_to(ROOT)}, {len(image):,} bytes")

@@ -86,8 +86,8 @@ def anchors(path: Path) -> set[str]:
 
 
 def links(path: Path) -> list[str]:
-    """The targets of a page's links and images."""
-    return re.findall(r"\]\(([^)\s]+)\)", prose(path))
+    """The targets of a page's links and images, those for another theme included."""
+    return re.findall(r"(?:\]\(|src(?:set)?=\")([^)\s\"]+)", prose(path))
 
 
 def tables(path: Path) -> list[list[list[str]]]:

@@ -7,10 +7,14 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 import pytest
+from PIL import Image
 
 from tests.docs import pages
 
 IMAGES = sorted((pages.ROOT / "docs" / "images").iterdir())
+DRAWN = [image for image in IMAGES if image.suffix == ".svg"]
+TAKEN = [image for image in IMAGES if image not in DRAWN]
+MAX_BYTES = 150_000
 
 
 @pytest.mark.parametrize("path", pages.PATHS, ids=pages.name)
@@ -42,12 +46,21 @@ def test_every_picture_is_used():
     assert used == set(IMAGES)
 
 
-@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
-def test_a_picture_is_an_svg_that_loads_nothing(image):
+@pytest.mark.parametrize("image", DRAWN, ids=lambda image: image.name)
+def test_a_drawing_is_an_svg_that_loads_nothing(image):
     text = image.read_text("utf-8")
     assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert not re.search(r"(href|src)\s*[=:]\s*[\"']?https?:|@font-face|@import|<script", text)
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
+
+
+@pytest.mark.parametrize("image", TAKEN, ids=lambda image: image.name)
+def test_a_picture_that_was_taken_is_a_small_png(image):
+    assert image.stat().st_size <= MAX_BYTES
+    with Image.open(image) as picture:
+        picture.verify()
+        assert picture.format == "PNG"
+        assert picture.width == (1600 if "wide" in image.name else 720)
 
 
 @pytest.mark.parametrize("path", pages.PATHS, ids=pages.name)

@@ -115,7 +115,7 @@ def why_not_ready(hub: Hub) -> str | None:
     wanted = [upstream for upstream in hub.upstreams.values() if upstream.config.disabled is None]
     if wanted and not any(upstream.info().available for upstream in wanted):
         return "no server can be called"
-    if hub.config.audit_required and hub.audit.enabled and hub.audit.problem is not None:
+    if hub.config.audit_required and hub.audit.is_written and hub.audit.problem is not None:
         return "the audit log cannot be written"
     return None
 

@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from mcp import MCPError
-from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.audit.entry import Entry
@@ -25,6 +23,7 @@ from mcpx.gateway.transparent.answers import Answers
 from mcpx.gateway.transparent.asking import Asking, approval_request, declared_by
 from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
+from mcpx.gateway.transparent.eras import is_modern, refusal_of
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
 from mcpx.gateway.transparent.offered import Offered
 from mcpx.gateway.transparent.signing_in import Caller, SigningIn
@@ -63,8 +62,6 @@ SAFE: Final = frozenset(
 """Methods whose requests do no harm if they are sent once more after a lost connection."""
 UNCOUNTED: Final = frozenset({"initialize", "ping", "server/discover"})
 """Methods whose requests do not count for `limits.calls_per_minute`."""
-DISCOVER: Final = "server/discover"
-_VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
 
 class DoorSessions:
@@ -128,7 +125,7 @@ class DoorSessions:
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
         modern = is_modern(request.method, request.raw)
-        if (refusal := _refusal(request, upstream.config.era, modern=modern)) is not None:
+        if (refusal := refusal_of(request, upstream.config.era, modern=modern)) is not None:
             reply.resolve(error_answer(refusal))
             return
         session = client if client is not None and (client.greeted or not modern) else None
@@ -281,22 +278,3 @@ class DoorSessions:
         known = upstream.catalogue if upstream is not None else None
         found = known.tools.get(tool) if known is not None and tool is not None else None
         return found is not None and is_safe(found)
-
-
-def _refusal(request: Passed, era: str, *, modern: bool) -> MCPError | None:
-    """What a server says that speaks only the era that its configuration allows; None where it is asked."""
-    if era == "handshake" and modern:
-        return MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
-    if era == "modern" and request.method == "initialize":
-        supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
-        return MCPError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", supported)
-    return None
-
-
-def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
-    """Whether a request is of 2026-07-28: it has the envelope, or asks for the server's revisions."""
-    if method == DISCOVER:
-        return True
-    if _VERSION_KEY not in bytes(params) or method == "initialize":
-        return False
-    return PROTOCOL_VERSION_META_KEY in members_of(members_of(params).get("_meta", msgspec.Raw()))

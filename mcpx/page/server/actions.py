@@ -18,6 +18,7 @@ from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page import commands
 from mcpx.page.answers import BadRequestError, body
 from mcpx.page.server.leaving import unless_gone
+from mcpx.page.setup.changing import alone
 from mcpx.trust.pin_review import Agreed
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ async def switch(hub: Hub, name: str, *, on: bool) -> JSON:
     Raises:
         MCPXError: The configuration cannot be changed.
     """
-    return await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
+    async with alone(hub):
+        return await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
 
 
 # --- signing in

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GATHER_S: Final = 0.1  # in which changes come together
 FIGURES_S: Final = 1.0  # between two looks at the figures
+OFFERS_S: Final = 1.0  # between two versions of what is offered
 
 
 async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
@@ -41,7 +42,7 @@ async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
         while name in hub.upstreams:
             version, timeline = hub.fleet.version, hub.fleet.timelines[name]
             card = card_of(page, name)
-            now: JSON = {"card": settled(card), "offers": offers.version}
+            now: JSON = {"card": settled(card), "offers": offers.version()}
             news = {key: value for key, value in now.items() if before.get(key) != value}
             if "card" in news:
                 news["card"] = card
@@ -54,9 +55,8 @@ async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
                 yield news
             await anyio.sleep(GATHER_S)
             with anyio.move_on_after(FIGURES_S - GATHER_S):
-                while hub.fleet.version == version and not offers.is_new:
+                while hub.fleet.version == version and not offers.wants:
                     await hub.fleet.news.wait()
-            offers.is_new = False
 
 
 def card_of(page: Page, name: str) -> JSON:
@@ -71,17 +71,30 @@ def card_of(page: Page, name: str) -> JSON:
 
 
 class _Offers:
-    """Notes that a server offers something else; the version begins with the time: none comes twice."""
+    """When a server offers something else. The version begins with the time, so that none comes twice."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub
         self._name = name
-        self.version = time.time_ns() // 1_000_000
-        self.is_new = False
+        self._version = time.time_ns() // 1_000_000
+        self._is_new = False
+        self._due = 0.0
 
     def note(self, name: str, _changed: object) -> None:
         """For `Hub.observe`."""
         if name in {self._name, NO_SERVER}:
-            self.version += 1
-            self.is_new = True
+            self._is_new = True
             self._hub.fleet.news.pulse()
+
+    @property
+    def wants(self) -> bool:
+        """Whether there is another version that may be told of."""
+        return self._is_new and time.monotonic() >= self._due
+
+    def version(self) -> int:
+        """The version, another one at most each `OFFERS_S`: a page asks for all that is offered then."""
+        if self.wants:
+            self._version += 1
+            self._is_new = False
+            self._due = time.monotonic() + OFFERS_S
+        return self._version

@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 
 from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
-from mcpx.page.answers import NotFoundError
+from mcpx.errors import MCPXError
 from mcpx.rendering.inspection.plain import clean_plain
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.typescript import SchemaConverter, outweighs
@@ -80,14 +80,14 @@ async def whole_tool(hub: Hub, upstream: Upstream, name: str) -> JSON:
     `tokens` what the definition costs a client that lists it as it is.
 
     Raises:
-        NotFoundError: The server has no such tool.
+        MCPXError: The server has no such tool.
     """
     listed = upstream.listed
     tool = upstream.info().tools.get(name) or (listed.tools.get(name) if listed else None)
     if tool is None:
         near = nearest(name, listed.tools, most=1) if listed else []
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise NotFoundError(f"{upstream.name} has no tool {one_line(name, 100)!r}{hint}")
+        raise MCPXError(f"{upstream.name} has no tool {one_line(name, 100)!r}{hint}")
     make = partial(_whole, tool, hub.config.max_description_len)
     is_heavy = outweighs([tool.input_schema, tool.output_schema], _HEAVY_JSON_CHARS)
     made = await anyio.to_thread.run_sync(make) if is_heavy else make()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 import anyio
@@ -56,7 +56,7 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
         MCPXError: It failed, or it would do something else by now; nothing was changed.
     """
     names, options = _names(wanted.clients), _options(command, wanted)
-    async with _alone(_changing.setdefault(hub, anyio.Lock())):
+    async with alone(hub):
         preview = await _run(hub, command, [*options, "--dry-run"], names)
         seen = _digest(preview)
         if not wanted.apply:
@@ -66,6 +66,15 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
                 "what this would change is not what was shown, so nothing was changed; look again"
             )
         return await _run(hub, command, [*options, "--yes"], names)
+
+
+def alone(hub: Hub) -> AbstractAsyncContextManager[None]:
+    """While it is entered, nothing else that the page does changes files.
+
+    Raises:
+        MCPXError: Something else that does takes too long.
+    """
+    return _alone(_changing.setdefault(hub, anyio.Lock()))
 
 
 async def examine(hub: Hub, wanted: Examination) -> JSON:

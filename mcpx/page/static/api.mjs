@@ -1,6 +1,7 @@
 // Talks to the daemon: questions, things to do, and the one stream of news that a page has.
 //
-// `get` and `post` give the JSON of the answer, and throw a `Failure` with the daemon's own words. `follow` calls
+// `get` and `post` give the JSON of the answer, and throw a `Failure` with the daemon's own words; its `answer` has
+// what else was said of that, such as `code` and `problems`. `follow` calls
 // a listener with each piece of news of a topic, and gives a function that ends that. While the page is hidden
 // it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
 // the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
@@ -8,9 +9,8 @@
 import { useEffect, useState } from "preact/hooks";
 
 export class Failure extends Error {
-  constructor(message, status, answer = {}) {
+  constructor(message, answer = {}) {
     super(message);
-    this.status = status;
     this.answer = answer;
   }
 }
@@ -25,7 +25,7 @@ async function ask(path, options) {
     response = await fetch(`api${path}`, options);
   } catch {
     if (!followed) lost(); // else its stream says so
-    throw new Failure("The daemon does not answer.", 0);
+    throw new Failure("The daemon does not answer.");
   }
   if (response.status === 401) setConnection("ended");
   else if (!followed && connection !== "ended") setConnection("open");
@@ -34,9 +34,10 @@ async function ask(path, options) {
   try {
     answer = JSON.parse(text);
   } catch {
-    throw new Failure(text.trim() || `The daemon answered ${response.status}.`, response.status);
+    throw new Failure(text.trim() || `The daemon answered ${response.status}.`);
   }
-  if (!response.ok) throw new Failure(answer.error ?? `The daemon answered ${response.status}.`, response.status, answer);
+  const failed = answer.failed ?? (response.ok ? null : answer);
+  if (failed) throw new Failure(failed.error ?? `The daemon answered ${response.status}.`, failed);
   return answer;
 }
 
@@ -53,6 +54,8 @@ let scheduled = false;
 let retry = null;
 let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
+const windows = new BroadcastChannel("mcpx"); // all that show this page
+let isLeaving = false; // while the daemon is told to end the session: the stream ends first, so its end is no fault
 
 export function follow(topic, listener) {
   const its = listeners.get(topic) ?? new Set();
@@ -75,7 +78,7 @@ function schedule() {
 }
 
 function wanted() {
-  if (document.hidden || connection === "ended") return "";
+  if (document.hidden || isLeaving || connection === "ended") return "";
   return [...listeners.keys()].sort().map(encodeURIComponent).join("&topic=");
 }
 
@@ -149,7 +152,11 @@ function setConnection(now) {
   if (connection === now) return;
   connection = now;
   for (const each of [...watchers]) each(now);
+  if (now === "open") windows.postMessage(now);
 }
+
+// A window that was signed out goes on when another one of this browser was let in again.
+windows.onmessage = () => connection === "ended" && location.reload();
 
 document.addEventListener("visibilitychange", schedule);
 for (const sign of ["focus", "pointerdown", "keydown"]) addEventListener(sign, turnedTo);
@@ -193,7 +200,13 @@ export function useAnswer(path) {
 }
 
 export async function signOut() {
-  await post("/sign-out");
-  setConnection("ended");
+  isLeaving = true;
   schedule();
+  try {
+    await post("/sign-out");
+    setConnection("ended");
+  } finally {
+    isLeaving = false;
+    schedule();
+  }
 }

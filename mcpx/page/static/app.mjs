@@ -55,10 +55,12 @@ function App() {
     <header class="top">
       <a class="brand" href="#/" aria-label="MCPX, overview"><${Mark} />MCPX</a>
       <nav aria-label="Views">
-        ${VIEWS.map(({ path, name }) => html`<a key=${path} href=${`#/${path}`} aria-current=${path === first ? "page" : undefined}>${name}</a>`)}
+        ${VIEWS.map(({ path, name }) => html`<a key=${path} href=${`#/${path}`}
+          aria-current=${path === first ? "page" : undefined}>${name}</a>`)}
       </nav>
       <div class="row top-end">
-        <span class=${`link-state tone-${LINK[connection].tone}`} role="status"><span class="dot toned" aria-hidden="true"></span>${LINK[connection].word}</span>
+        <span class=${`link-state tone-${LINK[connection].tone}`} role="status"><span class="dot toned"
+          aria-hidden="true"></span>${LINK[connection].word}</span>
         <${Theme} />
         <${Action} kind="quiet" run=${signOut}>Sign out</${Action}>
       </div>
@@ -66,13 +68,16 @@ function App() {
     <main id="main" ref=${main} tabindex="-1">
       ${connection === "lost" && html`<${Lost} />`}
       ${connection === "paused" && html`<${Paused} />`}
-      <${Contained} where=${[first, ...rest].join("/")}><${View} known=${known} first=${first} rest=${rest} /></${Contained}>
+      <${Contained} where=${[first, ...rest].join("/")}>
+        <${View} known=${known} first=${first} rest=${rest} />
+      </${Contained}>
     </main>
   `;
 }
 
 function View({ known, first, rest }) {
-  if (first === "servers" && rest[0]) return html`<${Server} key=${rest[0]} name=${rest[0]} tab=${rest[1]} rest=${rest.slice(2)} />`;
+  if (first === "servers" && rest[0]) return html`<${Server} key=${rest[0]} name=${rest[0]} tab=${rest[1]}
+    rest=${rest.slice(2)} />`;
   if (known) return html`<${known.view} key=${known.path} rest=${rest} />`;
   return html`<h1>Nothing here</h1><p>There is no such view. <a href="#/">Overview</a></p>`;
 }

@@ -21,8 +21,10 @@ from starlette.routing import Route
 from mcpx.audit.origin import Origin, this_user
 from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
-from mcpx.core.call_watch import MAX_CALLS, Call
+from mcpx.core.call_watch import MAX_CALLS
 from mcpx.core.hub import Hub
+from mcpx.core.watched_call import Call, shown_name
+from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, NotFoundError, get, post
 from mcpx.page.events import Topic
 from mcpx.rendering.results import ToolResult
@@ -93,9 +95,9 @@ def _of_line(line: Line) -> Shown | None:
         "client": line.client or line.transport,
         "transport": line.transport,
         "profile": line.profile,
-        "server": line.server,
+        "server": shown_name(line.server),
         "kind": line.kind,
-        "tool": line.name,
+        "tool": shown_name(line.name),
         "ms": line.ms,
         "outcome": line.outcome,
         "code": line.code,
@@ -132,7 +134,7 @@ def _number(request: Request) -> int:
     """
     named: str = request.path_params["id"]
     if not _ID.fullmatch(named):
-        raise NotFoundError("this call is not known any more")
+        raise NotFoundError("there is no such call")
     return int(named)
 
 
@@ -150,7 +152,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
     """A call that the audit log tells of, whole.
 
     Raises:
-        NotFoundError: It tells of none.
+        MCPXError: It tells of none.
     """
     folder = hub.audit.folder
     lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
@@ -158,7 +160,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
         shown = _of_line(line)
         if shown is not None and shown["id"] == number:
             return _whole(shown, line.bytes_in, line.arguments, _values(line))
-    raise NotFoundError("this call is not known any more")
+    raise MCPXError("this call is not known any more")
 
 
 def _values(line: Line) -> Any:
@@ -172,12 +174,12 @@ async def _repeat(page: Page, request: Request) -> Shown:
     """Run a call again that changes nothing."""
     call = page.hub.call_watch.call(_number(request))
     if call is None:
-        raise NotFoundError("this call is not known any more")
+        raise MCPXError("this call is not known any more")
     if not call.shown["read_only"]:
         raise BadRequestError("only a call that changes nothing can be repeated")
     is_whole = call.shown["repeatable"] or call.kind not in {"tool", "resource"}
     if call.arguments is None or not is_whole:
-        raise BadRequestError("what it was called with is not kept any more")
+        raise MCPXError("what it was called with is not kept any more")
     result = await _again(page.hub, call)
     text = "\n".join(map(_text, result.content))
     return {"text": cut(text, MAX_TEXT_CHARS), "is_error": result.is_error}

@@ -25,12 +25,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from mcpx.catalog.model import JSON
-from mcpx.core.meter import cost_of_menus
+from mcpx.core.listings import cost_of_menus
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.errors import MCPXError
 from mcpx.gateway.clients.attached import AttachedClient
 from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
 from mcpx.gateway.clients.tool_lists import ToolList
-from mcpx.page.answers import BadRequestError, NotFoundError, get
+from mcpx.page.answers import BadRequestError, get
 from mcpx.page.events import Topic
 from mcpx.page.model.search import found
 from mcpx.page.model.texts import limits, look, seen_through, written
@@ -72,7 +73,7 @@ async def _tool(page: Page, request: Request) -> JSON:
     client = _named(page, request.path_params["client"])
     tool = look(page.clients, client.door, client.name).definition(request.path_params["tool"])
     if tool is None:
-        raise NotFoundError("this client is not shown a tool of that name")
+        raise MCPXError("this client is not shown a tool of that name")
     return await anyio.to_thread.run_sync(written, tool)
 
 
@@ -194,12 +195,12 @@ def _named(page: Page, client_id: str) -> AttachedClient:
     """The client of that id, or one that is not attached.
 
     Raises:
-        NotFoundError: There is none, or it has left.
+        MCPXError: There is none, or it has left.
     """
     among = _others() if client_id.startswith(_AS) else page.clients.attached.all()
     client = next((each for each in among if each.id == client_id), None)
     if client is None:
-        raise NotFoundError("this client is not attached any more")
+        raise MCPXError("this client is not attached any more")
     return client
 
 

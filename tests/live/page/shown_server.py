@@ -5,7 +5,8 @@ the server gives (names, titles, descriptions, results, logs, errors), so that a
 and `changed` in the description of the tool `change`. The file is read at each start. Standard library only.
 
 Tools: `echo` (read-only), `order` (a form with one of every kind), `draw` (an image), `say` (to standard
-error), `fail`, `change`, and `die`.
+error), `fail`, `change`, `die`, `link` (results that lead elsewhere), `odd` (a form with odd names), and one
+whose name is the word.
 """
 
 from __future__ import annotations
@@ -43,6 +44,18 @@ ORDER = {
     "required": ["item"],
 }
 
+ODD = {
+    "type": "object",
+    "title": WORD,
+    "properties": {
+        name: {"type": "string", "title": WORD, "default": WORD, "pattern": WORD, "examples": [WORD]}
+        for name in (WORD[:200], "__proto__", "constructor", "toString")
+    },
+    "additionalProperties": {"type": "object", "properties": {"hasOwnProperty": {"const": WORD}}},
+}
+SCRIPT = "javascript:window.owned=1"
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"><script>window.owned=1</script></svg>'
+
 
 def tool(name: str, schema: dict[str, Any], description: str = "", **annotations: bool) -> dict[str, Any]:
     said = f"{description or name}. {WORD}"
@@ -59,12 +72,17 @@ TOOLS = [
     tool("fail", {"type": "object"}, "Fails"),
     tool("change", {"type": "object"}, CHANGED),
     tool("die", {"type": "object"}, "Ends the server"),
+    tool("link", {"type": "object"}, "Gives links", readOnlyHint=True),
+    tool("odd", ODD, "Takes odd names"),
+    tool(WORD[:100], {"type": "object"}),
 ]
 RESOURCES = [
     {"uri": "notes://one", "name": f"one {WORD}", "description": WORD, "mimeType": "text/plain"},
     {"uri": "notes://square", "name": "square", "mimeType": "image/png"},
     {"uri": "notes://page", "name": "page", "mimeType": "text/html"},
+    {"uri": SCRIPT, "name": "script", "mimeType": "image/svg+xml"},
 ]
+TEMPLATES = [{"uriTemplate": "notes://{name}", "name": WORD, "title": WORD, "description": WORD}]
 PROMPTS = [
     {"name": "greet", "title": WORD, "description": WORD, "arguments": [{"name": "who", "description": WORD}]}
 ]
@@ -87,15 +105,32 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         os._exit(7)
     if name == "say":
         os.write(2, f"{arguments['text']}\n".encode())
+    if name == "link":
+        return {"content": links()}
     if name == "draw":
         return {"content": [{"type": "image", "data": png(), "mimeType": "image/png"}]}
     said = json.dumps(arguments) if name == "order" else str(arguments.get("text", WORD))
     return {"content": [{"type": "text", "text": f"{said} {WORD}"}], "isError": name == "fail"}
 
 
+def links() -> list[dict[str, Any]]:
+    """What a page might turn into something that runs."""
+    svg = {"mimeType": "image/svg+xml", "data": base64.b64encode(SVG.encode()).decode()}
+    page = {"uri": SCRIPT, "mimeType": "text/html", "text": SVG}
+    return [
+        {"type": "resource_link", "uri": SCRIPT, "name": WORD, "title": WORD, "mimeType": WORD},
+        {"type": "image", **svg},
+        {"type": "image", "mimeType": f"image/png;{WORD}", "data": f'" onerror="window.owned=1 {WORD}'},
+        {"type": "resource", "resource": page},
+        {"type": WORD, WORD: WORD},
+    ]
+
+
 def read(uri: str) -> dict[str, Any]:
     if uri == "notes://square":
         return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": png()}]}
+    if uri == SCRIPT:
+        return {"contents": [{"uri": uri, "mimeType": "image/svg+xml", "text": SVG}]}
     kind = "text/html" if uri == "notes://page" else "text/plain"
     return {"contents": [{"uri": uri, "mimeType": kind, "text": f"the text of {uri} {WORD}"}]}
 
@@ -116,7 +151,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "resources/list":
             return {"resources": RESOURCES}
         case "resources/templates/list":
-            return {"resourceTemplates": []}
+            return {"resourceTemplates": TEMPLATES}
         case "resources/read":
             return read(params["uri"])
         case "prompts/list":

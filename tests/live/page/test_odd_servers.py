@@ -6,14 +6,13 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.async_api import expect
 
-from tests.live.page.conftest import PageHouse
+from tests.live.page.houses import open_house
 from tests.live.page.visits import Visit, visiting
 
 if TYPE_CHECKING:
@@ -63,72 +62,71 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 INHERITED = ("__proto__", "constructor", "toString", "hasOwnProperty")
 
 
-@asynccontextmanager
-async def shown(
-    house: PageHouse, browser: Browser, schemas: dict[str, Any], results: dict[str, Any] | None = None
-) -> AsyncIterator[Visit]:
-    """A visit to a daemon whose server has tools of these schemas."""
-    file = house.folder / "odd.json"
-    tools = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
-    file.write_text(json.dumps({"tools": tools, "results": results or {}}), "utf-8")
-    house.begin({"odd": {"command": sys.executable, "args": ["-S", "-E", ODD, str(file)]}})
-    async with visiting(house, browser) as visit:
-        yield visit
-
-
-async def test_a_schema_can_neither_hold_the_page_up_nor_break_it(house: PageHouse, browser: Browser) -> None:
-    async with shown(house, browser, SCHEMAS) as visit:
-        page = visit.page
-        for name in SCHEMAS:
-            began = time.monotonic()
-            await visit.go(f"servers/odd/tools/{name}")
-            await expect(page.get_by_role("heading", name=name)).to_be_visible()
-            await page.get_by_role("button", name="JSON", exact=True).click()
-            await page.get_by_label("Arguments as JSON").fill('{"a": 1}')
-            await page.get_by_role("button", name="Form", exact=True).click()
-            assert time.monotonic() - began < SOON_S, name
-            assert await page.locator("input, textarea, select").count() < 1000, name
-            assert await page.locator("option").count() < 250_000, name
-            assert await page.get_by_text("This cannot be shown").count() == 0, name
-
-
-async def test_members_may_have_the_names_of_what_every_object_has(
-    house: PageHouse, browser: Browser
-) -> None:
-    schema = {
+DEEP = "[" * 2000 + "1," * 90_000 + "1" + "]" * 2000
+INTEGERS = json.dumps([10**19 + number for number in range(8000)])
+RESULTS = {
+    name: {"content": [{"type": "text", "text": text}]}
+    for name, text in (("deep", DEEP), ("integers", INTEGERS))
+}
+TOOLS = {
+    **SCHEMAS,
+    "inherits": {
         "type": "object",
         "properties": {name: {"type": "string"} for name in INHERITED},
         "required": list(INHERITED[:2]),
-    }
-    async with shown(house, browser, {"inherits": schema}) as visit:
-        page = visit.page
-        await visit.go("servers/odd/tools/inherits")
-        for name in INHERITED:
-            field = page.get_by_label(name)
-            await expect(field).to_have_value("")
-            await field.fill(f"the {name}")
-        await page.get_by_role("button", name="Run", exact=True).click()
-        said = page.get_by_role("region", name="text", exact=True)
-        await expect(said).to_contain_text('"__proto__": "the __proto__"')
-        assert json.loads(await said.inner_text()) == {name: f"the {name}" for name in INHERITED}
-        assert await page.evaluate("[{}.polluted, Object.keys(Object.prototype).length]") == [None, 0]
+    },
+    **{name: {"type": "object"} for name in RESULTS},
+}
 
 
+@pytest.fixture(scope="module")
+async def opened(browser: Browser) -> AsyncIterator[Visit]:
+    """A visit to a daemon whose server has these tools."""
+    with open_house() as house:
+        file = house.folder / "odd.json"
+        tools = [{"name": name, "inputSchema": schema} for name, schema in TOOLS.items()]
+        file.write_text(json.dumps({"tools": tools, "results": RESULTS}), "utf-8")
+        house.begin({"odd": {"command": sys.executable, "args": ["-S", "-E", ODD, str(file)]}})
+        async with visiting(house, browser) as visit:
+            yield visit
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+async def test_a_schema_can_neither_hold_the_page_up_nor_break_it(visit: Visit, name: str) -> None:
+    page = visit.page
+    began = time.monotonic()
+    await visit.go(f"servers/odd/tools/{name}")
+    await expect(page.get_by_role("heading", name=name)).to_be_visible()
+    await page.get_by_role("button", name="JSON", exact=True).click()
+    await page.get_by_label("Arguments as JSON").fill('{"a": 1}')
+    await page.get_by_role("button", name="Form", exact=True).click()
+    assert time.monotonic() - began < SOON_S
+    assert await page.locator("input, textarea, select").count() < 1000
+    assert await page.locator("option").count() < 100_000
+    assert await page.get_by_text("This cannot be shown").count() == 0
+
+
+async def test_members_may_have_the_names_of_what_every_object_has(visit: Visit) -> None:
+    page = visit.page
+    await visit.go("servers/odd/tools/inherits")
+    for name in INHERITED:
+        field = page.get_by_label(name)
+        await expect(field).to_have_value("")
+        await field.fill(f"the {name}")
+    await page.get_by_role("button", name="Run", exact=True).click()
+    said = page.get_by_role("group", name="text", exact=True)
+    await expect(said).to_contain_text('"__proto__": "the __proto__"')
+    assert json.loads(await said.inner_text()) == {name: f"the {name}" for name in INHERITED}
+    assert await page.evaluate("[{}.polluted, Object.keys(Object.prototype).length]") == [None, 0]
+
+
+@pytest.mark.parametrize(("name", "end"), [("deep", "1]]]]]"), ("integers", "10000000000000007999")])
 async def test_a_result_that_would_be_gigabytes_when_laid_out_is_shown_as_it_is(
-    house: PageHouse, browser: Browser
+    visit: Visit, name: str, end: str
 ) -> None:
-    deep = "[" * 2000 + "1," * 90_000 + "1" + "]" * 2000
-    integers = json.dumps([10**19 + number for number in range(8000)])
-    results = {
-        name: {"content": [{"type": "text", "text": text}]}
-        for name, text in (("deep", deep), ("integers", integers))
-    }
-    schemas = {name: {"type": "object"} for name in results}
-    async with shown(house, browser, schemas, results) as visit:
-        page = visit.page
-        for name, end in (("deep", "1]]]]]"), ("integers", "10000000000000007999")):
-            began = time.monotonic()
-            await visit.go(f"servers/odd/tools/{name}")
-            await page.get_by_role("button", name="Run", exact=True).click()
-            await expect(page.get_by_role("region", name="text", exact=True)).to_contain_text(end)
-            assert time.monotonic() - began < SOON_S, name
+    page = visit.page
+    began = time.monotonic()
+    await visit.go(f"servers/odd/tools/{name}")
+    await page.get_by_role("button", name="Run", exact=True).click()
+    await expect(page.get_by_role("group", name="text", exact=True)).to_contain_text(end)
+    assert time.monotonic() - began < SOON_S

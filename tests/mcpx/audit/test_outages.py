@@ -8,8 +8,7 @@ import os
 
 import pytest
 
-from mcpx.audit import audit as module
-from mcpx.audit import chain
+from mcpx.audit import backlog, chain
 from mcpx.audit.entry import Entry, recovered
 from mcpx.audit.origin import library
 from mcpx.errors import CallError, Code, Outcome
@@ -44,26 +43,26 @@ async def test_lines_wait_for_a_full_disk_and_calls_do_not(log, monkeypatch):
             call(audit, name)
             audit._flush()
         assert audit.problem == "No space left on device"
-        assert audit.waiting == 2
+        assert len(audit.backlog) == 2
         assert log.names() == ["before"]  # half a line is not left
         disk.room = 10_000
         audit._try_again()
-        assert (audit.problem, audit.waiting) == (None, 0)
+        assert (audit.problem, len(audit.backlog)) == (None, 0)
         call(audit, "after")
     assert log.names() == ["before", "one", "two", "after"]
     assert log.problems() == []
 
 
 async def test_what_does_not_fit_into_memory_is_lost_and_the_log_says_so(log, monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 1000)
     with log.audit() as audit:
         disk = FullDisk(monkeypatch)
         for number in range(10):
             call(audit, f"call {number}")
             audit._flush()
-        assert audit.waiting + audit.lost == 10
-        assert audit.lost > 5
-        lost = audit.lost
+        assert len(audit.backlog) + audit.backlog.lost == 10
+        assert audit.backlog.lost > 5
+        lost = audit.backlog.lost
         disk.room = 10_000
         audit._try_again()
     assert log.lines()[-1]["what"] == f"{lost} lines could not be written"

@@ -11,16 +11,9 @@ import pytest
 
 from mcpx.audit.audit import Audit
 from mcpx.audit.origin import Origin
-from mcpx.core.call_watch import (
-    MAX_ARGUMENTS_BYTES,
-    MAX_CALLS,
-    MAX_FAILED,
-    MAX_LARGE,
-    MAX_NEW,
-    MAX_TARGET_CHARS,
-    CallWatch,
-)
+from mcpx.core.call_watch import MAX_CALLS, MAX_FAILED, MAX_LARGE, MAX_NEW, CallWatch
 from mcpx.core.meter import Meter
+from mcpx.core.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
 from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.catalog.model import Catalogue, ToolInfo
+from mcpx.core import listings
 from mcpx.core import meter as meters
 from mcpx.core.costs import tools_cost
 from mcpx.core.meter import SAMPLES, Meter
@@ -175,7 +176,7 @@ async def test_a_client_is_counted_again_only_with_another_listing(meter, upstre
 
 async def test_clients_without_a_session_are_counted_by_name_once_an_hour(meter, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(meters.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(listings.time, "monotonic", lambda: now[0])
     for name in ("c", "d", "c", "d"):
         meter.note_listing(SESSIONLESS, name, 100)
     assert meter.since_start().total.spent == 200
@@ -192,10 +193,10 @@ async def test_without_any_tools_the_listing_is_of_mcpx(meter, upstreams):
 
 
 async def test_the_clients_whose_listings_are_remembered_are_bounded(meter, monkeypatch):
-    monkeypatch.setattr(meters, "MAX_LISTINGS", 3)
+    monkeypatch.setattr(listings, "MAX_LISTINGS", 3)
     for _ in range(10):
         meter.note_listing(ClientId(), "c", 100)
-    assert len(meter._listings) == 3
+    assert len(meter._listings._last) == 3
 
 
 # --- saving

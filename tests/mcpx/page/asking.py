@@ -21,20 +21,28 @@ class Asking:
         self.page = page
         self._client = client
 
-    async def get(self, *parts: str, status: int = 200, **query: str) -> Any:
-        """What a question is answered with; `parts` are those of its path under `/ui/api`."""
+    async def get(self, *parts: str, status: int = 200, fails: bool = False, **query: str) -> Any:
+        """What a question is answered with; `parts` are those of its path under `/ui/api`.
+
+        For what `fails`, what is said of that.
+        """
         path = "/ui/api/" + "/".join(quote(part, safe="") for part in parts)
         with anyio.fail_after(PATIENCE_S):
             response = await self._client.get(path, params=query)
-        assert response.status_code == status, response.text
-        return response.json()
+        return _answer(response, status, fails=fails)
 
-    async def post(self, *parts: str, status: int = 200, **body: Any) -> Any:
+    async def post(self, *parts: str, status: int = 200, fails: bool = False, **body: Any) -> Any:
         """What comes of something that is done."""
         path = "/ui/api/" + "/".join(quote(part, safe="") for part in parts)
         response = await self._client.post(path, json=body, headers={"origin": str(self._client.base_url)})
-        assert response.status_code == status, response.text
-        return response.json()
+        return _answer(response, status, fails=fails)
+
+
+def _answer(response: httpx2.Response, status: int, *, fails: bool) -> Any:
+    assert response.status_code == status, response.text
+    answer = response.json()
+    assert ("failed" in answer) is fails, answer
+    return answer["failed"] if fails else answer
 
 
 @asynccontextmanager

@@ -58,19 +58,22 @@ async def test_what_a_view_raises_is_said_and_a_fault_is_noted(tmp_path, monkeyp
             "call": raising(unknown),
             "none": raising(answers.NotFoundError("there is no such thing")),
             "wrong": raising(MCPXError("say why")),
+            "odd": raising(answers.BadRequestError("it is no such thing")),
             "fault": raising(ZeroDivisionError("secret detail")),
         }
         visitor = await Visitor.entering(with_routes(page, **handlers))
         said = {name: await visitor.get(f"/ui/api/{name}") for name in handlers}
         assert {name: each.status for name, each in said.items()} == {
-            "call": 400,
+            "call": 200,
             "none": 404,
-            "wrong": 400,
+            "wrong": 200,
+            "odd": 400,
             "fault": 500,
         }
-        assert said["call"].json == unknown.to_dict()
+        assert said["call"].json == {"failed": unknown.to_dict()}
         assert said["none"].json == {"error": "there is no such thing"}
-        assert said["wrong"].json == {"error": "say why"}
+        assert said["wrong"].json == {"failed": {"error": "say why"}}
+        assert said["odd"].json == {"error": "it is no such thing"}
         assert said["fault"].json == {"error": "MCPX failed (ZeroDivisionError); its log says more"}
         assert contained == [("secret detail", "page")]
 

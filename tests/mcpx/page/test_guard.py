@@ -355,7 +355,7 @@ async def test_no_address_is_a_fault_that_fills_the_log(tmp_path, monkeypatch, c
             "/ui/api/search?q=%00%ff&server=%ff",
         ):
             answer = await visitor.get(path)
-            assert answer.status in {400, 404}, path[:60]
+            assert answer.status < 500, path[:60]
             assert len(answer.body) < 2000, path[:60]
     assert "Traceback" not in caplog.text
 

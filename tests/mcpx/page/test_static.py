@@ -52,6 +52,17 @@ def test_each_style_sheet_is_named_by_the_page() -> None:
     assert [name_of(each) for each in STYLES if f'href="static/{name_of(each)}"' not in page] == []
 
 
+def test_a_class_has_its_look_from_one_style_sheet() -> None:
+    looks = [
+        (name, name_of(each))
+        for each in STYLES
+        for name in set(re.findall(r"^\.([\w-]+) \{", each.read_text(), re.MULTILINE))
+    ]
+    assert len(looks) > 50
+    names = [name for name, _ in looks]
+    assert [look for look in looks if names.count(look[0]) > 1] == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_text_becomes_no_markup_and_no_code(path: Path) -> None:
     text = path.read_text()

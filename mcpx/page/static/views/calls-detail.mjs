@@ -8,18 +8,20 @@ import { Figure, Figures } from "../widgets/figure.mjs";
 import { laidOut } from "../widgets/json.mjs";
 import { Failed, Loading } from "../widgets/notice.mjs";
 import { bytes, count, date, ms, saved, share } from "../widgets/format.mjs";
-import { outcome, what } from "./calls-row.mjs";
+import { outcome, what, who } from "./calls-row.mjs";
 import { address } from "./overview-faults.mjs";
 
 // call: as the list has it, while it does; the daemon is asked anew when it ends.
 export function Detail({ id, call }) {
-  const { answer, failure, again } = useAnswer(`/calls/${encodeURIComponent(id)}${call?.outcome === null ? "?running" : ""}`);
+  const path = `/calls/${encodeURIComponent(id)}`;
+  const { answer, failure, again } = useAnswer(call?.outcome === null ? `${path}?running` : path);
   const [repeated, setRepeated] = useState(null);
   const whole = answer || call ? { ...answer, ...call } : null;
   if (!whole) return failure ? html`<${Failed} failure=${failure} again=${again} />` : html`<${Loading} />`;
   const { tone, word } = outcome(whole);
+  const { transport } = whole;
   const part = saved(whole.tokens_direct, whole.tokens_out);
-  const repeat = async () => setRepeated(await post(`/calls/${encodeURIComponent(id)}/repeat`));
+  const repeat = async () => setRepeated(await post(`${path}/repeat`));
   return html`<div class="call-detail">
     <div class="row">
       <${Badge} tone=${tone}>${word}</${Badge}>
@@ -30,21 +32,25 @@ export function Detail({ id, call }) {
     <${Figures} label="Figures of the call">
       <${Figure} label="Duration" value=${ms(whole.ms)} />
       <${Figure} label="Tokens in" value=${count(whole.tokens_in)} />
-      <${Figure} label="Tokens out" value=${count(whole.tokens_out)} beside=${whole.tokens_direct > 0 && `${count(whole.tokens_direct)} directly`} />
+      <${Figure} label="Tokens out" value=${count(whole.tokens_out)}
+        beside=${whole.tokens_direct > 0 && `${count(whole.tokens_direct)} directly`} />
       <${Figure} label="Saved" value=${part === null ? "–" : share(part)} tone=${part > 0 ? "good" : undefined} />
-      <${Figure} label="Result" value=${bytes(whole.bytes_out)} beside=${whole.bytes_in > 0 && `${bytes(whole.bytes_in)} of arguments`} />
+      <${Figure} label="Result" value=${bytes(whole.bytes_out)}
+        beside=${whole.bytes_in > 0 && `${bytes(whole.bytes_in)} of arguments`} />
     </${Figures}>
     <dl class="pairs">
       <dt>Server</dt><dd><a href=${address(whole.server)}>${whole.server}</a></dd>
       <dt>${whole.kind === "resource" ? "Resource" : "Tool"}</dt><dd class="mono">${what(whole)}</dd>
-      <dt>Client</dt><dd>${[whole.client, whole.transport !== whole.client && whole.transport].filter(Boolean).join(", ")}</dd>
+      <dt>Client</dt><dd>${who(whole)}${transport && transport !== whole.client && transport !== "page" && `, ${transport}`}</dd>
       ${whole.profile && html`<dt>Profile</dt><dd>${whole.profile}</dd>`}
       <dt>At</dt><dd><time>${date(whole.at)}</time></dd>
       ${whole.rule && html`<dt>Rule</dt><dd>${whole.rule}</dd>`}
       ${whole.approval && html`<dt>Approval</dt><dd>${whole.approval}</dd>`}
     </dl>
-    ${failure ? html`<${Failed} failure=${failure} again=${again} />` : answer && html`<${Arguments} answer=${answer} />`}
-    ${whole.repeatable && whole.outcome !== null && html`<${Action} run=${repeat} done="Done">Call it again</${Action}>`}
+    ${failure ? html`<${Failed} failure=${failure} again=${again} />` : answer && html`<${Arguments}
+      answer=${answer} />`}
+    ${whole.repeatable && whole.outcome !== null && html`<${Action} run=${repeat}
+      done="Done">Call it again</${Action}>`}
     ${repeated && html`<${Repeated} result=${repeated} />`}
   </div>`;
 }
@@ -60,7 +66,8 @@ function Repeated({ result }) {
 function Arguments({ answer }) {
   const { arguments: given, values_kept: kept } = answer;
   if (given == null) return html`<p class="small muted">What it was called with is not known.</p>`;
-  if (kept) return html`<section class="stack tight"><h3>Arguments</h3><${Code} wraps what="arguments" text=${laidOut(given)} /></section>`;
+  if (kept) return html`<section class="stack tight"><h3>Arguments</h3><${Code} wraps what="arguments"
+    text=${laidOut(given)} /></section>`;
   if (!given.length) return html`<p class="small muted">It was called without arguments.</p>`;
   return html`<section class="stack tight">
     <h3>Arguments</h3>

@@ -17,8 +17,12 @@ const RUNNING = { tone: "busy", word: "running" };
 const FASTEST_MS = 0.1; // a bar of the duration is empty here
 const SLOWEST_MS = 60_000; // and full here
 
-export const outcome = (call) => (call.outcome === null ? RUNNING : (OUTCOMES[call.outcome] ?? { tone: "idle", word: call.outcome }));
-export const isFailure = (call) => call.outcome !== null && ["bad", "ask"].includes(outcome(call).tone) && call.outcome !== "input_required";
+const FAILURES = new Set(["tool_error", "failed", "unknown", "not_sent"]);
+
+export const isFailure = (call) => FAILURES.has(call.outcome);
+export const outcome = (call) =>
+  call.outcome === null ? RUNNING : (OUTCOMES[call.outcome] ?? { tone: "idle", word: call.outcome });
+export const who = (call) => (call.transport === "page" ? "this page" : call.client);
 export const what = (call) => (call.kind && call.kind !== "tool" ? `${call.kind} ${call.tool}` : call.tool);
 
 export const Row = memo(({ call, chosen }) => {
@@ -26,9 +30,13 @@ export const Row = memo(({ call, chosen }) => {
   const part = saved(call.tokens_direct, call.tokens_out);
   return html`<tr role="row" class=${chosen ? "chosen" : undefined}>
     <td role="cell" class="at"><time>${clock(call.at)}</time></td>
-    <td role="cell" class="who cut">${call.client}</td>
-    <td role="cell" class="what cut"><span class="muted" title=${call.server}>${call.server}</span> <a href=${`#/calls/${encodeURIComponent(call.id)}`} aria-current=${chosen ? "true" : undefined} title=${call.tool}>${what(call)}</a></td>
-    <td role="cell" class="outcome cut"><${Badge} tone=${tone}>${word}</${Badge}>${call.cut && html` <${Badge} tone="ask" dot=${false}>cut</${Badge}>`}${call.code && html` <span class="small muted code-name">${call.code}</span>`}</td>
+    <td role="cell" class="who cut" title=${who(call)}>${who(call)}</td>
+    <td role="cell" class="what cut"><span class="muted" title=${call.server}>${call.server}</span> <a
+      href=${`#/calls/${encodeURIComponent(call.id)}`} aria-current=${chosen ? "true" : undefined}
+      title=${call.tool}>${what(call)}</a></td>
+    <td role="cell" class="outcome cut"><${Badge} tone=${tone}>${word}</${Badge}>${call.cut && html` <${Badge}
+      tone="ask" dot=${false}>cut</${Badge}>`}${call.code && html` <span
+      class="small muted code-name">${call.code}</span>`}</td>
     <td role="cell" class="took number"><${Took} call=${call} tone=${tone} /></td>
     <td role="cell" class="tokens number"><${Tokens} call=${call} /></td>
     <td role="cell" class="gain-cell number">${part === null ? NONE : share(part)}</td>
@@ -45,7 +53,8 @@ function Took({ call, tone }) {
   if (call.outcome === null) return html`<${Running} at=${call.at} />`;
   const full = Math.log(call.ms / FASTEST_MS) / Math.log(SLOWEST_MS / FASTEST_MS);
   const width = call.ms === null ? "0%" : `${Math.round(100 * Math.min(1, Math.max(0.02, full)))}%`;
-  return html`<span class="took-box"><span class=${`bar tone-${tone === "good" ? "idle" : tone}`} aria-hidden="true"><span style=${{ width }}></span></span><span class="value">${ms(call.ms)}</span></span>`;
+  return html`<span class="took-box"><span class=${`bar tone-${tone === "good" ? "idle" : tone}`}
+    aria-hidden="true"><span style=${{ width }}></span></span><span class="value">${ms(call.ms)}</span></span>`;
 }
 
 function Running({ at }) {

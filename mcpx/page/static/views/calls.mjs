@@ -6,7 +6,7 @@ import { Dialog } from "../widgets/dialog.mjs";
 import { Empty, Loading, Notice } from "../widgets/notice.mjs";
 import { Search } from "../widgets/search.mjs";
 import { Detail } from "./calls-detail.mjs";
-import { Row, isFailure, what } from "./calls-row.mjs";
+import { Row, isFailure, what, who } from "./calls-row.mjs";
 
 const KEPT = 200;
 const KINDS = {
@@ -41,8 +41,11 @@ export function Calls({ rest }) {
       <div class="row">
         <h1>Calls</h1>
         <div class="row chips" role="group" aria-label="Show only">
-          ${Object.entries(KINDS).map(([key, each]) => html`<button key=${key} type="button" class=${`chip tone-${each.tone}`} aria-pressed=${kind === key}
-            onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned" aria-hidden="true"></span>${each.name} <span class="count">${all.filter(each.holds).length}</span></button>`)}
+          ${Object.entries(KINDS).map(([key, each]) => html`<button key=${key} type="button"
+            class=${`chip tone-${each.tone}`} aria-pressed=${kind === key}
+            onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned"
+              aria-hidden="true"></span>${each.name} <span
+              class="count">${all.filter(each.holds).length}</span></button>`)}
         </div>
       </div>
       <div class="row controls">
@@ -52,10 +55,14 @@ export function Calls({ rest }) {
         <${Search} label="Filter calls" placeholder="Client, server, tool or code" value=${text} onInput=${setText} />
       </div>
     </div>
-    ${state.skipped > 0 && html`<p class="small muted number">${counted(state.skipped, "call")} came faster than a list can show; the figures of the overview count them all.</p>`}
-    <div class=${`calls${chosen ? " with-detail" : ""}`} onKeyDown=${(event) => event.key === "Escape" && chosen && leave()}>
+    ${state.skipped > 0 && html`<p class="small muted number">
+      ${counted(state.skipped, "call")} came faster than a list can show; the figures of the overview count them all.
+    </p>`}
+    <div class=${`calls${chosen ? " with-detail" : ""}`}
+      onKeyDown=${(event) => event.key === "Escape" && chosen && leave()}>
       <div class="panel"><${List} shown=${shown} all=${all} chosen=${chosen} /></div>
-      ${chosen && html`<${Beside} key=${chosen} id=${chosen} call=${state.list.find((each) => String(each.id) === chosen)} />`}
+      ${chosen && html`<${Beside} key=${chosen} id=${chosen}
+        call=${state.list.find((each) => String(each.id) === chosen)} />`}
     </div>
   </div>`;
 }
@@ -63,12 +70,13 @@ export function Calls({ rest }) {
 function matching(all, text, kind) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const holds = kind ? KINDS[kind].holds : () => true;
-  const searched = (call) => `${call.client} ${call.server} ${call.tool} ${call.code ?? ""} ${call.outcome ?? ""}`.toLowerCase();
+  const searched = (call) =>
+    [who(call), call.server, call.tool, call.code, call.outcome].join(" ").toLowerCase();
   return all.filter((call) => holds(call) && words.every((word) => searched(call).includes(word)));
 }
 
 function List({ shown, all, chosen }) {
-  if (!all.length) return html`<${Empty}>No call yet. What your clients call stands here, the moment they do.</${Empty}>`;
+  if (!all.length) return html`<${Empty}>No call yet. What clients call stands here, the moment they do.</${Empty}>`;
   if (!shown.length) return html`<${Empty}>None of the last ${count(all.length)} calls matches.</${Empty}>`;
   return html`<table class="table call-table" role="table">
     <caption class="hidden">The last calls, the latest first</caption>
@@ -81,7 +89,8 @@ function List({ shown, all, chosen }) {
       <th role="columnheader" scope="col" class="tokens number">Tokens in, out</th>
       <th role="columnheader" scope="col" class="gain-cell number">Saved</th>
     </tr></thead>
-    <tbody role="rowgroup">${shown.map((call) => html`<${Row} key=${call.id} call=${call} chosen=${String(call.id) === chosen} />`)}</tbody>
+    <tbody role="rowgroup">${shown.map((call) => html`<${Row} key=${call.id} call=${call}
+      chosen=${String(call.id) === chosen} />`)}</tbody>
   </table>`;
 }
 
@@ -106,7 +115,8 @@ function Beside({ id, call }) {
   const title = call ? what(call) : "One call";
   if (narrow) return html`<${Dialog} title=${title} onClose=${leave}><${Detail} id=${id} call=${call} /></${Dialog}>`;
   return html`<aside class="panel" aria-label=${title} tabindex="-1" ref=${own}>
-    <div class="panel-head"><h2 class="clamp" title=${title}>${title}</h2><button type="button" class="quiet small" onClick=${leave}>Close</button></div>
+    <div class="panel-head"><h2 class="clamp" title=${title}>${title}</h2><button type="button" class="quiet small"
+      onClick=${leave}>Close</button></div>
     <${Detail} id=${id} call=${call} />
   </aside>`;
 }

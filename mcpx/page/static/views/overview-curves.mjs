@@ -65,7 +65,9 @@ export function Curves() {
   const history = useTopic("history", known);
   const data = useMemo(() => (history?.points ? columns(history) : null), [history]);
   if (history?.failed) return html`<${Notice} tone="bad" live="alert">${history.failed}</${Notice}>`;
-  if (!data) return html`<section class="curves" aria-label="The last hour" aria-busy="true">${[0, 1, 2, 3].map((each) => html`<div key=${each} class="panel curve-panel waiting"></div>`)}</section>`;
+  if (!data) return html`<section class="curves" aria-label="The last hour"
+    aria-busy="true">${[0, 1, 2, 3].map((each) => html`<div key=${each}
+    class="panel curve-panel waiting"></div>`)}</section>`;
   const ago = data.span === HOUR_S ? "in the last hour" : `in the last ${data.span / 60} minutes`;
   const calls = total(data.calls);
   const errors = total(data.errors);
@@ -79,36 +81,47 @@ export function Curves() {
     <h2 id="hour-title" class="hidden">What happened ${ago}</h2>
     <div class="curves">
       <${Panel} title="Calls" value=${short(calls)} beside=${ago}>
-        <${Curve} ...${common} times=${called.times} label="Calls" whole format=${short} words=${`${counted(calls, "call")} ${ago}, at most ${count(greatest(called.values))} ${called.per}`}
+        <${Curve} ...${common} times=${called.times} label="Calls" whole format=${short}
+          words=${`${counted(calls, "call")} ${ago}, at most ${count(greatest(called.values))} ${called.per}`}
           series=${[{ name: called.per, colour: 1, values: called.values, bars: true }]} />
       </${Panel}>
       <${Panel} title="Latency" value=${ms(last(data.p50))} beside="half of the calls are faster">
         <${Curve} ...${common} label="Latency" format=${ms} log words=${latency(data)}
           series=${[{ name: "p95", colour: 3, values: data.p95 }, { name: "p50", colour: 2, values: data.p50 }]} />
       </${Panel}>
-      <${Panel} title="Tokens" value=${part === null ? "–" : `${share(Math.abs(part))}`} tone=${part > 0 ? "good" : undefined} beside=${part === null ? "nothing to compare yet" : part >= 0 ? "saved" : "more than directly"}>
-        <${Curve} ...${common} label="Tokens" whole format=${short} words=${`${count(direct)} tokens directly, ${count(spent)} through MCPX, ${ago}`}
-          series=${[{ name: "directly", colour: 3, values: data.direct, fill: true }, { name: "through MCPX", colour: 1, values: data.spent, fill: true }]} />
+      <${Panel} title="Tokens" value=${part === null ? "–" : `${share(Math.abs(part))}`}
+        tone=${part > 0 ? "good" : undefined}
+        beside=${part === null ? "nothing to compare yet" : part >= 0 ? "saved" : "more than directly"}>
+        <${Curve} ...${common} label="Tokens" whole format=${short}
+          words=${`${count(direct)} tokens directly, ${count(spent)} through MCPX, ${ago}`}
+          series=${[
+            { name: "directly", colour: 3, values: data.direct, fill: true },
+            { name: "through MCPX", colour: 1, values: data.spent, fill: true },
+          ]} />
       </${Panel}>
-      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${errors ? `${share(errors / calls)} of the calls` : ago}>
-        <${Curve} ...${common} times=${failed.times} label="Failures" whole format=${short} words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
+      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${ago}>
+        <${Curve} ...${common} times=${failed.times} label="Failures" whole format=${short}
+          words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
           series=${[{ name: failed.per, colour: 4, values: failed.values, bars: true }]} />
       </${Panel}>
     </div>
-    <details class="curves-table"><summary class="small muted">The same as a table</summary><${Rows} data=${data} history=${history} /></details>
+    <details class="curves-table"><summary class="small muted">The same as a table</summary><${Rows} data=${data}
+      history=${history} /></details>
   </section>`;
 }
 
 function latency(data) {
   if (last(data.p50) === null) return "No call was answered";
-  return `Half of the calls took at most ${ms(last(data.p50))} last, 95 of 100 at most ${ms(last(data.p95))}; the worst was ${ms(greatest(data.p95))}`;
+  const most = `at most ${ms(last(data.p50))} last, 95 of 100 at most ${ms(last(data.p95))}`;
+  return `Half of the calls took ${most}; the worst was ${ms(greatest(data.p95))}`;
 }
 
 function Panel({ title, value, beside, tone, children }) {
   return html`<div class="panel curve-panel">
     <div class="curve-head">
       <h3>${title}</h3>
-      <p class=${tone && `tone-${tone}`}><span class="curve-value number toned">${value}</span> <span class="muted small">${beside}</span></p>
+      <p class=${tone && `tone-${tone}`}><span class="curve-value number toned">${value}</span> <span
+        class="muted small">${beside}</span></p>
     </div>
     ${children}
   </div>`;
@@ -122,10 +135,19 @@ function Rows({ data, history }) {
     const from = Math.max(0, end - each);
     const part = (values) => values.slice(from, end);
     const grown = (values) => values[end - 1] - (from ? values[from - 1] : 0);
-    rows.push({ at: data.times[end - 1], calls: total(part(data.calls)), errors: total(part(data.errors)), p50: last(part(data.p50)), p95: last(part(data.p95)), direct: grown(data.direct), spent: grown(data.spent) });
+    rows.push({
+      at: data.times[end - 1],
+      calls: total(part(data.calls)),
+      errors: total(part(data.errors)),
+      p50: last(part(data.p50)),
+      p95: last(part(data.p95)),
+      direct: grown(data.direct),
+      spent: grown(data.spent),
+    });
   }
   const number = (key, label, cell) => ({ key, label, number: true, cell });
-  return html`<div class="panel"><${Table} caption="The last hour, in steps of five minutes" rowKey=${(row) => row.at} rows=${rows} columns=${[
+  return html`<div class="panel"><${Table} caption="The last hour, in steps of five minutes" rowKey=${(row) => row.at}
+    rows=${rows} columns=${[
     { key: "at", label: "until", lead: true, cell: (row) => minute(row.at * 1000) },
     number("calls", "calls", (row) => count(row.calls)),
     number("errors", "failed", (row) => count(row.errors)),

@@ -20,7 +20,8 @@ export function Daemon({ daemon, servers }) {
   return html`<div class="spread daemon">
     <div class="head">
       <h1>Overview</h1>
-      <p class="facts muted">${facts.map((fact) => html`<span key=${fact.split(" ")[0]} class="number wrap">${fact}</span>`)}</p>
+      <p class="daemon-facts muted">${facts.map((fact) => html`<span key=${fact.split(" ")[0]}
+        class="number wrap">${fact}</span>`)}</p>
     </div>
     <${Gain} tokens=${daemon.tokens?.all_time} />
   </div>`;
@@ -39,9 +40,12 @@ function Gain({ tokens }) {
 // seen: when this was heard of
 export function Clients({ clients, seen }) {
   return html`<section class="panel clients" aria-labelledby="clients-title">
-    <div class="panel-head"><h2 id="clients-title">Clients</h2><span class="muted small number">${clients.length}</span></div>
-    ${clients.length === 0 && html`<p class="muted">No client is connected. <code>mcpx install</code> puts MCPX into yours.</p>`}
-    <ul class="client-list">${clients.slice(0, SHOWN).map((client, index) => html`<${Client} key=${index} client=${client} seen=${seen} />`)}</ul>
+    <div class="panel-head"><h2 id="clients-title">Clients</h2><span
+      class="muted small number">${clients.length}</span></div>
+    ${clients.length === 0 && html`<p
+      class="muted">No client is connected. <code>mcpx install</code> puts MCPX into yours.</p>`}
+    <ul class="client-list">${clients.slice(0, SHOWN).map((client, index) => html`<${Client} key=${index}
+      client=${client} seen=${seen} />`)}</ul>
     ${clients.length > SHOWN && html`<p class="small muted">and ${clients.length - SHOWN} more</p>`}
   </section>`;
 }
@@ -50,7 +54,8 @@ function Client({ client, seen }) {
   const parts = [client.transport, client.profile && `profile ${client.profile}`, client.door].filter(Boolean);
   return html`<li class="client">
     <div class="grow">
-      <p class="cut" title=${client.name}><span class="strong">${client.title ?? client.name}</span> <span class="muted">${client.version}</span></p>
+      <p class="cut" title=${client.name}><span class="strong">${client.title ?? client.name}</span> <span
+        class="muted">${client.version}</span></p>
       <p class="small muted cut">${parts.join(" · ")}</p>
     </div>
     <div class="number small">

@@ -22,15 +22,18 @@ export function Servers({ servers }) {
   const states = useMemo(() => counts(servers), [servers]);
   const wanted = text.trim().toLowerCase();
   const shown = servers
-    .filter((card) => (!state || card.state === state || !states.has(state)) && card.name.toLowerCase().includes(wanted))
+    .filter((card) => (!state || card.state === state || !states.has(state)))
+    .filter((card) => card.name.toLowerCase().includes(wanted))
     .sort(ORDERS[order].compare);
   return html`<section class="stack servers" aria-labelledby="servers-title">
     <div class="spread">
       <div class="row">
         <h2 id="servers-title">Servers <span class="muted number">${servers.length}</span></h2>
         ${states.size > 1 && html`<div class="row chips" role="group" aria-label="Show by state">
-          ${[...states].map(([name, { tone, number }]) => html`<button key=${name} type="button" class=${`chip tone-${tone}`} aria-pressed=${state === name}
-            onClick=${() => setState(state === name ? null : name)}><span class="dot toned" aria-hidden="true"></span>${name} <span class="count">${number}</span></button>`)}
+          ${[...states].map(([name, { tone, number }]) => html`<button key=${name} type="button"
+            class=${`chip tone-${tone}`} aria-pressed=${state === name}
+            onClick=${() => setState(state === name ? null : name)}><span class="dot toned"
+              aria-hidden="true"></span>${name} <span class="count">${number}</span></button>`)}
         </div>`}
       </div>
       <div class="row controls">
@@ -40,9 +43,14 @@ export function Servers({ servers }) {
         <${Search} label="Filter servers" value=${text} onInput=${setText} />
       </div>
     </div>
-    ${shown.length === 0 && html`<div class="panel"><${Empty}>${servers.length ? "No server matches." : html`No server is configured. <code>mcpx import</code> takes over those of your clients.`}</${Empty}></div>`}
+    ${shown.length === 0 && html`<div class="panel"><${Nothing} some=${servers.length > 0} /></div>`}
     <ul class="grid">${shown.map((card) => html`<${Card} key=${card.name} card=${card} />`)}</ul>
   </section>`;
+}
+
+function Nothing({ some }) {
+  if (some) return html`<${Empty}>No server matches.</${Empty}>`;
+  return html`<${Empty}>No server is configured. <code>mcpx import</code> takes over those of your clients.</${Empty}>`;
 }
 
 // The states that there are, with how many servers are in each; in the order of the servers.
@@ -60,28 +68,35 @@ const Card = memo(({ card }) => {
   return html`<li class=${`card server tone-${card.tone}${broken ? " broken" : ""}${idle ? " idle" : ""}`}>
     <div class="server-head">
       <h3 class="cut"><a href=${address(card.name)} title=${card.name}>${card.name}</a></h3>
-      ${card.changes > 0 && html`<${Badge} tone="ask" dot=${false} title="changed since it was approved">${counted(card.changes, "change")}</${Badge}>`}
+      ${card.changes > 0 && html`<${Badge} tone="ask" dot=${false}
+        title="changed since it was approved">${counted(card.changes, "change")}</${Badge}>`}
       <${State} card=${card} />
     </div>
     <p class="server-facts small muted"><${Facts} card=${card} /></p>
     <dl class="server-figures">
       <${Figure} label="Calls" value=${short(card.calls)} title=${counted(card.calls, "call")}
-        beside=${card.errors > 0 ? html`<span class="tone-bad toned">${short(card.errors)} failed</span>` : card.calls > 0 && "0 failed"} />
-      <${Figure} label="p50" value=${ms(card.p50_ms)} beside=${card.p95_ms != null && `p95 ${ms(card.p95_ms)}`} />
-      <${Figure} label="Memory" value=${bytes(card.memory_bytes)} beside=${card.cpu_share != null && `CPU ${share(card.cpu_share)}`} />
-      <${Figure} label="Saved" value=${part === null ? "–" : share(part)} beside=${part !== null && `${short(card.tokens_direct - card.tokens_spent)} tok`}
-        title=${part === null ? undefined : `${count(card.tokens_direct)} tokens without MCPX, ${count(card.tokens_spent)} with it`} />
+        beside=${card.errors > 0 ? html`<span
+          class="tone-bad toned">${short(card.errors)} failed</span>` : "0 failed"} />
+      <${Figure} label="p50" value=${ms(card.p50_ms)} beside=${`p95 ${ms(card.p95_ms)}`} />
+      <${Figure} label="Memory" value=${bytes(card.memory_bytes)}
+        beside=${`CPU ${share(card.cpu_share)}`} />
+      <${Figure} label="Saved" value=${part === null ? "–" : share(part)}
+        beside=${part !== null && `${short(card.tokens_direct - card.tokens_spent)} tok`}
+        title=${`${count(card.tokens_direct)} tokens without MCPX, ${count(card.tokens_spent)} with it`} />
     </dl>
-    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp toned" : "cut muted"}`} title=${card.last_error}>${recovered && "Last: "}${card.last_error}</p>`}
+    ${card.last_error && html`<p class=${`server-error small ${broken ? "clamp toned" : "cut muted"}`}
+      title=${card.last_error}>${recovered && "Last: "}${card.last_error}</p>`}
   </li>`;
 });
 
 function Facts({ card }) {
-  const busy = [card.in_flight > 0 && `${count(card.in_flight)} running`, card.queued > 0 && `${count(card.queued)} queued`].filter(Boolean);
+  const running = card.in_flight > 0 && `${count(card.in_flight)} running`;
+  const queued = card.queued > 0 && `${count(card.queued)} queued`;
+  const busy = [running, queued].filter(Boolean);
   const parts = [
     card.uptime_s != null && html`up <${Since} seconds=${card.uptime_s} seen=${card.seen} />`,
     counted(card.tools, "tool"),
-    card.restarts > 0 && counted(card.restarts, "restart"),
+    counted(card.restarts, "restart"),
     card.transport,
   ].filter(Boolean);
   return html`

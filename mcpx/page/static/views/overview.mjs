@@ -13,10 +13,18 @@ function known(before, news) {
   const cards = new Map(before?.cards);
   const heard = news.clients ? Date.now() : before?.heard;
   for (const name of news.removed ?? []) cards.delete(name);
-  for (const card of news.servers ?? []) cards.set(card.name, { ...card, seen: Date.now() });
+  for (const card of news.servers ?? []) cards.set(card.name, timed(card, news.order ? null : cards.get(card.name)));
   const order = news.order ?? before?.order ?? [...cards.keys()];
   const listed = order.map((name) => cards.get(name)).filter(Boolean);
   return { ...before, ...news, failed: undefined, cards, heard, order, listed };
+}
+
+// A card with when it was heard of, and when the server failed, if that was while somebody looked: it may be
+// well again before the next look.
+function timed(card, before) {
+  const isNews = card.last_error !== null && card.last_error !== before?.last_error;
+  const failed = before && (card.failures > before.failures || isNews);
+  return { ...card, seen: Date.now(), failedAt: failed ? Date.now() : before?.failedAt };
 }
 
 export function Overview() {
@@ -49,7 +57,8 @@ function useSpoken(servers) {
     before.current = faults;
     if (!known) return;
     const failed = [...faults.values()].filter((card) => !known.has(card.name)).map(remark);
-    const well = servers.filter((card) => known.has(card.name) && !faults.has(card.name)).map((card) => `${card.name}: ${card.state}`);
+    const recovered = servers.filter((card) => known.has(card.name) && !faults.has(card.name));
+    const well = recovered.map((card) => `${card.name}: ${card.state}`);
     if (failed.length || well.length) setSpoken([...failed, ...well].slice(0, 5).join(". "));
   }, [servers]);
   return spoken;

@@ -34,7 +34,8 @@ export function Server({ name, tab = "tools", rest }) {
   const { card, timeline, offers } = state;
   return html`<div class="stack">
     <${Head} name=${name} card=${card} />
-    ${state.failed && html`<${Notice} tone="bad" live="alert" title="It is gone.">The configuration has no such server any more.</${Notice}>`}
+    ${state.failed && html`<${Notice} tone="bad" live="alert"
+      title="It is gone.">The configuration has no such server any more.</${Notice}>`}
     <${Remarks} name=${name} card=${card} />
     <${Numbers} card=${card} seen=${state.seen} />
     <${Inside} name=${name} tab=${tab} selected=${rest[0]} card=${card} timeline=${timeline} version=${offers} />
@@ -43,20 +44,24 @@ export function Server({ name, tab = "tools", rest }) {
 
 function Head({ name, card }) {
   return html`<div class="spread">
-    <div class="head"><a class="muted" href="#/">Servers</a><span class="muted" aria-hidden="true">/</span><h1>${name}</h1>
+    <div class="head"><a class="muted" href="#/">Servers</a><span class="muted"
+      aria-hidden="true">/</span><h1>${name}</h1>
       <span role="status"><${State} card=${card} /></span></div>
     <${Actions} server=${name} card=${card} />
   </div>`;
 }
 
 function Remarks({ name, card }) {
-  const words = card.described.startsWith(card.state) ? card.described.slice(card.state.length).replace(/^[:,]\s*/, "") : card.described;
+  const words = card.described.startsWith(card.state) ? card.described.slice(card.state.length).replace(/^[:,]\s*/, "")
+    : card.described;
   const tone = card.tone === "good" || card.tone === "idle" ? "busy" : card.tone;
   return html`
     ${words && html`<${Notice} tone=${tone}><span class="break">${words}</span></${Notice}>`}
-    ${card.changes > 0 && html`<${Notice} tone="ask" title=${`${count(card.changes)} ${card.changes === 1 ? "change waits" : "changes wait"} for approval.`}>
+    ${card.changes > 0 && html`<${Notice} tone="ask" title=${`${count(card.changes)} ${card.changes === 1
+      ? "change waits" : "changes wait"} for approval.`}>
       <a href=${place(name, "approvals")}>See what is different</a></${Notice}>`}
-    ${card.tone === "good" && card.last_error && html`<p class="small muted wrap">The last failure: ${card.last_error}</p>`}
+    ${card.tone === "good" && card.last_error && html`<p
+      class="small muted clamp">The last failure: ${card.last_error}</p>`}
   `;
 }
 
@@ -67,13 +72,15 @@ function Numbers({ card, seen }) {
   return html`<section class="panel" aria-label="Figures"><${Figures} label="Figures">
     <${Figure} label="Up" value=${duration(up)} beside=${card.pid ? `pid ${card.pid}` : card.transport} />
     <${Figure} label="Restarts" value=${count(card.restarts)} />
-    <${Figure} label="Calls" value=${count(card.calls)} beside=${card.in_flight || card.queued ? `${card.in_flight} running, ${card.queued} waiting` : undefined} />
-    <${Figure} label="Errors" value=${count(card.errors)} tone=${card.errors ? "bad" : undefined} />
+    <${Figure} label="Calls" value=${count(card.calls)} beside=${card.in_flight || card.queued
+      ? `${card.in_flight} running, ${card.queued} waiting` : undefined} />
+    <${Figure} label="Failed" value=${count(card.errors)} tone=${card.errors ? "bad" : undefined} />
     <${Figure} label="p50" value=${ms(card.p50_ms)} />
     <${Figure} label="p95" value=${ms(card.p95_ms)} />
     <${Figure} label="Memory" value=${bytes(card.memory_bytes)} />
     <${Figure} label="CPU" value=${share(card.cpu_share)} />
-    <${Figure} label="Tokens saved" value=${share(share_)} beside=${share_ === null ? undefined : `${count(card.tokens_spent)} for ${count(card.tokens_direct)}`} />
+    <${Figure} label="Tokens saved" value=${share(share_)} beside=${share_ === null ? undefined
+      : `${count(card.tokens_spent)} for ${count(card.tokens_direct)}`} />
   </${Figures}></section>`;
 }
 
@@ -91,7 +98,8 @@ function Inside({ name, tab, selected, card, timeline, version }) {
   ];
   const current = tabs.some(([key]) => key === tab) ? tab : "tools";
   return html`
-    <${Tabs} label=${`Parts of ${name}`} current=${place(name, current)} tabs=${tabs.map(([key, title, its]) => ({ href: place(name, key), name: title, count: its }))} />
+    <${Tabs} label=${`Parts of ${name}`} current=${place(name, current)} tabs=${tabs.map(([key, title,
+      its]) => ({ href: place(name, key), name: title, count: its }))} />
     ${current === "log" && html`<${Log} server=${name} />`}
     ${current === "timeline" && html`<${Timeline} entries=${timeline} />`}
     ${current === "approvals" && html`<${Approvals} server=${name} version=${`${version}-${card.changes}`} />`}
@@ -99,7 +107,9 @@ function Inside({ name, tab, selected, card, timeline, version }) {
       ? html`<${Failed} failure=${failure} again=${again} />`
       : !offers
         ? html`<${Loading} />`
-        : html`<${Contained} where=${`${current}/${selected}`}><${Offered} current=${current} name=${name} offers=${offers} selected=${selected} card=${card} /></${Contained}>`}
+        : html`<${Contained} where=${`${current}/${selected}`}>
+            <${Offered} current=${current} name=${name} offers=${offers} selected=${selected} card=${card} />
+          </${Contained}>`}
   `;
 }
 
@@ -120,9 +130,12 @@ function About({ offers, card }) {
     ["Listed at", offers.listed_at],
   ].filter(([, value]) => value);
   return html`<section class="panel stack" aria-label="About this server">
-    <dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt class="muted">${label}</dt><dd class="wrap">${value}</dd></div>`)}</dl>
+    <dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt class="muted">${label}</dt><dd
+      class="wrap">${value}</dd></div>`)}</dl>
     ${offers.instructions && html`<h2>What it tells models</h2><p class="break sunk">${offers.instructions}</p>`}
     ${offers.left_out && html`<h2>What MCPX leaves out</h2>
-      <ul class="stack tight">${offers.left_out.map((each, index) => html`<li key=${index} class="wrap"><span class="mono">${[each.kind, each.name].filter(Boolean).join(" ")}</span> ${each.reason}${each.count ? ` (${each.count})` : ""}</li>`)}</ul>`}
+      <ul class="stack tight">${offers.left_out.map((each, index) => html`<li key=${index} class="wrap"><span
+        class="mono">${[each.kind, each.name].filter(Boolean).join(" ")}</span> ${each.reason}${each.count
+          ? ` (${each.count})` : ""}</li>`)}</ul>`}
   </section>`;
 }

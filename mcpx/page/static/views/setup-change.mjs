@@ -43,7 +43,7 @@ export function Change({ change, title, text, label, question, done, way = WAY, 
       ${preview && children}
       ${preview && label && html`<div class="row">
         <${Action} kind="primary" disabled=${waiting} run=${run} confirm=${{ title, text: question, yes: label }}>${label}</${Action}>
-        <span class="muted small">${way}</span>
+        <p class="muted small">${way}</p>
       </div>`}
     </section>
   `;

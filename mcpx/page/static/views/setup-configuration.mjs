@@ -8,10 +8,10 @@ import { Empty, Failed, Loading, Notice } from "../widgets/notice.mjs";
 
 export const LEVELS = {
   error: { tone: "bad", word: "mistake" },
-  warning: { tone: "ask", word: "odd" },
+  warning: { tone: "ask", word: "warning" },
   note: { tone: "busy", word: "note" },
   wrong: { tone: "bad", word: "wrong" },
-  ok: { tone: "good", word: "well" },
+  ok: { tone: "good", word: "ok" },
 };
 const RANK = ["error", "warning", "note"];
 const line = (number) => `line-${number}`;
@@ -77,7 +77,7 @@ function Finding({ finding }) {
 
 // A line of a file with a mark beneath.
 export function Excerpt({ text }) {
-  return html`<div class="code"><pre tabindex="0" role="region" aria-label="Where">${text}</pre></div>`;
+  return html`<div class="code"><pre tabindex="0" role="group" aria-label="Where it is">${text}</pre></div>`;
 }
 
 function goTo(number) {
@@ -93,7 +93,7 @@ function FileText({ answer }) {
   return html`<section class="panel" aria-labelledby="setup-text">
     <div class="panel-head"><h2 id="setup-text">The file</h2><span class="muted small">What may be a secret is shown as ***</span></div>
     <div class="code">
-      <pre class="numbered" tabindex="0" role="region" aria-labelledby="setup-text"><${Lines} lines=${lines} levels=${levels} /></pre>
+      <pre class="numbered" tabindex="0" role="group" aria-labelledby="setup-text"><${Lines} lines=${lines} levels=${levels} /></pre>
     </div>
     ${answer.left_out > 0 && html`<p class="muted small">${counted(answer.left_out, "more character")} are not shown.</p>`}
   </section>`;

@@ -16,13 +16,14 @@ export function Doctor() {
     last.tell = setState;
     return () => void (last.tell = null);
   }, []);
+  const busy = state.since ? "true" : undefined;
   return html`
     <section class="panel stack tight" aria-labelledby="setup-doctor">
       <h2 id="setup-doctor">Doctor</h2>
       <p class="muted">Looks at versions, the configuration, servers, clients, the daemon and this computer.</p>
       <div class="row">
-        <button class="primary" disabled=${Boolean(state.since)} onClick=${() => examine(true)}>Examine everything</button>
-        <button disabled=${Boolean(state.since)} onClick=${() => examine(false)}>Look only</button>
+        <button class="primary" aria-disabled=${busy} onClick=${() => busy || examine(true)}>Examine everything</button>
+        <button aria-disabled=${busy} onClick=${() => busy || examine(false)}>Look only</button>
         <span class="muted small">To examine everything starts each server, and each client's entry, once; to look starts nothing.</span>
       </div>
       ${state.since && html`<${Running} since=${state.since} />`}

@@ -1,5 +1,6 @@
 // Install: MCPX in the files of the clients, as `mcpx install` does it.
 import { html, useState } from "../lib.mjs";
+import { useAnswer } from "../api.mjs";
 import { Badge } from "../widgets/badge.mjs";
 import { counted } from "../widgets/format.mjs";
 import { Notice } from "../widgets/notice.mjs";
@@ -32,7 +33,21 @@ export function Install() {
     <ul class="stack tight">${preview?.clients.map((each) => html`<${Client} key=${each.file} client=${each} />`)}</ul>
     ${preview?.servers_added.length > 0 && html`<p class="wrap">The configuration gets: ${preview.servers_added.join(", ")}</p>`}
     ${!changed.length && html`<p class="muted">There is nothing to do.</p>`}
-  </${Change}>`;
+  </${Change}>
+  ${!names.length && change.failure && html`<${Others} onChoose=${(name) => setClients([name])} />`}`;
+}
+
+// Any client that MCPX knows, where none was found: its file is made.
+function Others({ onChoose }) {
+  const { answer } = useAnswer("/setup");
+  if (!answer) return null;
+  return html`<section class="panel"><label class="row">
+    Prepare the file of a client that is not installed yet
+    <select onChange=${(event) => event.target.value && onChoose(event.target.value)}>
+      <option value="">choose a client</option>
+      ${answer.clients.map(({ name, title }) => html`<option key=${name} value=${name}>${title}</option>`)}
+    </select>
+  </label></section>`;
 }
 
 function Client({ client }) {

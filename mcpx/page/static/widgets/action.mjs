@@ -1,4 +1,5 @@
 // A button that does something with the daemon: it waits, says that it was done, and shows what went wrong.
+// While it waits it is only said to be disabled (aria-disabled), for a button that is loses the focus.
 import { html, useEffect, useRef, useState } from "../lib.mjs";
 import { Confirm } from "./dialog.mjs";
 
@@ -33,10 +34,12 @@ export function Action({ run, done, confirm, kind = "", disabled, onFailure, lab
 
   const running = state === "running";
   return html`<span class="action">
-    <button type="button" class=${kind} aria-label=${label} aria-busy=${running ? "true" : undefined} disabled=${disabled || running}
-      onClick=${() => (confirm ? setState("asking") : start())}>${children}</button>
+    <button type="button" class=${kind} aria-label=${label} aria-busy=${running ? "true" : undefined}
+      aria-disabled=${running ? "true" : undefined} disabled=${disabled}
+      onClick=${() => running || (confirm ? setState("asking") : start())}>${children}</button>
     <span role="status" class="small muted">${state === "done" && done}</span>
-    ${failure && html`<span role="alert" class="small tone-bad"><span class="toned wrap">${failure.message}</span></span>`}
+    ${failure && html`<span role="alert" class="small tone-bad"><span
+      class="toned wrap">${failure.message}</span></span>`}
     ${state === "asking" && html`<${Confirm} ...${confirm} onYes=${start} onNo=${() => setState("idle")} />`}
   </span>`;
 }

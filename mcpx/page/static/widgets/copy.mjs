@@ -23,7 +23,7 @@ export function Copy({ text, what = "text" }) {
 // A block of code, schema or result; `what` names it. It scrolls within itself, also by keyboard.
 export function Code({ text, what = "code", wraps }) {
   return html`<div class=${`code${wraps ? " wraps" : ""}`}>
-    <pre tabindex="0" role="region" aria-label=${what}>${text}</pre>
+    <pre tabindex="0" role="group" aria-label=${what}>${text}</pre>
     <${Copy} text=${text} what=${what} />
   </div>`;
 }

@@ -11,8 +11,9 @@ new MutationObserver(() => redraws.forEach((each) => each())).observe(document.d
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraws.forEach((each) => each()));
 
-// times: seconds since 1970, ascending. series: [{name, colour: 1 to 4, values (null where there is none), bars, fill}].
-// format(value) makes text of a value; log: a logarithmic scale; whole: there are no halves; span: the seconds that are shown, up to `until`.
+// times: seconds since 1970, ascending. series: [{name, colour: 1 to 4, values (null for none), bars, fill}].
+// format(value) makes text of a value; log: a logarithmic scale; whole: there are no halves.
+// span: the seconds that are shown, up to `until`.
 // words: what the curve says, in a sentence. The legend shows the values under the pointer, else the last ones.
 export function Curve({ label, times, series, format, until, span, log, whole, words }) {
   const box = useRef(null);
@@ -20,11 +21,13 @@ export function Curve({ label, times, series, format, until, span, log, whole, w
   const plot = useRef(null);
   const shown = useRef(null);
   const [at, setAt] = useState(null);
+  const [focused, setFocused] = useState(false); // then the values are read out, as the arrow keys move
   shown.current = { format, until, span, series };
 
   useEffect(() => {
     const place = box.current; // kept, for the browser tells of sizes also after the curve is gone
-    const own = new uPlot(options(place, legend.current, shown, { log, whole }, setAt), [[], ...series.map(() => [])], place);
+    const empty = [[], ...series.map(() => [])];
+    const own = new uPlot(options(place, legend.current, shown, { log, whole }, setAt), empty, place);
     plot.current = own;
     const resized = new ResizeObserver(() => own.setSize(size(place)));
     resized.observe(place);
@@ -37,15 +40,19 @@ export function Curve({ label, times, series, format, until, span, log, whole, w
       own.destroy();
     };
   }, [log, series.length]);
-  useEffect(() => plot.current.setData([times, ...series.map((each) => each.values)]), [times, until, span, log, series.length]);
+  useEffect(() => {
+    plot.current.setData([times, ...series.map((each) => each.values)]);
+  }, [times, until, span, log, series.length]);
 
   const index = at === null || at >= times.length ? times.length - 1 : at;
   return html`<div class="curve">
     <div class="curve-plot" ref=${box} role="img" tabindex="0" aria-label=${`${label}. ${words}`}
-      onKeyDown=${(event) => moved(event, plot.current, times.length)} onBlur=${() => plot.current.setCursor({ left: -10, top: -10 })}></div>
-    <ul class="curve-legend" ref=${legend}>
+      onKeyDown=${(event) => moved(event, plot.current, times.length)} onFocus=${() => setFocused(true)}
+        onBlur=${() => left(plot.current, setFocused)}></div>
+    <ul class="curve-legend" ref=${legend} aria-live=${focused && at !== null ? "polite" : undefined}>
       ${series.map((each) => html`<li key=${each.name}>
-        <i class=${`colour-${each.colour}`} aria-hidden="true"></i>${each.name} <span class="strong">${format(each.values[index])}</span>
+        <i class=${`colour-${each.colour}`} aria-hidden="true"></i>${each.name} <span
+          class="strong">${format(each.values[index])}</span>
       </li>`)}
       <li>${at === null ? "" : minute(times[index] * 1000)}</li>
     </ul>
@@ -61,6 +68,11 @@ function moved(event, plot, length) {
   plot.setCursor({ left: plot.valToPos(plot.data[0][to], "x"), top: 10 });
 }
 
+function left(plot, setFocused) {
+  setFocused(false);
+  plot.setCursor({ left: -10, top: -10 });
+}
+
 // The plot is as large as the page has it (.curve-plot).
 const size = (box) => ({ width: box.clientWidth || 300, height: box.clientHeight || 132 });
 
@@ -68,6 +80,7 @@ function options(box, legend, shown, { log, whole }, setAt) {
   const colours = () => [...legend.querySelectorAll("i")].map((each) => getComputedStyle(each).color);
   const decadesOnly = log ? { filter: decadesOf } : {};
   const faint = (amount) => mixed(getComputedStyle(box).color, amount);
+  const axis = { font: TEXT, stroke: () => faint(0.72), ticks: { show: false } };
   return {
     ...size(box),
     padding: [10, 18, 0, 0],
@@ -79,8 +92,24 @@ function options(box, legend, shown, { log, whole }, setAt) {
       y: { distr: log ? 3 : 1, range: log ? decades : fromZero },
     },
     axes: [
-      { font: TEXT, stroke: () => faint(0.72), size: 24, gap: 4, space: 46, grid: { show: false }, ticks: { show: false }, values: (_plot, all) => all.map((each) => minute(each * 1000)) },
-      { font: TEXT, stroke: () => faint(0.72), size: widest, gap: 8, space: 26, ...(whole && { incrs: WHOLE }), grid: { width: 1, stroke: () => faint(0.1), ...decadesOnly }, ticks: { show: false }, values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))), ...decadesOnly },
+      {
+        ...axis,
+        size: 24,
+        gap: 4,
+        space: 46,
+        grid: { show: false },
+        values: (_plot, all) => all.map((each) => minute(each * 1000)),
+      },
+      {
+        ...axis,
+        size: widest,
+        gap: 8,
+        space: 26,
+        grid: { width: 1, stroke: () => faint(0.1), ...decadesOnly },
+        values: (_plot, all) => all.map((each) => (each === null ? "" : shown.current.format(each))),
+        ...decadesOnly,
+        ...(whole && { incrs: WHOLE }),
+      },
     ],
     series: [
       {},
@@ -89,7 +118,13 @@ function options(box, legend, shown, { log, whole }, setAt) {
         stroke: () => colours()[index],
         fill: each.fill || each.bars ? () => mixed(colours()[index], each.bars ? 0.9 : 0.14) : undefined,
         paths: each.bars ? uPlot.paths.bars({ size: [0.9, 8], align: -1 }) : undefined,
-        points: { show: !each.bars, size: 4, width: 0, fill: () => colours()[index], filter: (plot) => lonely(plot.data[index + 1]) },
+        points: {
+          show: !each.bars,
+          size: 4,
+          width: 0,
+          fill: () => colours()[index],
+          filter: (plot) => lonely(plot.data[index + 1]),
+        },
       })),
     ],
   };

@@ -9,7 +9,8 @@ export function Figures({ label, children }) {
 export function Figure({ label, value, beside, tone, big, title }) {
   return html`<div class=${`figure${big ? " big" : ""}${tone ? ` tone-${tone}` : ""}`} title=${title}>
     <dt>${label}</dt>
-    <dd><span class=${tone && "toned"}>${unit(value)}</span>${beside && html`<span class="beside">${beside}</span>`}</dd>
+    <dd><span class=${tone && "toned"}>${unit(value)}</span>${beside && html`<span
+      class="beside">${beside}</span>`}</dd>
   </div>`;
 }
 

@@ -47,11 +47,12 @@ export function bytes(value) {
   return `${trimmed(value, at && value < 9.95 ? 1 : 0)} ${units[at]}`;
 }
 
-// 0.031 as 3.1 %, and what is too small for that as < 0.1 %
+// 0.031 as 3.1 %; what is too small for that as < 0.1 %, and a loss of more than all as < −100 %
 export function share(value) {
   if (!known(value)) return NONE;
   const percent = value * 100;
   if (percent > 0 && percent < 0.05) return "< 0.1 %";
+  if (percent < -100) return "< −100 %";
   return `${trimmed(percent, Math.abs(percent) < 9.95 ? 1 : 0)} %`;
 }
 
@@ -59,8 +60,10 @@ export function share(value) {
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   const whole = Math.max(0, Math.floor(seconds));
-  const pair = (large, its, small, unit) =>
-    `${Math.floor(whole / its)} ${large}${Math.floor((whole % its) / unit) ? ` ${Math.floor((whole % its) / unit)} ${small}` : ""}`;
+  const pair = (large, its, small, unit) => {
+    const rest = Math.floor((whole % its) / unit);
+    return `${Math.floor(whole / its)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+  };
   if (whole >= DAY) return pair("d", DAY, "h", HOUR);
   if (whole >= HOUR) return pair("h", HOUR, "m", MINUTE);
   return whole >= MINUTE ? `${Math.floor(whole / MINUTE)} m` : `${whole} s`;

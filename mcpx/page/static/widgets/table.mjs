@@ -8,12 +8,14 @@ export function Table({ caption, columns, rows, rowKey, empty = "There is nothin
     <table class=${`table${stacks ? " stacks" : ""}`} role="table">
       <caption class="hidden">${caption}</caption>
       <thead role="rowgroup"><tr role="row">
-        ${columns.map((each) => html`<th key=${each.key} role="columnheader" scope="col" class=${each.number ? "number" : undefined}>${each.label}</th>`)}
+        ${columns.map((each) => html`<th key=${each.key} role="columnheader" scope="col"
+          class=${each.number ? "number" : undefined}>${each.label}</th>`)}
       </tr></thead>
       <tbody role="rowgroup">
         ${rows.map((row) => html`<tr key=${rowKey(row)} role="row">
           ${columns.map((each) => html`<td key=${each.key} role="cell" data-label=${each.label}
-            class=${[each.number && "number", each.lead && "lead"].filter(Boolean).join(" ")}>${each.cell ? each.cell(row) : row[each.key]}</td>`)}
+            class=${[each.number && "number", each.lead && "lead"].filter(Boolean).join(" ")}
+            >${each.cell ? each.cell(row) : row[each.key]}</td>`)}
         </tr>`)}
       </tbody>
     </table>

@@ -5,7 +5,8 @@ const KEY = "mcpx.theme";
 const NEXT = { system: "light", light: "dark", dark: "system" };
 const ICONS = {
   system: "M2.5 3.5h11v7h-11zM6 13.5h4M8 10.5v3",
-  light: "M8 5a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M3.4 12.6l.7-.7M11.9 4.1l.7-.7",
+  light:
+    "M8 5a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM8 1.5v1m0 11v1M1.5 8h1m11 0h1M3.4 3.4l.7.7m7.8 7.8.7.7M3.4 12.6l.7-.7m7.8-7.8.7-.7",
   dark: "M13 9.6A5.6 5.6 0 0 1 6.4 3 5.6 5.6 0 1 0 13 9.6z",
 };
 
@@ -37,7 +38,9 @@ export function Theme() {
       // it lasts until the page is closed
     }
   }
-  return html`<button type="button" class="quiet" onClick=${change} aria-label=${`Colours: ${theme}. Change to ${NEXT[theme]}`} title=${`Colours: ${theme}`}>
-    <svg viewBox="0 0 16 16" width="16" height="16" fill="none" stroke="currentColor" stroke-width="1.4" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${ICONS[theme]} /></svg>
+  return html`<button type="button" class="quiet" onClick=${change}
+    aria-label=${`Colours: ${theme}. Change to ${NEXT[theme]}`} title=${`Colours: ${theme}`}>
+    <svg viewBox="0 0 16 16" width="16" height="16" fill="none" stroke="currentColor" stroke-width="1.4"
+      stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${ICONS[theme]} /></svg>
   </button>`;
 }

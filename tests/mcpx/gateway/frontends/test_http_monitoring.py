@@ -357,6 +357,13 @@ async def test_it_is_not_ready_while_no_call_may_run(monkeypatch, tmp_path):
         assert await site.of("audit_writable") == 0
 
 
+async def test_an_open_page_makes_no_audit_log_of_one_that_is_off():
+    async with served({"s": entry()}, audit="off") as site:
+        assert await site.of("audit_writable") is None
+        with site.hub.call_watch.following():
+            assert await site.of("audit_writable") is None
+
+
 async def test_asking_is_no_use_of_the_daemon():
     async with served({"s": entry()}) as site:
         so_far = site.http.use().so_far

@@ -119,7 +119,7 @@ async def test_the_definition_of_a_tool_is_what_was_sent():
         for each in seen["tools"]:
             written = await page.get("model", about["id"], "tools", each["name"])
             assert json.loads(written["text"]) == line.tools[each["name"]]
-        await page.get("model", about["id"], "tools", "no such tool", status=404)
+        await page.get("model", about["id"], "tools", "no such tool", fails=True)
 
 
 async def test_what_a_client_cuts_is_told_from_what_it_shows(with_tools):
@@ -164,7 +164,7 @@ async def test_clients_come_and_go_and_each_is_shown_once():
             assert shown["two"]["version"] == "1.3"
             left = shown["two"]["id"]
         assert (await page.get("model"))["clients"] == []
-        await page.get("model", left, status=404)
+        await page.get("model", left, fails=True)
 
 
 async def test_the_topic_tells_of_a_client_the_moment_it_is_there(monkeypatch):
@@ -270,8 +270,8 @@ async def test_a_search_is_at_the_door_of_the_client():
         inside = await page.get("search", q="steal open shout", client=about["id"])
         assert {each["server"] for each in inside["servers"]} == {"shop"}
         await page.get("search", q="  ", status=400)
-        await page.get("search", q="x", client="c999", status=404)
-        assert "vault" in (await page.get("search", q="shout", server="valt", status=400))["error"]
+        await page.get("search", q="x", client="c999", fails=True)
+        assert "vault" in (await page.get("search", q="shout", server="valt", fails=True))["error"]
 
 
 async def test_a_search_wakes_nobody(with_tools):

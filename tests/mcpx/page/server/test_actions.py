@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpx.catalog.snapshot import State
 from mcpx.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
@@ -29,7 +30,7 @@ async def test_a_server_is_restarted_whatever_its_state():
         assert (await visitor.post("/servers/s/restart")) == {"state": "ready", "described": "ready"}
         assert visitor.hub.upstreams["s"].pid != pid
         assert (await visitor.post("/servers/gone/restart"))["state"] == "parked"
-        refused = await visitor.post("/servers/off/restart", status=400)
+        refused = await visitor.post("/servers/off/restart", fails=True)
         assert "cannot be restarted" in refused["error"]
 
 
@@ -43,8 +44,12 @@ async def test_switching_edits_the_configuration_as_the_command_does(tmp_path, m
         assert json.loads(file.read_text())["mcpServers"]["--all"]["disabled"] is True
         done = await visitor.post("/servers/--all/enable")
         assert done["checks"]["--all"]["state"] == "ready"
+        async with anyio.create_task_group() as tasks:
+            for name in ("--all", "s"):
+                tasks.start_soon(visitor.post, f"/servers/{name}/disable")
+        assert all(each["disabled"] for each in json.loads(file.read_text())["mcpServers"].values())
         file.write_text("{")
-        refused = await visitor.post("/servers/s/disable", status=400)
+        refused = await visitor.post("/servers/s/disable", fails=True)
         assert str(file) in refused["error"]
 
 
@@ -74,11 +79,11 @@ async def test_a_person_signs_in_and_out(tmp_path):
         config = config_of({"s": {"type": "http", "url": issuer.mcp_url}}, login_port=LOGIN_PORT)
         async with visiting(config, state=tmp_path) as visitor:
             assert (await visitor.get("/servers/s"))["card"]["state"] == "needs sign-in"
-            refused = await visitor.post("/servers/s/signed-in", status=400)
+            refused = await visitor.post("/servers/s/signed-in", fails=True)
             assert "no sign-in to s is under way" in refused["error"]
             begun = await visitor.post("/servers/s/sign-in")
             assert begun["url"].startswith("http")
-            wrong = await visitor.post("/servers/s/sign-in-answer", {"address": "nonsense"}, status=400)
+            wrong = await visitor.post("/servers/s/sign-in-answer", {"address": "nonsense"}, fails=True)
             assert "not the address" in wrong["error"]
             await anyio.to_thread.run_sync(lambda: issuer.browse(begun["url"], person="alice"))
             done = await visitor.post("/servers/s/signed-in")
@@ -86,4 +91,4 @@ async def test_a_person_signs_in_and_out(tmp_path):
             assert (await visitor.post("/servers/s/signed-in"))["state"] == "ready"  # it is over
             assert (await visitor.get("/servers/s"))["card"]["sign_in"]["command"]
             assert (await visitor.post("/servers/s/sign-out")) == {"signed_out": True}
-            assert (await visitor.get("/servers/s"))["card"]["state"] == "needs sign-in"
+            await visitor.watch.becomes(State.NEEDS_SIGN_IN, "s")

@@ -62,12 +62,13 @@ async def test_a_server_is_listed_with_what_it_offers_and_names_are_exact(tmp_pa
 
 async def test_what_there_is_not_is_said_so():
     async with visiting(config_of({"s": entry()})) as visitor:
-        assert "did you mean echo" in (await visitor.get("/servers/s/tools/ecko", status=404))["error"]
-        assert (await visitor.get("/servers/t", status=400))["code"] == "unknown_server"
-        for path in ("/servers/s/", "/servers/s/tools", "/servers/s/tools/echo/more", "/servers/"):
-            assert (await visitor.get(path, status=404 if path != "/servers/" else 400))["error"]
+        assert "did you mean echo" in (await visitor.get("/servers/s/tools/ecko"))["failed"]["error"]
+        assert (await visitor.get("/servers/t"))["failed"]["code"] == "unknown_server"
+        for path in ("/servers/s/", "/servers/s/tools", "/servers/s/tools/echo/more"):
+            assert (await visitor.get(path, status=404))["error"]
+        assert (await visitor.get("/servers/"))["failed"]["code"] == "unknown_server"
         assert (await visitor.post("/servers/s/explode", status=404))["error"]
-        assert (await visitor.post("/servers/t/restart", status=400))["code"] == "unknown_server"
+        assert (await visitor.post("/servers/t/restart"))["failed"]["code"] == "unknown_server"
 
 
 async def test_a_list_of_very_many_is_cut_in_plain_sight(tmp_path, monkeypatch):

@@ -31,16 +31,18 @@ class Visitor:
     def hub(self) -> Hub:
         return self.watch.hub
 
-    async def get(self, path: str, *, status: int = 200) -> Any:
-        """The JSON of an answer with that status."""
+    async def get(self, path: str, *, status: int = 200, fails: bool = False) -> Any:
+        """The JSON of an answer with that status; for what `fails`, what is said of that."""
         response = await self._http.get(f"/ui/api{path}")
         assert response.status_code == status, response.text
-        return response.json()
+        answer = response.json()
+        return answer["failed"] if fails else answer
 
-    async def post(self, path: str, body: Any = None, *, status: int = 200) -> Any:
+    async def post(self, path: str, body: Any = None, *, status: int = 200, fails: bool = False) -> Any:
         response = await self._http.post(f"/ui/api{path}", json={} if body is None else body)
         assert response.status_code == status, response.text
-        return response.json()
+        answer = response.json()
+        return answer["failed"] if fails else answer
 
     async def call(
         self, tool: str, arguments: Any = None, *, server: str = "s", status: int = 200, **more: Any

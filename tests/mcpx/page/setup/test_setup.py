@@ -148,23 +148,23 @@ async def test_nothing_is_changed_that_was_not_shown(home):
         more = {"mcpServers": OTHERS["mcpServers"] | {"evil": {"command": "evil"}}}
         (home / ".cursor" / "mcp.json").write_text(json.dumps(more))
         before = file.read_bytes()
-        refused = await page.post("setup", "import", apply=True, seen=preview["seen"], status=400)
+        refused = await page.post("setup", "import", apply=True, seen=preview["seen"], fails=True)
         assert "nothing was changed" in refused["error"]
-        await page.post("setup", "import", apply=True, status=400)
-        await page.post("setup", "import", apply=True, seen=preview["seen"], clients=["cursor"], status=400)
+        await page.post("setup", "import", apply=True, fails=True)
+        await page.post("setup", "import", apply=True, seen=preview["seen"], clients=["cursor"], fails=True)
         assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize("client", ["--config=/etc/passwd", "--yes", "", "../x", "nobody", "cursor\0"])
 async def test_a_client_that_there_is_not_is_refused(home, client):
     async with looking(home, configuration()) as (page, _):
-        refused = await page.post("setup", "install", clients=[client], status=400)
+        refused = await page.post("setup", "install", clients=[client], fails=True)
         assert refused["error"] == "there is no such client"
 
 
 async def test_what_cannot_be_done_is_said_in_the_words_of_the_command(home):
     async with looking(home, '{"mcpServers": ') as (page, file):
-        refused = await page.post("setup", "import", status=400)
+        refused = await page.post("setup", "import", fails=True)
         assert (
             refused["error"] == as_in_a_terminal(home, "import", "--dry-run", "--config", str(file))["error"]
         )
@@ -192,7 +192,7 @@ async def test_one_runs_at_a_time_and_the_next_one_waits(home, monkeypatch):
             lock.release()
         monkeypatch.setattr(changing, "WAIT_S", 0.01)
         await lock.acquire()
-        refused = await page.post("setup", "undo", status=400)
+        refused = await page.post("setup", "undo", fails=True)
         assert "wait for it" in refused["error"]
         lock.release()
         await page.post("setup", "undo")
@@ -201,7 +201,7 @@ async def test_one_runs_at_a_time_and_the_next_one_waits(home, monkeypatch):
 async def test_one_doctor_is_enough(home):
     async with looking(home, configuration()) as (page, _):
         async with changing._examining.setdefault(page.page.hub, anyio.Lock()):
-            refused = await page.post("setup", "doctor", status=400)
+            refused = await page.post("setup", "doctor", fails=True)
         assert "is running already" in refused["error"]
 
 

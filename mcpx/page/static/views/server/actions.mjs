@@ -7,6 +7,12 @@ import { Dialog } from "../../widgets/dialog.mjs";
 import { Failed, Loading, Notice } from "../../widgets/notice.mjs";
 import { request } from "./address.mjs";
 
+const DISABLED =
+  "It stays in the configuration, and is not started until it is enabled again." +
+  " Clients do not have its tools meanwhile.";
+
+const SIGNED_OUT = "What MCPX was given to get in is revoked where that is possible, and removed.";
+
 // card: of the server
 export function Actions({ server, card }) {
   const [signingIn, setSigningIn] = useState(false);
@@ -15,14 +21,15 @@ export function Actions({ server, card }) {
   const person = card.sign_in?.command !== undefined;
   const isSignedOut = card.state === "needs sign-in";
   return html`<div class="row">
-    ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary" onClick=${() => setSigningIn(true)}>Sign in</button>`}
-    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out"
-      confirm=${{ title: `Sign out of ${server}?`, text: "What MCPX was given to get in is revoked where that is possible, and removed.", yes: "Sign out" }}>Sign out</${Action}>`}
+    ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary"
+      onClick=${() => setSigningIn(true)}>Sign in</button>`}
+    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out" label=${`Sign out of ${server}`}
+      confirm=${{ title: `Sign out of ${server}?`, text: SIGNED_OUT, yes: "Sign out" }}>Sign out</${Action}>`}
     ${!isDisabled && html`<${Action} run=${act("restart")} done="Restarted">Restart</${Action}>`}
     ${isDisabled
       ? html`<${Action} run=${act("enable")} done="Enabled" kind="primary">Enable</${Action}>`
       : html`<${Action} run=${act("disable")} kind="danger"
-          confirm=${{ title: `Disable ${server}?`, text: "It stays in the configuration, and is not started until it is enabled again. Clients do not have its tools meanwhile.", yes: "Disable", danger: true }}>Disable</${Action}>`}
+          confirm=${{ title: `Disable ${server}?`, text: DISABLED, yes: "Disable", danger: true }}>Disable</${Action}>`}
     ${signingIn && html`<${SignIn} server=${server} onClose=${() => setSigningIn(false)} />`}
   </div>`;
 }
@@ -48,7 +55,8 @@ function SignIn({ server, onClose }) {
       ${failure && html`<${Failed} failure=${failure} />`}
       ${!begun && !failure && html`<${Loading}>Asking the server where to sign in…</${Loading}>`}
       ${begun && !done && !failure && html`<${Waiting} server=${server} begun=${begun} />`}
-      ${done && html`<${Notice} tone="good" live="status" title="You are signed in.">The server is ${done.described}.</${Notice}>`}
+      ${done && html`<${Notice} tone="good" live="status"
+        title="You are signed in.">The server is ${done.described}.</${Notice}>`}
     </div>
   </${Dialog}>`;
 }
@@ -56,16 +64,21 @@ function SignIn({ server, onClose }) {
 function Waiting({ server, begun }) {
   const [address, setAddress] = useState("");
   const host = hostOf(begun.url);
-  if (!host) return html`<${Notice} tone="bad" live="alert">The server gave an address that no browser should open.</${Notice}>`;
+  if (!host) return html`<${Notice} tone="bad"
+    live="alert">The server gave an address that no browser should open.</${Notice}>`;
   return html`
-    <p>Your browser opens a page of <strong class="wrap">${host}</strong>, and comes back here when you have signed in.</p>
-    <div class="row"><a class="button" href=${begun.url} target="_blank" rel="noopener noreferrer">Open the page to sign in</a><${Copy} text=${begun.url} what="the address" /></div>
+    <p>Your browser opens a page of <strong
+      class="wrap">${host}</strong>, and comes back here when you have signed in.</p>
+    <div class="row"><a class="button" href=${begun.url} target="_blank"
+      rel="noopener noreferrer">Open the page to sign in</a><${Copy} text=${begun.url} what="the address" /></div>
     <${Loading}>Waiting for you…</${Loading}>
     <details><summary>This browser is on another computer than MCPX</summary>
       <div class="stack tight">
         <label class="field"><span class="label">The address that your browser ends at, though it shows an error</span>
-          <input value=${address} autocomplete="off" spellcheck=${false} onInput=${(event) => setAddress(event.target.value)} /></label>
-        <${Action} kind="small" disabled=${!address} run=${() => post(request(server, "sign-in-answer"), { address })} done="Taken">Go on with it</${Action}>
+          <input value=${address} autocomplete="off" spellcheck=${false}
+            onInput=${(event) => setAddress(event.target.value)} /></label>
+        <${Action} kind="small" disabled=${!address} run=${() => post(request(server, "sign-in-answer"), { address })}
+          done="Taken">Go on with it</${Action}>
       </div>
     </details>
   `;

@@ -5,7 +5,8 @@ import { Action } from "../../widgets/action.mjs";
 import { Badge } from "../../widgets/badge.mjs";
 import { Empty, Failed, Loading } from "../../widgets/notice.mjs";
 
-const WORDS = { changed: "has changed", new: "is new", server: "says something else of itself", pins: "was pinned, and that is lost" };
+const WORDS = { changed: "has changed", new: "is new", server: "says something else of itself",
+  pins: "was pinned, and that is lost" };
 
 // version: of what waits, so that it is asked for anew
 export function Approvals({ server, version }) {
@@ -23,9 +24,12 @@ export function Approvals({ server, version }) {
     <div class="spread">
       <p class="muted">Approve what you understand. A description is read by models as instructions.</p>
       ${changes.length > 1 && html`<${Action} kind="primary" run=${() => approve(agreed)}
-        confirm=${{ title: `Approve ${changes.length} changes?`, text: "All that is shown on this page is in force then.", yes: "Approve all" }}>Approve all ${changes.length}</${Action}>`}
+        confirm=${{ title: `Approve ${changes.length} changes?`,
+          text: "All that is shown on this page is in force then.",
+            yes: "Approve all" }}>Approve all ${changes.length}</${Action}>`}
     </div>
-    ${changes.map((each, index) => html`<${Change} key=${`${each.kind} ${each.tool}`} change=${each} approve=${() => approve([agreed[index]])} />`)}
+    ${changes.map((each, index) => html`<${Change} key=${`${each.kind} ${each.tool}`} change=${each}
+      approve=${() => approve([agreed[index]])} />`)}
     ${answer.more && html`<p class="muted small">${answer.more} more are shown once these are approved.</p>`}
   </div>`;
 }
@@ -42,7 +46,8 @@ function Change({ change, approve }) {
         <${Action} kind="primary small" run=${approve} label=${`Approve ${name}`}>Approve</${Action}>
       </div>
     </div>
-    <div class="difference">${change.difference.map((line, index) => html`<${Difference} key=${index} line=${line} isNew=${change.kind === "new"} />`)}</div>
+    <div class="difference">${change.difference.map((line, index) => html`<${Difference} key=${index} line=${line}
+      isNew=${change.kind === "new"} />`)}</div>
   </section>`;
 }
 
@@ -52,7 +57,8 @@ function Difference({ line, isNew }) {
   if (!parts) return html`<p class="mono small wrap">${line}</p>`;
   return html`<dl>
     <dt class="mono small">${parts.name}</dt>
-    ${parts.before !== undefined && html`<dd class="before"><span class="hidden">before: </span><del>${parts.before}</del></dd>`}
+    ${parts.before !== undefined && html`<dd class="before"><span
+      class="hidden">before: </span><del>${parts.before}</del></dd>`}
     <dd class="after"><span class="hidden">${isNew ? "" : "now: "}</span><ins>${parts.after}</ins></dd>
   </dl>`;
 }

@@ -15,7 +15,8 @@ export function Choice({ control, value, onChange, id, described, invalid, label
   const at = value === undefined ? -1 : all.findIndex((each) => written(each.value) === words);
   const isOdd = value !== undefined && at < 0; // from the JSON
   const change = (chosen) => chosen !== "odd" && onChange(chosen === ANY ? undefined : all[Number(chosen)].value);
-  return html`<select id=${id} aria-label=${label} aria-describedby=${described} aria-invalid=${invalid} value=${isOdd ? "odd" : at < 0 ? ANY : at}
+  return html`<select id=${id} aria-label=${label} aria-describedby=${described} aria-invalid=${invalid} value=${isOdd
+    ? "odd" : at < 0 ? ANY : at}
     onChange=${(event) => change(event.target.value)}>
     <option value=${ANY}>${required ? "choose…" : "not given"}</option>
     ${isOdd && html`<option value="odd">${inWords(value).slice(0, 80)}</option>`}
@@ -24,23 +25,32 @@ export function Choice({ control, value, onChange, id, described, invalid, label
 }
 
 const INPUT_TYPES = new Map([["date", "date"], ["password", "password"]]); // by format
-const EXAMPLES = new Map([["date-time", "2026-01-31T12:00:00Z"], ["time", "12:00:00Z"], ["email", "name@example.com"], ["uri", "https://example.com/"], ["duration", "PT1H"]]);
+const EXAMPLES = new Map([
+  ["date-time", "2026-01-31T12:00:00Z"],
+  ["time", "12:00:00Z"],
+  ["email", "name@example.com"],
+  ["uri", "https://example.com/"],
+  ["duration", "PT1H"],
+]);
 
 export function Text({ schema, control, value, onChange, id, described, invalid, label, required }) {
   const shown = typeof value === "string" ? value : value === undefined || value === null ? "" : inWords(value);
   const change = (event) => onChange(event.target.value === "" && !required ? undefined : event.target.value);
-  const shared = { id, value: shown, onInput: change, autocomplete: "off", spellcheck: false, "aria-label": label, "aria-describedby": described, "aria-invalid": invalid };
+  const shared = { id, value: shown, onInput: change, autocomplete: "off", spellcheck: false, "aria-label": label,
+    "aria-describedby": described, "aria-invalid": invalid };
   const type = schema.writeOnly === true ? "password" : INPUT_TYPES.get(schema.format);
   const isShort = type || schema.format || schema.maxLength <= LONG;
   const field = isShort
-    ? html`<input ...${shared} class=${type === "date" ? "narrow" : undefined} type=${type ?? "text"} placeholder=${EXAMPLES.get(schema.format)} />`
+    ? html`<input ...${shared} class=${type === "date" ? "narrow" : undefined} type=${type ?? "text"}
+      placeholder=${EXAMPLES.get(schema.format)} />`
     : html`<textarea ...${shared} class="grows" rows="1"></textarea>`;
   return html`${field}${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
 }
 
 export function Numeric({ control, value, onChange, id, described, invalid, label }) {
   const [text, change] = useText(value, onChange, number);
-  return html`<input id=${id} class="narrow" type="text" inputmode="decimal" value=${text} autocomplete="off" aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
+  return html`<input id=${id} class="narrow" type="text" inputmode="decimal" value=${text} autocomplete="off"
+    aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
     placeholder=${example(control.schema)} onInput=${(event) => change(event.target.value)} />
     ${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
 }
@@ -48,12 +58,14 @@ export function Numeric({ control, value, onChange, id, described, invalid, labe
 const example = (schema) => (typeof schema.default === "number" ? String(schema.default) : undefined);
 
 function Null({ value, onChange }) {
-  return html`<label class="switch small"><input type="checkbox" checked=${value === null} onChange=${(event) => onChange(event.target.checked ? null : undefined)} />null</label>`;
+  return html`<label class="switch small"><input type="checkbox" checked=${value === null}
+    onChange=${(event) => onChange(event.target.checked ? null : undefined)} />null</label>`;
 }
 
 export function Json({ value, onChange, id, described, invalid, label, name }) {
   const [text, change] = useText(value, onChange, parsed);
-  return html`<textarea class="grows" id=${id} rows="2" spellcheck=${false} value=${text} aria-label=${label ?? (id ? undefined : name)} aria-describedby=${described} aria-invalid=${invalid}
+  return html`<textarea class="grows" id=${id} rows="2" spellcheck=${false} value=${text} aria-label=${label ?? (id
+    ? undefined : name)} aria-describedby=${described} aria-invalid=${invalid}
     placeholder="JSON, or plain text" onInput=${(event) => change(event.target.value)}></textarea>`;
 }
 

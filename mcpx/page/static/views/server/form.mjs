@@ -4,32 +4,42 @@
 // field of one, is kept as text: the daemon says what is wrong with it, in the words that a model gets.
 // `problems` are those words: [{path: "$.files[0].name", problem}]. Members may have any name, `__proto__` and
 // `constructor` too; and of more fields than a person fills in the first are shown (`MAX_FIELDS`).
-import { html, useEffect, useId, useMemo, useState } from "../../lib.mjs";
+import { Component, html, useEffect, useId, useMemo, useState } from "../../lib.mjs";
 import { Choice, Json, Numeric, Text } from "./controls.mjs";
 import * as json from "./schema.mjs";
 
 const MAX_DEPTH = 8; // of fields within fields; below there is a field for JSON
-const MAX_FIELDS = 500; // of a form
 const MAX_ITEMS = 200; // of a list that are shown
+const MAX_FIELDS = 500; // of a form
+const MAX_LABEL = 200; // characters of the name of a branch
+const MAX_ASKED = 3; // levels on which what is required and not filled in is shown at once
 const MANY = 12; // members of an object, from which on the optional ones are folded away
 const GROUPS = ["object", "map", "array", "alternatives"]; // kinds that hold other values
-const MAX_LABEL = 200; // characters of the name of a branch
 
-// schema: of an object; value: what is filled in; onChange(value)
-export function Form({ schema, value, onChange, problems = [] }) {
+// schema: of an object; value: what is filled in; onChange(value). A schema that no form can be made of has none.
+export class Form extends Component {
+  static getDerivedStateFromError() {
+    return { failed: true };
+  }
+
+  render(props, { failed }) {
+    if (failed) return html`<p class="muted">No form can be made of this schema. Give the arguments as JSON.</p>`;
+    return html`<div class="stack form"><${Whole} ...${props} /></div>`;
+  }
+}
+
+function Whole({ schema, value, onChange, problems = [] }) {
   const root = json.resolved(schema, schema);
   const context = { root: schema, problems, room: { left: MAX_FIELDS } };
   const [isTooMuch, setTooMuch] = useState(false);
   useEffect(() => setTooMuch(json.isTooMuch(schema))); // which its fields may have found out just now
   if (isTooMuch) {
-    return html`<div class="stack form">
+    return html`
       <p class="muted small">What it takes is too intricate for a form. Fill it in as JSON.</p>
       <${Json} value=${value} onChange=${onChange} name="Arguments" />
-    </div>`;
+    `;
   }
-  return html`<div class="stack form">
-    <${Members} schema=${root} value=${value} onChange=${onChange} path="$" depth=${0} context=${context} />
-  </div>`;
+  return html`<${Members} schema=${root} value=${value} onChange=${onChange} path="$" depth=${0} context=${context} />`;
 }
 
 // How many of so many fields there is room for; the same until the form is shown anew.
@@ -53,31 +63,36 @@ function Members({ schema, value, onChange, path, depth, context }) {
   const folds = names.length > MANY && required.size > 0;
   const either = json.eitherRequired(schema);
   const set = (name, to) => onChange(withMember(given, name, to));
-  const member = (name) => html`<${Field} key=${name} name=${name} schema=${properties[name]} required=${required.has(name)}
-    value=${own(given, name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)} missing=${`${path}.${name}`}
+  const member = (name) => html`<${Field} key=${name} name=${name} schema=${properties[name]}
+    required=${required.has(name)}
+    value=${own(given, name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)}
+      missing=${`${path}.${name}`}
     depth=${depth + 1} context=${context} />`;
-  if (!all.length && !others.length && !isObject(schema.additionalProperties)) {
+  if (!names.length && !others.length && !isObject(schema.additionalProperties)) {
     return schema.additionalProperties === false || depth === 0
-      ? html`<p class="muted small">It takes no arguments.</p>`
-      : html`<${Value} schema=${{}} value=${value} onChange=${onChange} path=${path} depth=${MAX_DEPTH} context=${context} />`;
+      ? html`<p class="muted small">It ${schema.additionalProperties === false ? "takes" : "names"} no arguments.</p>`
+      : html`<${Value} schema=${{}} value=${value} onChange=${onChange} path=${path} depth=${MAX_DEPTH}
+        context=${context} />`;
   }
   return html`
     ${either.length > 0 && html`<p class="muted small">Wants ${either.join(", or ")}.</p>`}
     ${names.filter((name) => !folds || required.has(name)).map(member)}
-    ${folds && html`<details class="folded"><summary>${names.filter((name) => !required.has(name)).length} more that may be left out</summary>
+    ${all.length > names.length && html`<p class="muted small">${all.length - names.length} more are for the JSON.</p>`}
+    ${folds && html`<details class="folded"><summary>${names.length - required.size} more that may be left out</summary>
       <div class="stack">${names.filter((name) => !required.has(name)).map(member)}</div>
     </details>`}
-    ${names.length < all.length && html`<p class="muted small">${all.length - names.length} more can be given as JSON.</p>`}
     ${isObject(schema.additionalProperties)
-      ? html`<${OpenMembers} schema=${schema.additionalProperties} value=${given} names=${others} onChange=${onChange} path=${path} depth=${depth} context=${context} />`
-      : others.length > 0 && html`<p class="muted small">Beside these: ${others.slice(0, 10).join(", ")}. They are in the JSON.</p>`}
+      ? html`<${OpenMembers} schema=${schema.additionalProperties} value=${given} names=${others} onChange=${onChange}
+        path=${path} depth=${depth} context=${context} />`
+      : others.length > 0 && html`<p class="muted small">Only in the JSON: ${others.slice(0, 10).join(", ")}.</p>`}
   `;
 }
 
 // The first names, those that are required before the others.
 function firstOf(names, required, most) {
   if (names.length <= most) return names;
-  return [...names.filter((name) => required.has(name)), ...names.filter((name) => !required.has(name))].slice(0, most);
+  const [first, others] = [true, false].map((is) => names.filter((name) => required.has(name) === is));
+  return [...first, ...others].slice(0, most);
 }
 
 const own = (value, name) => (Object.hasOwn(value, name) ? value[name] : undefined);
@@ -95,19 +110,22 @@ function OpenMembers({ schema, value, names, onChange, path, depth, context }) {
   const id = useId();
   const add = () => {
     if (!added || Object.hasOwn(value, added)) return;
-    onChange({ ...value, [added]: json.blank(schema, context.root) });
+    onChange(withMember(value, added, json.blank(schema, context.root)));
     setAdded("");
   };
   return html`
     ${names.slice(0, most).map((name) => html`<div key=${name} class="item">
-      <div class="grow"><${Field} name=${name} schema=${schema} required value=${own(value, name)} onChange=${(to) => onChange(withMember(value, name, to ?? null))}
+      <div class="grow"><${Field} name=${name} schema=${schema} required value=${own(value, name)}
+        onChange=${(to) => onChange(withMember(value, name, to ?? null))}
         path=${json.memberPath(path, name)} depth=${depth + 1} context=${context} /></div>
-      <button type="button" class="quiet small" aria-label=${`Remove ${name}`} onClick=${() => onChange(withMember(value, name, undefined))}>Remove</button>
+      <button type="button" class="quiet small" aria-label=${`Remove ${name}`}
+        onClick=${() => onChange(withMember(value, name, undefined))}>Remove</button>
     </div>`)}
     <div class="row">
       <label class="hidden" for=${id}>Name of another member</label>
       <input id=${id} class="adding" placeholder="name" value=${added} autocomplete="off" spellcheck=${false}
-        onInput=${(event) => setAdded(event.target.value)} onKeyDown=${(event) => event.key === "Enter" && (event.preventDefault(), add())} />
+        onInput=${(event) => setAdded(event.target.value)} onKeyDown=${(event) => event.key === "Enter"
+          && (event.preventDefault(), add())} />
       <button type="button" class="small" disabled=${!added} onClick=${add}>Add member</button>
     </div>
   `;
@@ -122,7 +140,8 @@ function Field({ name, schema, required, value, onChange, path, missing, depth, 
   const found = control.schema;
   const problems = context.problems.filter((each) => each.path === path || each.path === missing);
   const kind = json.typeWords(schema, context.root);
-  const words = [control.kind === "choice" || control.kind === "boolean" ? "" : kind, ...json.limits(found)].filter(Boolean).join(", ");
+  const words = [control.kind === "choice" || control.kind === "boolean" ? "" : kind,
+    ...json.limits(found)].filter(Boolean).join(", ");
   const described = [found.description && `${id}-about`, problems.length && `${id}-problem`].filter(Boolean).join(" ");
   const title = typeof found.title === "string" && !alike(found.title, name) ? found.title : "";
   const isGroup = depth <= MAX_DEPTH && GROUPS.includes(control.kind);
@@ -144,10 +163,12 @@ function Field({ name, schema, required, value, onChange, path, missing, depth, 
   return html`<fieldset class="field group" aria-describedby=${described || undefined}>
     <legend>${label}</legend>
     ${about}
-    ${isGiven || required
+    ${isGiven || (required && depth <= MAX_ASKED)
       ? html`<${Value} ...${inner} name=${name} />
-        ${!required && html`<div><button type="button" class="quiet small" onClick=${() => onChange(undefined)}>Leave ${name} out</button></div>`}`
-      : html`<div><button type="button" class="small" onClick=${() => onChange(json.blank(schema, context.root))}>Fill in ${name}</button></div>`}
+        ${!required && html`<div><button type="button" class="quiet small"
+          onClick=${() => onChange(undefined)}>Leave ${name} out</button></div>`}`
+      : html`<div><button type="button" class="small" onClick=${() => onChange(json.blank(schema,
+        context.root))}>Fill in ${name}</button></div>`}
   </fieldset>`;
 }
 
@@ -187,14 +208,17 @@ function Alternatives({ control, value, onChange, path, depth, context, name = "
     setChosen(index);
     onChange(json.blank(branches[index], context.root));
   };
-  const label = (each, index) => (typeof each.title === "string" && each.title.slice(0, MAX_LABEL)) || constants(each) || json.typeWords(each, context.root) || `form ${index + 1}`;
+  const label = (each, index) => (typeof each.title === "string" && each.title.slice(0, MAX_LABEL)) || constants(each)
+    || json.typeWords(each, context.root) || `form ${index + 1}`;
   return html`<div class="stack tight inside">
     <label class="hidden" for=${id}>Form of ${name}</label>
-    <select id=${id} value=${value === null ? branches.length : at} onChange=${(event) => choose(Number(event.target.value))}>
+    <select id=${id} value=${value === null ? branches.length : at}
+      onChange=${(event) => choose(Number(event.target.value))}>
       ${branches.map((each, index) => html`<option key=${index} value=${index}>${label(each, index)}</option>`)}
       ${nullable && html`<option value=${branches.length}>null</option>`}
     </select>
-    ${value !== null && html`<${Value} key=${at} schema=${branches[at]} value=${value} onChange=${onChange} path=${path} depth=${depth + 1} context=${context}
+    ${value !== null && html`<${Value} key=${at} schema=${branches[at]} value=${value} onChange=${onChange} path=${path}
+      depth=${depth + 1} context=${context}
       name=${name} label=${name} required />`}
   </div>`;
 }
@@ -203,7 +227,8 @@ const fitsAlso = (value, branch, root) => json.branchOf(value, [branch], root) =
 
 // A branch is best named by the constants that set it apart from the others.
 function constants(branch) {
-  const members = Object.entries(branch.properties ?? {}).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
+  const members = Object.entries(branch.properties ?? {}).filter(([, each]) => isObject(each) && Object.hasOwn(each,
+    "const"));
   return members.map(([name, each]) => `${name}: ${json.shown(each.const)}`).join(", ").slice(0, MAX_LABEL);
 }
 
@@ -211,17 +236,21 @@ function Items({ schema, value, onChange, path, depth, context, name = "the list
   const items = Array.isArray(value) ? value : [];
   const prefix = Array.isArray(schema.prefixItems) ? schema.prefixItems : [];
   const of = (index) => prefix[index] ?? (isObject(schema.items) ? schema.items : {});
-  const set = (index, to) => onChange(items.map((each, at) => (at === index ? (to ?? emptied(of(index), context.root)) : each)));
+  const set = (index, to) => onChange(items.map((each, at) => (at === index ? (to ?? emptied(of(index), context.root))
+    : each)));
   const shown = useRoom(context, Math.min(items.length, MAX_ITEMS));
   const isFull = typeof schema.maxItems === "number" && items.length >= schema.maxItems;
   return html`<div class="stack tight inside">
     ${items.slice(0, shown).map((item, index) => html`<div key=${index} class="item">
-      <div class="grow"><${Item} schema=${of(index)} value=${item} onChange=${(to) => set(index, to)} path=${`${path}[${index}]`} depth=${depth + 1} context=${context}
+      <div class="grow"><${Item} schema=${of(index)} value=${item} onChange=${(to) => set(index, to)}
+        path=${`${path}[${index}]`} depth=${depth + 1} context=${context}
         name=${`${name} ${index + 1}`} /></div>
-      <button type="button" class="quiet small" aria-label=${`Remove ${name} ${index + 1}`} onClick=${() => onChange(items.filter((_each, at) => at !== index))}>Remove</button>
+      <button type="button" class="quiet small" aria-label=${`Remove ${name} ${index + 1}`}
+        onClick=${() => onChange(items.filter((_each, at) => at !== index))}>Remove</button>
     </div>`)}
     ${items.length > shown && html`<p class="muted small">${items.length - shown} more are in the JSON.</p>`}
-    <div><button type="button" class="small" disabled=${isFull} onClick=${() => onChange([...items, json.blank(of(items.length), context.root)])}>Add to ${name}</button></div>
+    <div><button type="button" class="small" disabled=${isFull} onClick=${() => onChange([...items,
+      json.blank(of(items.length), context.root)])}>Add to ${name}</button></div>
   </div>`;
 }
 
@@ -232,8 +261,10 @@ function Item({ schema, value, onChange, path, depth, context, name }) {
   const id = useId();
   const problems = context.problems.filter((each) => each.path === path);
   return html`<div class="field">
-    ${!GROUPS.includes(json.control(schema, context.root).kind) && html`<label class="hidden" for=${id}>${name}</label>`}
-    <${Value} schema=${schema} value=${value} onChange=${onChange} path=${path} depth=${depth} context=${context} id=${id} name=${name} required
+    ${!GROUPS.includes(json.control(schema, context.root).kind) && html`<label class="hidden"
+      for=${id}>${name}</label>`}
+    <${Value} schema=${schema} value=${value} onChange=${onChange} path=${path} depth=${depth} context=${context}
+      id=${id} name=${name} required
       described=${problems.length ? `${id}-problem` : undefined} invalid=${problems.length > 0} />
     ${problems.map((each) => html`<div key=${each.problem} class="error" id=${`${id}-problem`}>${each.problem}</div>`)}
   </div>`;

@@ -18,7 +18,8 @@ function known(before, news) {
   if (news.failed) return { ...before, failed: news.failed };
   const kept = news.from_start ? [] : (before?.lines ?? []);
   let next = before?.next ?? 0;
-  const left = news.skipped ? [{ key: next++, text: `${count(news.skipped)} lines came too fast to be shown`, note: true }] : [];
+  const left = news.skipped ? [{ key: next++, text: `${count(news.skipped)} lines came too fast to be shown`,
+    note: true }] : [];
   const lines = news.lines.map((text) => ({ key: next++, text, tone: TONES.find(([words]) => words.test(text))?.[1] }));
   return { lines: [...kept, ...left, ...lines].slice(-MAX_LINES), next };
 }
@@ -43,16 +44,20 @@ export function Log({ server }) {
     <div class="spread">
       <div class="grow log-search"><${Search} label="Filter the lines" value=${query} onInput=${setQuery} /></div>
       <div class="row">
-        <label class="switch"><input type="checkbox" checked=${follows} onChange=${(event) => setFollows(event.target.checked)} />Follow the end</label>
+        <label class="switch"><input type="checkbox" checked=${follows}
+          onChange=${(event) => setFollows(event.target.checked)} />Follow the end</label>
         <${Copy} text=${() => shown.map((line) => line.text).join("\n")} what="the lines that are shown" />
       </div>
     </div>
     ${state.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
-    <div class="log" ref=${box} role="log" aria-live="off" aria-label=${`What ${server} says on standard error`} tabindex="0" onScroll=${scrolled}>
+    <div class="log" ref=${box} role="log" aria-live="off" aria-label=${`What ${server} says on standard error`}
+      tabindex="0" onScroll=${scrolled}>
       ${shown.map((line) => html`<${Line} key=${line.key} line=${line} />`)}
-      ${!shown.length && html`<${Empty}>${wanted ? "No line has that." : "It has said nothing on standard error yet."}</${Empty}>`}
+      ${!shown.length && html`<${Empty}>${wanted ? "No line has that."
+        : "It has said nothing on standard error yet."}</${Empty}>`}
     </div>
   </section>`;
 }
 
-const Line = memo(({ line }) => html`<div class=${line.note ? "muted" : line.tone && `tone-${line.tone} toned`}>${line.text}</div>`);
+const Line = memo(({ line }) => html`<div class=${line.note ? "muted" : line.tone
+  && `tone-${line.tone} toned`}>${line.text}</div>`);

@@ -12,16 +12,19 @@ export function Prompts({ server, offers, selected }) {
     <nav class="panel side-list" aria-label="Prompts">
       ${!offers.prompts.length && html`<${Empty}>It offers no prompts.</${Empty}>`}
       <ul>${offers.prompts.map((each) => html`<li key=${each.name}>
-        <a class="entry" href=${place(server, "prompts", each.name)} aria-current=${each.name === selected ? "true" : undefined}>
+        <a class="entry" href=${place(server, "prompts", each.name)} aria-current=${each.name === selected ? "true"
+          : undefined}>
           <span class="mono strong wrap">${each.shown ?? each.name}</span>
-          ${(each.description ?? each.title) && html`<span class="muted small clamp">${each.description ?? each.title}</span>`}
+          ${(each.description ?? each.title) && html`<span
+            class="muted small clamp">${each.description ?? each.title}</span>`}
         </a>
       </li>`)}</ul>
       ${offers.more?.prompts && html`<p class="muted small">${offers.more.prompts} more are not listed here.</p>`}
     </nav>
     <div class="side">${prompt
       ? html`<${Prompt} key=${prompt.name} server=${server} prompt=${prompt} />`
-      : html`<div class="panel"><${Empty}>${selected === undefined ? "Choose a prompt to see what it says." : "There is no such prompt."}</${Empty}></div>`}
+      : html`<div class="panel"><${Empty}>${selected === undefined ? "Choose a prompt to see what it says."
+        : "There is no such prompt."}</${Empty}></div>`}
     </div>
   </div>`;
 }
@@ -37,23 +40,28 @@ function Prompt({ server, prompt }) {
   return html`<section class="panel stack" aria-labelledby="prompt-name">
     <a class="back" href=${place(server, "prompts")}>All prompts</a>
     <h2 id="prompt-name" class="mono title">${prompt.shown ?? prompt.name}</h2>
-    ${prompt.title && html`<p class="strong">${prompt.title}</p>`}
+    ${prompt.title && html`<p class="strong wrap">${prompt.title}</p>`}
     ${prompt.description && html`<p class="break">${prompt.description}</p>`}
     <form class="stack form" onSubmit=${submit}>
       ${prompt.arguments.map((each) => html`<div key=${each.name} class="field">
-        <label for=${`prompt-${each.name}`}><span class="mono strong">${each.name}</span>${each.required && html` <span class="needed">required</span>`}</label>
-        <textarea id=${`prompt-${each.name}`} class="grows" rows="1" spellcheck=${false} value=${values[each.name] ?? ""}
+        <label for=${`prompt-${each.name}`}><span class="mono strong">${each.name}</span>${each.required && html` <span
+          class="needed">required</span>`}</label>
+        <textarea id=${`prompt-${each.name}`} class="grows" rows="1" spellcheck=${false}
+          value=${values[each.name] ?? ""}
           onInput=${(event) => setValues({ ...values, [each.name]: event.target.value })}></textarea>
         ${each.description && html`<div class="hint">${each.description}</div>`}
       </div>`)}
-      <div class="row"><button type="submit" class="primary" disabled=${trial.running} aria-busy=${trial.running}>${trial.running ? "Asking…" : "Get it"}</button></div>
+      <div class="row"><button type="submit" class="primary" aria-disabled=${trial.running ? "true" : undefined}
+        aria-busy=${trial.running}>${trial.running ? "Asking…" : "Get it"}</button></div>
     </form>
     <${Questions} trial=${trial} />
     <div aria-live="polite">
       ${trial.failure && html`<${CallFailure} failure=${trial.failure} />`}
       ${trial.result && html`<div class="stack tight">
         ${trial.result.description && html`<p class="muted">${trial.result.description}</p>`}
-        ${trial.result.messages.map((each, index) => html`<div key=${index} class="stack tight"><div><${Badge} tone=${each.role === "user" ? "busy" : "idle"} dot=${false}>${each.role}</${Badge}></div><${Blocks} blocks=${each.content} /></div>`)}
+        ${trial.result.messages.map((each, index) => html`<div key=${index} class="stack tight"><div><${Badge}
+          tone=${each.role === "user" ? "busy" : "idle"} dot=${false}>${each.role}</${Badge}></div><${Blocks}
+            blocks=${each.content} /></div>`)}
         ${!trial.result.messages.length && html`<${Empty}>It gave no messages.</${Empty}>`}
       </div>`}
     </div>

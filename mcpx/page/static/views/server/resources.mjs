@@ -19,7 +19,8 @@ export function Resources({ server, offers, selected }) {
     </div>
     <div class="side">${selected === undefined
       ? html`<div class="panel"><${Empty}>Choose a resource to read it.</${Empty}></div>`
-      : html`<${Preview} key=${selected} server=${server} uri=${selected} entry=${resources.find((each) => each.uri === selected)} />`}
+      : html`<${Preview} key=${selected} server=${server} uri=${selected}
+        entry=${resources.find((each) => each.uri === selected)} />`}
     </div>
   </div>`;
 }
@@ -28,17 +29,20 @@ function List({ server, resources, selected, more }) {
   const [query, setQuery] = useState("");
   const found = useMemo(() => {
     const wanted = query.toLowerCase();
-    return resources.filter((each) => `${each.uri} ${each.name ?? ""} ${each.title ?? ""} ${each.description ?? ""}`.toLowerCase().includes(wanted));
+    const words = (each) => [each.uri, each.name, each.title, each.description].filter(Boolean).join(" ").toLowerCase();
+    return resources.filter((each) => words(each).includes(wanted));
   }, [resources, query]);
   return html`<nav class="panel side-list" aria-label="Resources">
     <${Search} label="Search the resources" value=${query} onInput=${setQuery} />
     ${!resources.length && html`<${Empty}>It lists no resources.</${Empty}>`}
     ${resources.length > 0 && !found.length && html`<${Empty}>No resource fits that.</${Empty}>`}
     <ul>${found.slice(0, MAX_SHOWN).map((each) => html`<li key=${each.uri}>
-      <a class="entry" href=${place(server, "resources", each.uri)} aria-current=${each.uri === selected ? "true" : undefined}>
+      <a class="entry" href=${place(server, "resources", each.uri)} aria-current=${each.uri === selected ? "true"
+        : undefined}>
         <span class="strong wrap">${each.title ?? each.name ?? each.uri}</span>
         <span class="muted small mono clamp">${each.uri}</span>
-        <span class="muted small">${[each.mime_type, each.size !== undefined && bytes(each.size)].filter(Boolean).join(", ")}</span>
+        <span class="muted small">${[each.mime_type, each.size !== undefined
+          && bytes(each.size)].filter(Boolean).join(", ")}</span>
         ${each.description && html`<span class="muted small clamp">${each.description}</span>`}
       </a>
     </li>`)}</ul>
@@ -54,8 +58,10 @@ function Preview({ server, uri, entry }) {
   return html`<section class="panel stack" aria-labelledby="resource-name">
     <a class="back" href=${place(server, "resources")}>All resources</a>
     <div class="spread">
-      <div class="grow"><h2 id="resource-name" class="title">${entry?.title ?? entry?.name ?? "Resource"}</h2><p class="mono small muted wrap">${uri}</p></div>
-      <button type="button" class="small" disabled=${trial.running} onClick=${run}>Read again</button>
+      <div class="grow"><h2 id="resource-name" class="title">${entry?.title ?? entry?.name ?? "Resource"}</h2><p
+        class="mono small muted wrap">${uri}</p></div>
+      <button type="button" class="small" aria-disabled=${trial.running ? "true" : undefined}
+        onClick=${() => trial.running || run()}>Read again</button>
     </div>
     ${entry?.description && html`<p class="break">${entry.description}</p>`}
     <${Questions} trial=${trial} />
@@ -87,11 +93,14 @@ function Template({ server, template }) {
     location.hash = place(server, "resources", names ? expanded(template.uri_template, values) : uri);
   };
   const field = (name, value, onInput) => html`<label key=${name} class="field"><span class="label mono">${name}</span>
-    <input value=${value} autocomplete="off" spellcheck=${false} onInput=${(event) => onInput(event.target.value)} /></label>`;
+    <input value=${value} autocomplete="off" spellcheck=${false}
+      onInput=${(event) => onInput(event.target.value)} /></label>`;
   return html`<form ref=${form} class="stack tight sunk" onSubmit=${open}>
-    <div><span class="strong">${template.title ?? template.name}</span> <span class="mono small muted wrap">${template.uri_template}</span></div>
+    <div><span class="strong">${template.title ?? template.name}</span> <span
+      class="mono small muted wrap">${template.uri_template}</span></div>
     ${template.description && html`<p class="small muted">${template.description}</p>`}
-    ${names ? names.map((name) => field(name, values[name] ?? "", (value) => setValues({ ...values, [name]: value }))) : field("URI", uri, setUri)}
+    ${names ? names.map((name) => field(name, values[name] ?? "", (value) => setValues({ ...values, [name]: value })))
+      : field("URI", uri, setUri)}
     <div><button type="submit" class="small">Read</button></div>
   </form>`;
 }

@@ -8,7 +8,8 @@ import { Badge } from "../../widgets/badge.mjs";
 import { laidOut, read } from "../../widgets/json.mjs";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"];
-const EXTENSIONS = { "audio/wav": "wav", "audio/mpeg": "mp3", "application/pdf": "pdf", "application/json": "json", "text/csv": "csv" };
+const EXTENSIONS = { "audio/wav": "wav", "audio/mpeg": "mp3", "application/pdf": "pdf", "application/json": "json",
+  "text/csv": "csv" };
 const MAX_FORMATTED = 200_000; // characters of JSON
 
 // result: as POST /call answers
@@ -25,32 +26,40 @@ export function Result({ result }) {
   return html`<section class="stack tight" aria-label="Result">
     <div class="spread">
       <div class="row">
-        <${Badge} tone=${result.is_error ? "bad" : "good"}>${result.is_error ? "the tool reports an error" : "answered"}</${Badge}>
+        <${Badge} tone=${result.is_error ? "bad" : "good"}>${result.is_error ? "the tool reports an error"
+          : "answered"}</${Badge}>
         <span class="muted small">${ms(result.took_ms)}, ${count(model.tokens)} tokens for a model${saved}</span>
       </div>
       <div class="row" role="group" aria-label="Which form of the result">
-        ${choices.map(([key, name]) => html`<button key=${key} type="button" class="chip" aria-pressed=${at === key} onClick=${() => setShown(key)}>${name}</button>`)}
+        ${choices.map(([key, name]) => html`<button key=${key} type="button" class="chip" aria-pressed=${at === key}
+          onClick=${() => setShown(key)}>${name}</button>`)}
       </div>
     </div>
     ${at === "server" && html`<${Blocks} blocks=${result.content} />`}
     ${at === "model" && html`<${Long} block=${model} what="what a model sees" plain />`}
-    ${at === "structured" && html`<${Code} text=${laidOut(result.structured)} what="structured content" />`}
-    ${result.structured_cut && html`<p class="muted small">Its structured content has ${bytes(result.structured_cut)}, too many to be shown.</p>`}
+    ${at === "structured" && html`<${Code} text=${laidOut(result.structured)}
+      what="structured content" />`}
+    ${result.structured_cut && html`<p
+      class="muted small">Its structured content has ${bytes(result.structured_cut)}, too many to be shown.</p>`}
   </section>`;
 }
 
 export function Blocks({ blocks }) {
   if (!blocks.length) return html`<p class="empty">Nothing came: the result has no content.</p>`;
-  return html`<div class="stack tight">${blocks.map((block, index) => html`<${Block} key=${index} block=${block} />`)}</div>`;
+  return html`<div class="stack tight">${blocks.map((block, index) => html`<${Block} key=${index}
+    block=${block} />`)}</div>`;
 }
 
 function Block({ block }) {
-  if (block.type === "more") return html`<p class="muted small">And ${count(block.blocks)} more blocks that are not shown.</p>`;
+  if (block.type === "more") return html`<p
+    class="muted small">And ${count(block.blocks)} more blocks that are not shown.</p>`;
   const about = [block.title ?? block.name, block.uri, block.mimeType].filter(Boolean);
-  const head = about.length > 0 && html`<div class="small muted wrap"><span class="mono">${about.join("  ")}</span></div>`;
+  const head = about.length > 0 && html`<div class="small muted wrap"><span
+    class="mono">${about.join("  ")}</span></div>`;
   if (block.text !== undefined) return html`<div>${head}<${Long} block=${block} what=${block.uri ?? "text"} /></div>`;
   if (block.data === undefined && block.bytes === undefined) return html`<${Linked} block=${block} />`;
-  if (block.data === undefined) return html`<div class="sunk small">${head}${bytes(block.bytes)}, too large to be shown here.</div>`;
+  if (block.data === undefined) return html`<div
+    class="sunk small">${head}${bytes(block.bytes)}, too large to be shown here.</div>`;
   const type = (block.mimeType ?? "").split(";")[0].trim().toLowerCase();
   return html`<div class="stack tight">
     ${head}
@@ -61,9 +70,10 @@ function Block({ block }) {
 }
 
 function Picture({ block, type }) {
-  const [broken, setBroken] = useState(false);
+  const [broken, setBroken] = useState(() => decoded(block.data) === null); // a browser calls such an address a fault
   if (broken) return html`<p class="muted small">This is no picture that can be shown.</p>`;
-  return html`<div class="picture"><img src=${`data:${type};base64,${block.data}`} alt=${block.title ?? block.name ?? "Picture in the result"} onError=${() => setBroken(true)} /></div>`;
+  return html`<div class="picture"><img src=${`data:${type};base64,${block.data}`}
+    alt=${block.title ?? block.name ?? "Picture in the result"} onError=${() => setBroken(true)} /></div>`;
 }
 
 // A link to a resource, or a block of a kind that is not known: its words.
@@ -71,7 +81,8 @@ function Linked({ block }) {
   const { type, ...rest } = block;
   return html`<div class="sunk small">
     <div class="strong">${type === "resource_link" ? "Link to a resource" : type}</div>
-    ${Object.entries(rest).map(([name, value]) => html`<div key=${name} class="wrap"><span class="muted">${name}</span> <span class="mono">${String(value)}</span></div>`)}
+    ${Object.entries(rest).map(([name, value]) => html`<div key=${name} class="wrap"><span
+      class="muted">${name}</span> <span class="mono">${String(value)}</span></div>`)}
   </div>`;
 }
 
@@ -81,7 +92,8 @@ function Long({ block, what, plain }) {
   const [raw, setRaw] = useState(false);
   return html`<div>
     <${Code} text=${lines && !raw ? lines : block.text} what=${what} wraps />
-    ${lines && html`<button type="button" class="quiet small" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>${raw ? "Lay the JSON out" : "Show it as it came"}</button>`}
+    ${lines && html`<button type="button" class="quiet small" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>${raw
+      ? "Lay the JSON out" : "Show it as it came"}</button>`}
     ${block.cut && html`<p class="muted small">${count(block.cut)} more characters are not shown.</p>`}
   </div>`;
 }
@@ -98,12 +110,8 @@ function formatted({ text, cut }) {
 
 // Puts the bytes into a file of the person's; the browser only takes them as a download.
 function save(block, type) {
-  let content;
-  try {
-    content = Uint8Array.from(atob(block.data), (each) => each.charCodeAt(0));
-  } catch {
-    content = block.data; // it is not base64: as it came
-  }
+  const bytes = decoded(block.data);
+  const content = bytes === null ? block.data : Uint8Array.from(bytes, (each) => each.charCodeAt(0));
   const address = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
   const link = document.createElement("a");
   link.href = address;
@@ -112,8 +120,18 @@ function save(block, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
+// The bytes that base64 stands for, a character each; null for what is none.
+function decoded(data) {
+  try {
+    return atob(data);
+  } catch {
+    return null;
+  }
+}
+
 function fileName(block, type) {
-  const last = (block.name ?? block.uri ?? "").split(/[/\\]/).pop().replace(/[^\w.-]/g, "_").replace(/^\.+/, "").slice(0, 80);
+  const last = (block.name ?? block.uri ?? "").split(/[/\\]/).pop().replace(/[^\w.-]/g, "_").replace(/^\.+/,
+    "").slice(0, 80);
   const extension = EXTENSIONS[type] ?? (type.startsWith("image/") ? type.slice(6).replace(/\W.*/, "") : "bin");
   return /\.\w+$/.test(last) ? last : `${last || "result"}.${extension}`;
 }

@@ -20,6 +20,7 @@ const listed = (value) => (Array.isArray(value) ? value : []);
 
 // --- what is asked, and how much it takes
 
+const ANY = { kind: "any", schema: {}, nullable: false };
 const tooMuch = new WeakSet(); // roots
 let left = null; // of the work in this turn of the event loop
 
@@ -31,7 +32,7 @@ export const resolved = (schema, root) => answer(root, () => resolve(schema, roo
 
 // How a value is put in: {kind, schema, nullable, ...}. `kind` is one of choice, alternatives, string, number,
 // integer, boolean, array, object, map, any. A choice has `choices` [{value, label}], alternatives have `branches`.
-export const control = (schema, root) => answer(root, () => controlOf(schema, root), { kind: "any", schema: {}, nullable: false });
+export const control = (schema, root) => answer(root, () => controlOf(schema, root), ANY);
 
 // The value that an item or a member begins with when somebody adds it.
 export const blank = (schema, root) => answer(root, () => blankOf(schema, root), null);
@@ -101,8 +102,12 @@ function merged(one, other) {
   const both = { ...one, ...other };
   spend(sizeOf(one) + sizeOf(other));
   for (const name of COMBINED) spend(sizeOf(one[name]) + sizeOf(other[name]));
-  for (const name of COMBINED) if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name], ...other[name] };
-  if (one.required && other.required) both.required = [...new Set([...listed(one.required), ...listed(other.required)])];
+  for (const name of COMBINED) {
+    if (isObject(one[name]) && isObject(other[name])) both[name] = { ...one[name], ...other[name] };
+  }
+  if (one.required && other.required) {
+    both.required = [...new Set([...listed(one.required), ...listed(other.required)])];
+  }
   if (one.allOf && other.allOf) both.allOf = [...listed(one.allOf), ...listed(other.allOf)];
   return both;
 }
@@ -120,12 +125,15 @@ function controlOf(schema, root, steps = MAX_STEPS) {
   const types = Array.isArray(found.type) ? found.type : [found.type ?? implied(found)];
   const others = types.filter((each) => each !== "null");
   const nullable = others.length < types.length;
-  if (others.length > 1) return { kind: "alternatives", schema: found, nullable, branches: others.map((type) => ({ ...found, type })) };
+  if (others.length > 1) {
+    return { kind: "alternatives", schema: found, nullable, branches: others.map((type) => ({ ...found, type })) };
+  }
   return { kind: ofType(others[0] ?? "null", found), schema: found, nullable };
 }
 
 function ofType(type, schema) {
-  if (type === "object") return isObject(schema.properties) ? "object" : isObject(schema.additionalProperties) ? "map" : "any";
+  if (type === "object" && isObject(schema.properties)) return "object";
+  if (type === "object") return isObject(schema.additionalProperties) ? "map" : "any";
   return ["string", "number", "integer", "boolean", "array"].includes(type) ? type : "any";
 }
 
@@ -167,11 +175,13 @@ const onlyRequires = (branch) => Object.keys(branch).every((name) => name === "r
 export function eitherRequired(schema) {
   const word = ["anyOf", "oneOf"].find((each) => listed(schema[each]).length);
   if (!word || !schema[word].every((each) => isObject(each) && onlyRequires(each))) return [];
-  return schema[word].map((each) => listed(each.required).filter((name) => typeof name === "string").join(" and ")).filter(Boolean);
+  const names = (branch) => listed(branch.required).filter((name) => typeof name === "string");
+  return schema[word].map((each) => names(each).join(" and ")).filter(Boolean);
 }
 
 function combination(schema, branches, root, steps) {
-  const others = branches.filter((each) => each.type !== "null" && !(Object.hasOwn(each, "const") && each.const === null));
+  const isNull = (each) => each.type === "null" || (Object.hasOwn(each, "const") && each.const === null);
+  const others = branches.filter((each) => !isNull(each));
   const nullable = others.length < branches.length;
   const about = { title: schema.title, description: schema.description, default: schema.default };
   if (others.every((each) => Object.hasOwn(each, "const"))) {
@@ -225,11 +235,8 @@ function fits(value, schema, root, steps) {
     }
     case "alternatives":
       return steps > 0 && branchAt(value, branches, root, steps - 1) >= 0;
-    case "object": {
-      if (!isObject(value)) return false;
-      const constants = Object.entries(found.properties).filter(([, each]) => isObject(each) && Object.hasOwn(each, "const"));
-      return constants.every(([name, each]) => !Object.hasOwn(value, name) || value[name] === each.const) && listed(found.required).every((name) => Object.hasOwn(value, name) || !constants.some(([other]) => other === name));
-    }
+    case "object":
+      return isObject(value) && hasConstants(value, found);
     case "map":
       return isObject(value);
     case "array":
@@ -243,6 +250,15 @@ function fits(value, schema, root, steps) {
     default:
       return typeof value === kind;
   }
+}
+
+// Whether an object has the constants of a schema: those that it has to, and no other in their place.
+function hasConstants(value, schema) {
+  const required = new Set(listed(schema.required));
+  return Object.entries(schema.properties).every(([name, each]) => {
+    if (!isObject(each) || !Object.hasOwn(each, "const")) return true;
+    return Object.hasOwn(value, name) ? value[name] === each.const : !required.has(name);
+  });
 }
 
 const typeOf = (value) => (value === null ? "null" : Array.isArray(value) ? "array" : typeof value);
@@ -294,5 +310,6 @@ function range(least, most, unit) {
 
 // The place of a member as the daemon's messages name it: `$.files[0].name`, `$['a b']`.
 export function memberPath(path, name) {
-  return /^[a-zA-Z][a-zA-Z0-9_]*$/.test(name) ? `${path}.${name}` : `${path}['${name.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}']`;
+  if (/^[a-zA-Z][a-zA-Z0-9_]*$/.test(name)) return `${path}.${name}`;
+  return `${path}['${name.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}']`;
 }

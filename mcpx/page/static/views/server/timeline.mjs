@@ -25,14 +25,16 @@ export function Timeline({ entries }) {
   const spans = entries.map((entry, index) => ({ ...entry, until: entries[index + 1]?.at ?? now }));
   return html`<section class="panel stack" aria-label="Lifecycle">
     <${Strip} spans=${spans} />
-    <ol class="timeline">${spans.toReversed().map((entry, index) => html`<${Entry} key=${`${entry.at}-${entries.length - index}`} entry=${entry} isLast=${index === 0} />`)}</ol>
+    <ol class="timeline">${spans.toReversed().map((entry, index) => html`<${Entry}
+      key=${`${entry.at}-${entries.length - index}`} entry=${entry} isLast=${index === 0} />`)}</ol>
   </section>`;
 }
 
 function Strip({ spans }) {
   const whole = Math.max(1, spans.at(-1).until - spans[0].at);
   return html`<div aria-hidden="true">
-    <div class="strip">${spans.map((span, index) => html`<span key=${index} class=${`tone-${EVENTS[span.event]?.tone}`} title=${EVENTS[span.event]?.word}
+    <div class="strip">${spans.map((span, index) => html`<span key=${index} class=${`tone-${EVENTS[span.event]?.tone}`}
+      title=${EVENTS[span.event]?.word}
       style=${{ flexGrow: Math.max(SHORTEST, (span.until - span.at) / whole) }}></span>`)}</div>
     <div class="spread small muted"><span>${clock(spans[0].at)}</span><span>now</span></div>
   </div>`;
@@ -49,7 +51,8 @@ function Entry({ entry, isLast }) {
     lasted,
   ].filter(Boolean);
   return html`<li class=${`tone-${tone}`}>
-    <div class="row"><${Badge} tone=${tone}>${word}</${Badge}><time class="small muted" dateTime=${new Date(entry.at).toISOString()} title=${date(entry.at)}>${clock(entry.at)}</time>
+    <div class="row"><${Badge} tone=${tone}>${word}</${Badge}><time class="small muted"
+      dateTime=${new Date(entry.at).toISOString()} title=${date(entry.at)}>${clock(entry.at)}</time>
       <span class="small muted">${about.join(", ")}</span></div>
     ${entry.cause && html`<p class="break small">${entry.cause}</p>`}
   </li>`;

@@ -17,7 +17,8 @@ import { laidOut } from "./typescript.mjs";
 export function Tool({ server, name, version }) {
   const { answer, failure, again } = useAnswer(`${request(server, "tools", name)}?version=${version ?? ""}`);
   const back = html`<a class="back" href=${place(server, "tools")}>All tools</a>`;
-  if (!answer) return html`<div class="panel">${back}${failure ? html`<${Failed} failure=${failure} again=${again} />` : html`<${Loading} />`}</div>`;
+  if (!answer) return html`<div class="panel">${back}${failure ? html`<${Failed} failure=${failure} again=${again} />`
+    : html`<${Loading} />`}</div>`;
   return html`<div class="stack">
     <section class="panel stack" aria-labelledby="tool-name">
       ${back}
@@ -36,9 +37,10 @@ function About({ tool, server }) {
   const shown = tool.shown ?? tool.name;
   return html`
     <div class="head"><h2 id="tool-name" class="mono title">${shown}</h2><${Marks} tool=${tool} /></div>
-    ${tool.title && tool.title !== tool.name && html`<p class="strong">${tool.title}</p>`}
+    ${tool.title && tool.title !== tool.name && html`<p class="strong wrap">${tool.title}</p>`}
     <p class="break clip-long">${tool.description ?? html`<span class="muted">It has no description.</span>`}</p>
-    ${tool.hidden && html`<${Notice} tone="off" title="Clients do not have it:">the rule <code>${tool.hidden}</code> hides it.</${Notice}>`}
+    ${tool.hidden && html`<${Notice} tone="off"
+      title="Clients do not have it:">the rule <code>${tool.hidden}</code> hides it.</${Notice}>`}
     ${tool.change && html`<${Notice} tone="ask" title=${tool.change === "new" ? "It is new." : "It has changed."}>
       ${tool.refused ? "It does not run until it is approved. " : "What is new is in force. "}
       <a href=${place(server, "approvals")}>See the difference</a>
@@ -72,10 +74,13 @@ function Try({ server, tool }) {
     <div class="spread">
       <h2 id="tool-try">Try it</h2>
       <div class="row">
-        ${tool.example && html`<button type="button" class="small" onClick=${() => (isForm ? setValue(tool.example) : setText(laidOutJson(tool.example)))}>Fill in an example</button>`}
+        ${tool.example && html`<button type="button" class="small" onClick=${() => (isForm ? setValue(tool.example)
+          : setText(laidOutJson(tool.example)))}>Fill in an example</button>`}
         <span class="row" role="group" aria-label="How the arguments are given">
-          <button type="button" class="chip" aria-pressed=${isForm} disabled=${!isForm && mistake !== ""} onClick=${() => !isForm && toForm()}>Form</button>
-          <button type="button" class="chip" aria-pressed=${!isForm} onClick=${() => isForm && setText(laidOutJson(value))}>JSON</button>
+          <button type="button" class="chip" aria-pressed=${isForm} disabled=${!isForm && mistake !== ""}
+            onClick=${() => !isForm && toForm()}>Form</button>
+          <button type="button" class="chip" aria-pressed=${!isForm} onClick=${() => isForm
+            && setText(laidOutJson(value))}>JSON</button>
         </span>
       </div>
     </div>
@@ -84,7 +89,8 @@ function Try({ server, tool }) {
         ? html`<${Form} schema=${schema} value=${value} onChange=${setValue} problems=${problems} />`
         : html`<${Editor} text=${text} onInput=${setText} mistake=${mistake} />`}
       <div class="row">
-        <button type="submit" class="primary" disabled=${trial.running || mistake !== ""} aria-busy=${trial.running}>${trial.running ? "Running…" : "Run"}</button>
+        <button type="submit" class="primary" disabled=${mistake !== ""} aria-disabled=${trial.running ? "true" : undefined}
+          aria-busy=${trial.running}>${trial.running ? "Running…" : "Run"}</button>
         ${trial.running && html`<button type="button" onClick=${trial.cancel}>Cancel</button>`}
         <span class="muted small">${effect(tool)}</span>
       </div>
@@ -105,7 +111,8 @@ function effect(tool) {
 function Editor({ text, onInput, mistake }) {
   return html`<div class="field">
     <label for="tool-json">Arguments as JSON</label>
-    <textarea id="tool-json" class="grows" rows="8" spellcheck=${false} value=${text} aria-invalid=${mistake !== ""} aria-describedby="tool-json-problem"
+    <textarea id="tool-json" class="grows" rows="8" spellcheck=${false} value=${text} aria-invalid=${mistake !== ""}
+      aria-describedby="tool-json-problem"
       onInput=${(event) => onInput(event.target.value)}></textarea>
     <div id="tool-json-problem" class="error">${mistake}</div>
   </div>`;
@@ -124,7 +131,8 @@ function mistakeIn(text) {
 
 function Schemas({ tool }) {
   const [form, setForm] = useState("typescript");
-  const input = useMemo(() => (form === "json" ? laidOutJson(tool.input_schema) : laidOut(tool.typescript)), [tool, form]);
+  const input = useMemo(() => (form === "json" ? laidOutJson(tool.input_schema) : laidOut(tool.typescript)),
+    [tool, form]);
   const output = useMemo(() => {
     if (!tool.output_schema) return null;
     return form === "json" ? laidOutJson(tool.output_schema) : laidOut(tool.output_typescript);
@@ -133,11 +141,14 @@ function Schemas({ tool }) {
     <div class="spread">
       <h2 id="tool-takes">What it takes</h2>
       <span class="row" role="group" aria-label="Form of the schema">
-        <button type="button" class="chip" aria-pressed=${form === "typescript"} onClick=${() => setForm("typescript")}>TypeScript</button>
-        <button type="button" class="chip" aria-pressed=${form === "json"} onClick=${() => setForm("json")}>JSON Schema</button>
+        <button type="button" class="chip" aria-pressed=${form === "typescript"}
+          onClick=${() => setForm("typescript")}>TypeScript</button>
+        <button type="button" class="chip" aria-pressed=${form === "json"}
+          onClick=${() => setForm("json")}>JSON Schema</button>
       </span>
     </div>
     <${Code} text=${input} what="input schema" wraps=${form === "typescript"} />
-    ${output && html`<h3>What it gives</h3><${Code} text=${output} what="output schema" wraps=${form === "typescript"} />`}
+    ${output && html`<h3>What it gives</h3><${Code} text=${output} what="output schema"
+      wraps=${form === "typescript"} />`}
   `;
 }

@@ -14,7 +14,8 @@ export function Tools({ server, offers, selected }) {
     <${List} server=${server} tools=${offers.tools} more=${offers.more?.tools} selected=${selected} />
     <div class="side">${selected === undefined
       ? html`<div class="panel"><${Empty}>Choose a tool to see what it takes, and to try it.</${Empty}></div>`
-      : html`<${Tool} key=${selected} server=${server} name=${selected} entry=${offers.tools.find((each) => each.name === selected)} version=${offers.version} />`}
+      : html`<${Tool} key=${selected} server=${server} name=${selected}
+        entry=${offers.tools.find((each) => each.name === selected)} version=${offers.version} />`}
     </div>
   </div>`;
 }
@@ -27,13 +28,15 @@ function List({ server, tools, more, selected }) {
     <p class="hidden" role="status">${query && `${found.length} tools`}</p>
     ${!tools.length && html`<${Empty}>It offers no tools.</${Empty}>`}
     ${tools.length > 0 && !found.length && html`<${Empty}>No tool fits that.</${Empty}>`}
-    <ul>${found.slice(0, MAX_SHOWN).map((tool) => html`<${Row} key=${tool.name} tool=${tool} href=${place(server, "tools", tool.name)} current=${tool.name === selected} />`)}</ul>
+    <ul>${found.slice(0, MAX_SHOWN).map((tool) => html`<${Row} key=${tool.name} tool=${tool} href=${place(server,
+      "tools", tool.name)} current=${tool.name === selected} />`)}</ul>
     ${found.length > MAX_SHOWN && html`<p class="muted small">${found.length - MAX_SHOWN} more; search for them.</p>`}
     ${more && html`<p class="muted small">${more} more are not listed here.</p>`}
   </nav>`;
 }
 
-const Row = memo(({ tool, href, current }) => html`<li><a class="entry" href=${href} aria-current=${current ? "true" : undefined}>
+const Row = memo(({ tool, href, current }) => html`<li><a class="entry" href=${href} aria-current=${current ? "true"
+  : undefined}>
   <span class="row"><span class="mono strong wrap">${tool.shown ?? tool.name}</span><${Marks} tool=${tool} /></span>
   ${tool.description && html`<span class="muted small clamp">${tool.description}</span>`}
 </a></li>`);
@@ -43,9 +46,11 @@ export function Marks({ tool }) {
   return html`
     ${tool.change && html`<${Badge} tone="ask">${tool.change}</${Badge}>`}
     ${tool.hidden && html`<${Badge} tone="off" title=${`Hidden from clients: ${tool.hidden}`}>hidden</${Badge}>`}
-    ${tool.asks && html`<${Badge} tone="busy" dot=${false} title=${`A person is asked first: ${tool.asks}`}>asks first</${Badge}>`}
+    ${tool.asks && html`<${Badge} tone="busy" dot=${false}
+      title=${`A person is asked first: ${tool.asks}`}>asks first</${Badge}>`}
     ${tool.read_only && html`<${Badge} tone="idle" dot=${false}>read-only</${Badge}>`}
-    ${tool.annotations?.destructiveHint && !tool.read_only && html`<${Badge} tone="bad" dot=${false}>destructive</${Badge}>`}
+    ${tool.annotations?.destructiveHint && !tool.read_only && html`<${Badge} tone="bad"
+      dot=${false}>destructive</${Badge}>`}
   `;
 }
 

@@ -1,6 +1,6 @@
 // Trying something of a server: the request, its cancellation, and the questions that a person is asked first.
 import { html, useEffect, useRef, useState } from "../../lib.mjs";
-import { Failure, post } from "../../api.mjs";
+import { post } from "../../api.mjs";
 import { Dialog } from "../../widgets/dialog.mjs";
 import { Form } from "./form.mjs";
 
@@ -20,14 +20,14 @@ export function useTrial(path) {
     let next;
     try {
       const answer = await post(path, body, mine.signal);
-      if (answer.failed) next = { failure: new Failure(answer.failed.error, 200, answer.failed) };
-      else next = answer.asked ? { asked: answer, body } : { result: answer };
+      next = answer.asked ? { asked: answer, body } : { result: answer };
     } catch (failure) {
       next = { failure };
     }
     if (current.current !== mine) return;
     if (next.asked && !Object.keys(next.asked.asked).length) {
-      if (repeats < MAX_REPEATS) return void setTimeout(() => current.current === mine && run({ ...body, answers: {}, state: next.asked.state }, repeats + 1), PAUSE_MS);
+      if (repeats < MAX_REPEATS) return void setTimeout(() => current.current === mine && run({ ...body, answers: {},
+        state: next.asked.state }, repeats + 1), PAUSE_MS);
       next = { failure: new Error("The server wants to be asked again and again, without a result.") };
     }
     setState({ running: false, ...next });
@@ -56,16 +56,20 @@ export function Questions({ trial }) {
   const questions = Object.entries(trial.asked?.asked ?? {});
   useEffect(() => setValues({}), [trial.asked]);
   if (!questions.length) return null;
-  const answers = (action) => Object.fromEntries(questions.map(([key]) => [key, action === "accept" ? { action, content: values[key] ?? {} } : { action }]));
-  const isReady = questions.every(([key, each]) => listed(each.schema.required).every((name) => Object.hasOwn(values[key] ?? {}, name)));
+  const answers = (action) => Object.fromEntries(questions.map(([key]) => [key, action === "accept" ? { action,
+    content: values[key] ?? {} } : { action }]));
+  const isGiven = (key) => (name) => Object.hasOwn(values[key] ?? {}, name);
+  const isReady = questions.every(([key, each]) => listed(each.schema.required).every(isGiven(key)));
   const foot = html`
     <button type="button" onClick=${() => trial.answer(answers("decline"))}>Decline</button>
-    <button type="button" class="primary" disabled=${!isReady} onClick=${() => trial.answer(answers("accept"))}>Answer</button>
+    <button type="button" class="primary" disabled=${!isReady}
+      onClick=${() => trial.answer(answers("accept"))}>Answer</button>
   `;
   return html`<${Dialog} title="You are asked" onClose=${trial.clear} foot=${foot}>
     <div class="stack">${questions.map(([key, each]) => html`<div key=${key} class="stack">
       <p class="break">${each.message}</p>
-      <${Form} schema=${each.schema} value=${values[key] ?? {}} onChange=${(value) => setValues({ ...values, [key]: value })} />
+      <${Form} schema=${each.schema} value=${values[key] ?? {}} onChange=${(value) => setValues({ ...values,
+        [key]: value })} />
     </div>`)}</div>
   </${Dialog}>`;
 }
@@ -76,6 +80,7 @@ export function CallFailure({ failure }) {
   return html`<div class="notice tone-bad" role="alert">
     <span class="dot" aria-hidden="true"></span>
     <div class="grow"><p class="break">${failure.message}</p>
-      ${code && html`<p class="small muted">code: <span class="mono">${code}</span>, outcome: <span class="mono">${outcome}</span></p>`}</div>
+      ${code && html`<p class="small muted">code: <span class="mono">${code}</span>, outcome: <span
+        class="mono">${outcome}</span></p>`}</div>
   </div>`;
 }
