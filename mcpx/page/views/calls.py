@@ -25,7 +25,7 @@ from mcpx.core.call_watch import MAX_CALLS
 from mcpx.core.hub import Hub
 from mcpx.core.watched_call import Call, shown_name
 from mcpx.errors import MCPXError
-from mcpx.page.answers import BadRequestError, NotFoundError, get, post
+from mcpx.page.answers import BadRequestError, get, post
 from mcpx.page.events import Topic
 from mcpx.rendering.results import ToolResult
 from mcpx.text import cut
@@ -130,11 +130,11 @@ def _number(request: Request) -> int:
     """The call that an address names.
 
     Raises:
-        NotFoundError: It names none.
+        MCPXError: It names none.
     """
     named: str = request.path_params["id"]
     if not _ID.fullmatch(named):
-        raise NotFoundError("there is no such call")
+        raise MCPXError("this call is not known any more")
     return int(named)
 
 
