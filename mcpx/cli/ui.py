@@ -47,11 +47,14 @@ def _link(paths: DaemonPaths) -> str:
     from mcpx.config import load
     from mcpx.daemon import lifecycle
     from mcpx.daemon.control_client import request, request_or_fail
+    from mcpx.errors import MCPXError
 
     question = {"mcpx": "ui"}
     answer = request(paths, question)
     if answer is None:
-        load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
+        config = load(paths.config, resolve=False)  # a mistake in it is reported here, not in the log
+        if not config.ui:
+            raise MCPXError("the page is off: the configuration says ui: false")
         if lifecycle.start(paths):
             echo(f"no daemon ran; one is started, serving {paths.config}", err=True)
         answer = request_or_fail(paths, question)

@@ -3,9 +3,9 @@
 A handler is given the page and the request, and returns what msgspec can encode. The body of a POST is JSON:
 `body` reads it as a struct.
 
-What has failed is an answer, too: `{"failed": {"error": TEXT}}`, with `code` and `outcome` of a call. The request
-has not failed, so its status is 200; a browser notes any other as a fault of the page. A request that makes no
-sense is answered with `{"error": TEXT}` and 400 or 404, and a fault of MCPX, which is logged, with 500.
+What has failed is an answer, too: `{"failed": {"error": TEXT}}`, with `code` and `outcome` of a call. The
+request has not failed, so its status is 200; a browser notes any other as a fault of the page. A request that
+makes no sense is answered with `{"error": TEXT}` and 400 or 404; a fault of MCPX, which is logged, with 500.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A daemon to look at: `open_house` gives its configuration, with the server `shown` (see `shown_server.py`).
 
-Everything that it reads and writes is in a folder of its own, HOME too. It ends with the test, or with the file
-of tests that shares it.
+Everything that it reads and writes is in a folder of its own, HOME too. It ends with the file of tests that
+shares it.
 """
 
 from __future__ import annotations

@@ -124,11 +124,11 @@ async def test_so_is_what_a_search_finds_and_a_definition(visit: Visit) -> None:
     page = visit.page
     await visit.go("model/as-other/search")
     await page.get_by_role("searchbox").fill("take an order")
-    await expect(page.get_by_role("region", name="the answer")).to_be_visible()
+    await expect(page.get_by_role("group", name="the answer")).to_be_visible()
     await check(visit, "a search")
     await visit.go("model")
     await page.get_by_role("button", name="Definition as it is sent").first.click()
-    await expect(page.get_by_role("region", name="the definition of")).to_be_visible()
+    await expect(page.get_by_role("group", name="the definition of")).to_be_visible()
     await check(visit, "a definition")
     await page.keyboard.press("Escape")
 

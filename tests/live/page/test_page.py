@@ -1,6 +1,7 @@
 """The page as a person uses it, in a real browser: it follows what happens, and does what it is told to.
 
-The tests share a daemon, and one page that is never reloaded. Changed tools are blocked until they are approved.
+The tests share a daemon, and one page that is never reloaded. Changed tools are blocked until they are
+approved.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ async def test_a_tool_is_tried_by_its_form(visit: Visit) -> None:
     await page.get_by_role("searchbox", name="Search the tools").fill("takes an order")
     await expect(page.get_by_role("navigation", name="Tools").get_by_role("link")).to_have_count(1)
     await page.get_by_role("link", name="order").click()
-    await expect(page.get_by_role("region", name="input schema")).to_contain_text("item: string")
+    await expect(page.get_by_role("group", name="input schema")).to_contain_text("item: string")
     await page.get_by_role("button", name="Run").click()
     await expect(page.get_by_role("alert")).to_contain_text("item")
     await page.get_by_label("item").fill("a lamp")
@@ -213,7 +214,7 @@ async def test_calls_are_listed_as_they_run_filtered_opened_and_repeated(
     await expect(one.get_by_text("text", exact=True)).to_be_visible()
     await expect(one.get_by_text("once")).to_have_count(0)
     await one.get_by_role("button", name="again").click()
-    await expect(one.get_by_role("region", name="result")).to_contain_text("once")
+    await expect(one.get_by_role("group", name="result")).to_contain_text("once")
     await page.get_by_role("searchbox", name="Filter calls").fill("page echo")
     await expect(rows.nth(1)).to_contain_text("echo")
 
@@ -255,7 +256,7 @@ async def test_what_a_model_sees_and_what_its_search_finds(visit: Visit, house: 
         await visit.go("model")
         clients = page.get_by_role("region", name="Clients")
         await expect(clients.get_by_role("link", name="test")).to_be_visible()
-        given = page.get_by_role("region", name="the instructions", exact=True)
+        given = page.get_by_label("the instructions", exact=True)
         instructions = await served.request("tools/list")
         await expect(given).to_contain_text("shown")
         for tool in instructions["tools"]:
@@ -263,7 +264,7 @@ async def test_what_a_model_sees_and_what_its_search_finds(visit: Visit, house: 
         await page.get_by_role("link", name="What a search finds").click()
         await page.get_by_role("searchbox").fill("take an order")
         await expect(page.get_by_role("heading", name="Ranking")).to_contain_text("1 server")
-        await expect(page.get_by_role("region", name="the answer")).to_contain_text("order")
+        await expect(page.get_by_role("group", name="the answer")).to_contain_text("order")
 
 
 async def test_setup_shows_the_configuration_its_mistakes_and_the_doctors_report(

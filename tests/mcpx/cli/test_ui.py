@@ -80,9 +80,12 @@ def test_without_a_browser_it_says_how_to_get_there(house):
 @pytest.mark.parametrize("http", [None, {"port": 0}])
 def test_where_it_is_turned_off_the_command_says_so(house, http):
     house.write(SERVERS, ui=False, **({} if http is None else {"http": http}))
-    done = house.run("ui", "--print")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "the page is off: the configuration says ui: false" in done.stderr
+    for runs in (False, True):
+        done = house.run("ui", "--print")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "the page is off: the configuration says ui: false" in done.stderr
+        assert (house.pid is not None) == runs
+        assert house.run("daemon", "start").returncode == 0
 
 
 def test_a_configuration_that_cannot_be_used_is_named_and_nothing_is_started(house):
