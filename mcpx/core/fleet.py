@@ -8,10 +8,9 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -19,18 +18,18 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
+from mcpx.config import Config, ServerConfig, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.readiness import Readiness
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart, try_again
+from mcpx.core.session_factory import SessionFactory
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.core.timelines import Timelines
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.metrics import Activity
-from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.trust.pin_store import PinStore
 from mcpx.upstream.actor import Upstream
@@ -52,7 +51,6 @@ from supervisors import (
 )
 
 if TYPE_CHECKING:
-    from mcpx.upstream.direct.client import DirectClient
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
@@ -79,8 +77,6 @@ class Fleet:
         starts: bool = True,
     ) -> None:
         self._config = config
-        self._clients = clients or ConnectedClients()
-        self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
@@ -97,7 +93,13 @@ class Fleet:
         self.activity = Activity()
         """Of all servers together."""
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
-        self._made: Counter[str] = Counter()  # children of each name so far
+        self._sessions = SessionFactory(
+            config,
+            self.supervisor,
+            self.ledger,
+            folder=configuration_folder(config.source, state),
+            clients=clients or ConnectedClients(),
+        )
         self.observers = Observers()
         self.news = Signal()
         """Pulsed when the state of a server has changed, or which servers there are."""
@@ -108,10 +110,10 @@ class Fleet:
         self._stopping = False
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
-        self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
+        self._side_sessions = SideSessions(self._sessions.beside, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.timelines.keep(self.upstreams.values())
-        self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
+        self.direct = DirectSessions(self.upstreams, self._sessions.direct, self._start, self._dismiss)
         self.observers.add(self.direct.announce_rules)
         enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
         starting = {each.name for each in enabled if not self._may_sleep(each)}
@@ -124,41 +126,20 @@ class Fleet:
 
     # --- one server
 
-    def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
-        """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
-        if main is None:
-            more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
-            more["account"] = self.accounts.of(server)
-            server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
-        else:
-            server_log = main.server_log
-        upstream = Upstream(
+    def _make(self, server: ServerConfig) -> Upstream:
+        """An upstream that is not supervised yet."""
+        upstream = self._sessions.main(
             server,
-            self.supervisor,
-            ledger=self.ledger,
-            server_log=server_log,
-            max_message_bytes=self._config.max_message_bytes,
-            child=self._child_name(server.name),
-            clients=self._clients,
-            main=main,
+            on_catalogue=self.observers.notify,
+            catalogues=self.catalogues,
+            account=self.accounts.of(server),
             has_open_tasks=lambda: self.has_open_tasks(server.name),
-            **more,
         )
-        if main is None:
-            upstream.counters.activity = self.activity
-            if server.disabled is None:
-                upstream.policy.pin(self.pins.of(server))
-            self._side_sessions.allow(upstream)
+        upstream.counters.activity = self.activity
+        if server.disabled is None:
+            upstream.policy.pin(self.pins.of(server))
+        self._side_sessions.allow(upstream)
         return upstream
-
-    def _make_direct(self, upstream: Upstream, client: DirectClient, **more: Any) -> DirectSession:
-        more |= {"ledger": self.ledger, "max_message_bytes": self._config.max_message_bytes}
-        child = self._child_name(upstream.name)
-        from mcpx.upstream.direct.session import DirectSession  # noqa: PLC0415 - for those who want one
-
-        return DirectSession(
-            client, upstream.config, self.supervisor, child=child, account=upstream.account, **more
-        )
 
     def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
@@ -176,12 +157,6 @@ class Fleet:
     def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
-
-    def _child_name(self, name: str) -> str:
-        """The supervisor's name for the next child of that name: its predecessor may still be leaving."""
-        self._made[name] += 1
-        number = self._made[name]
-        return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
     def _start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
         """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
@@ -208,6 +183,7 @@ class Fleet:
         starting. Must not be cancelled, nor run twice at a time.
         """
         self._config = config
+        self._sessions.configure(config)
         self.accounts.configure(config)
         old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
         new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
@@ -255,17 +231,19 @@ class Fleet:
         self._pulse()
         if upstream.child not in self._children:
             return
-        timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
-        with anyio.move_on_after(timeout_s) as scope:
+        with anyio.move_on_after(self._stop_timeout_s) as scope:
             await self.supervisor.remove(upstream.child)
             self._children.pop(upstream.child, None)
         if scope.cancelled_caught:
-            log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
+            log.error("upstream.stuck", server=upstream.name, waited_s=self._stop_timeout_s)
+
+    @property
+    def _stop_timeout_s(self) -> float:
+        return self._config.shutdown_grace + 2 * TEARDOWN_S
 
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; see `restart`."""
-        stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
-        await restart(upstream, self.supervisor, self.news, stop_timeout_s=stop_timeout_s)
+        await restart(upstream, self.supervisor, self.news, stop_timeout_s=self._stop_timeout_s)
 
     async def await_start(self, upstream: Upstream) -> None:
         """Wait for a server that has replaced another; see `await_start`."""
@@ -291,8 +269,9 @@ class Fleet:
         if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
             return
         log_event(event, upstream)
-        if isinstance(upstream, Upstream) and upstream.main is None:
-            self.timelines.note(event, upstream)
+        main = upstream if isinstance(upstream, Upstream) and upstream.main is None else None
+        if main is not None:
+            self.timelines.note(event, main)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
             upstream.queue.start_ended()
             self.readiness.report(event.child)
@@ -306,9 +285,7 @@ class Fleet:
             self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and not (
-            isinstance(upstream, Upstream) and upstream.main is None
-        ):
+        elif isinstance(event, ChildStopped) and main is None:
             self._children.pop(event.child, None)
         self._pulse()
 

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
-import uvicorn
 
 from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
 from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_frontend import (
-    GRACEFUL_S,
     BindError,
     ListenerLostError,
     exit_when_asked,
     listen,
 )
-from mcpx.gateway.frontends.http_server import BACKLOG, MAX_HEAD_BYTES, HttpServer
+from mcpx.gateway.frontends.http_server import GRACEFUL_S, HttpServer
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 
 if TYPE_CHECKING:
@@ -82,7 +80,7 @@ class PageListener:
             raise
         with listener:
             self._port, self._problem = listener.getsockname()[1], None
-            server = self._server = HttpServer(self._config(), self._shared())
+            server = self._server = HttpServer(self._page, self._shared())
             self._changed.set()
             incarnation.ready()
             log.info("page.listening", port=self._port)
@@ -99,17 +97,3 @@ class PageListener:
     def _shared(self) -> Shared:
         hub = self._page.hub
         return Shared(2 * hub.config.max_message_bytes, hub.clients.count_dropped)
-
-    def _config(self) -> uvicorn.Config:
-        return uvicorn.Config(
-            self._page,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=GRACEFUL_S,
-            server_header=False,
-            proxy_headers=False,  # any program of this computer could say whose request it is
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            ws="none",
-            backlog=BACKLOG,
-        )

@@ -40,7 +40,7 @@ from mcpx.gateway.frontends.http_doors import PATH, PROFILE_PATH, DoorEndpoint
 from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_monitoring import Monitoring
 from mcpx.gateway.frontends.http_results import EncodedResults
-from mcpx.gateway.frontends.http_server import BACKLOG, MAX_HEAD_BYTES, HttpServer
+from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
 from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from mcpx.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
@@ -48,7 +48,6 @@ from mcpx.trust.tokens import NamedTokens, token_file
 from supervisors import Incarnation
 
 log = structlog.get_logger()
-GRACEFUL_S = 1  # for open event streams, which would never end by themselves
 PAGE_PREFIX = "/ui/"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -131,19 +130,8 @@ class HttpFrontend:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave."""
-        config = uvicorn.Config(
-            self._app(),
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=GRACEFUL_S,
-            server_header=False,
-            proxy_headers=False,  # any program of this computer could say whose request it is
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            ws="none",
-            backlog=BACKLOG,
-        )
-        uvicorn_server = HttpServer(config, Shared(2 * self._limit, self._doors.hub.clients.count_dropped))
+        shared = Shared(2 * self._limit, self._doors.hub.clients.count_dropped)
+        uvicorn_server = HttpServer(self._app(), shared, lifespan="on")
         self._state = uvicorn_server.server_state
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)

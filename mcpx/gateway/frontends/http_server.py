@@ -13,7 +13,7 @@ import errno
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 import anyio.lowlevel
@@ -25,11 +25,15 @@ from mcpx.gateway.frontends.http_connection import HttpConnection, Shared
 from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
 log = structlog.get_logger()
 MAX_CONNECTIONS: Final = 256
 MAX_DESCRIPTOR_SHARE: Final = 0.25
 BACKLOG: Final = 128  # connections that wait for a place
 MAX_HEAD_BYTES: Final = 65536  # of a request: a browser brings the cookies of every program of this computer
+GRACEFUL_S: Final = 1  # for open event streams, which would never end by themselves
 TICK_S: Final = 1.0
 MIN_IDLE_S: Final = 1.0  # before an idle connection is closed for another one
 ACCEPT_RETRY_S: Final = 0.1  # when no connection could be accepted
@@ -39,8 +43,20 @@ _LOST: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})  # accept(
 class HttpServer(uvicorn.Server):
     """Serves one application on listening sockets. Signals are the daemon's, not uvicorn's."""
 
-    def __init__(self, config: uvicorn.Config, shared: Shared) -> None:
+    def __init__(self, app: ASGIApp, shared: Shared, *, lifespan: Literal["on", "off"] = "off") -> None:
         self._exit = anyio.Event()
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan=lifespan,
+            timeout_graceful_shutdown=GRACEFUL_S,
+            server_header=False,
+            proxy_headers=False,  # any program of this computer could say whose request it is
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ws="none",
+            backlog=BACKLOG,
+        )
         super().__init__(config)
         self._shared = shared
         self._max_connections = share(MAX_DESCRIPTOR_SHARE, MAX_CONNECTIONS)

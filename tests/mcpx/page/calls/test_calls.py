@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from supervisors import ChildSpec
 from tests.mcpx.gateway.doors import HttpDoor
 from tests.mcpx.gateway.test_profiles import both, open_gateway
 from tests.mcpx.line import Line
-from tests.mcpx.page.asking import asking
+from tests.mcpx.page.signed_in import signed_in
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, soon
 from tests.mcpx.serving import ENVELOPE
 
@@ -49,7 +49,7 @@ def with_tools(tmp_path):
 async def looking(config):
     async with open_gateway(config) as gateway:
         await gateway.hub.listed(PATIENCE_S)
-        async with asking(Page(gateway.hub, gateway.clients)) as page:
+        async with signed_in(Page(gateway.hub, gateway.clients)) as page:
             yield gateway, page
 
 
@@ -72,8 +72,8 @@ def whole(text):
 
 
 async def the_client(page, name):
-    [found] = [each for each in (await page.get("model"))["clients"] if each["name"] == name]
-    return found, await page.get("model", found["id"])
+    [found] = [each for each in (await page.get("/model"))["clients"] if each["name"] == name]
+    return found, await page.get(f"/model/{found['id']}")
 
 
 @pytest.mark.parametrize(
@@ -117,23 +117,23 @@ async def test_the_definition_of_a_tool_is_what_was_sent():
     async with looking(both()) as (gateway, page), client_of(gateway, "x", Door(expose="both")) as line:
         about, seen = await the_client(page, "x")
         for each in seen["tools"]:
-            written = await page.get("model", about["id"], "tools", each["name"])
+            written = await page.get(f"/model/{about['id']}/tools/{each['name']}")
             assert json.loads(written["text"]) == line.tools[each["name"]]
-        await page.get("model", about["id"], "tools", "no such tool", fails=True)
+        await page.get(f"/model/{about['id']}/tools/no%20such%20tool", fails=True)
 
 
 async def test_what_a_client_cuts_is_told_from_what_it_shows(with_tools):
     async with looking(both()) as (_, page):
-        seen = await page.get("model", "as-codex")
+        seen = await page.get("/model/as-codex")
         assert len(seen["instructions"]["text"].encode()) <= 1000
         assert seen["limits"][0] == "It shows 1,000 bytes of the instructions."
-        for each in (await page.get("model", "as-github-copilot"))["tools"]:
+        for each in (await page.get("/model/as-github-copilot"))["tools"]:
             assert not each["description"]["cut"]  # the lists stand in the parameters
     async with looking(config_of({"s": with_tools(long="x" * 5000)}, expose="all")) as (_, page):
-        [tool] = (await page.get("model", "as-claude-code"))["tools"]
+        [tool] = (await page.get("/model/as-claude-code"))["tools"]
         assert len(tool["description"]["text"]) == 2048
         assert len(tool["description"]["cut"]) == 5000 - 2048
-        [tool] = (await page.get("model", "as-other"))["tools"]
+        [tool] = (await page.get("/model/as-other"))["tools"]
         assert not tool["description"]["cut"]
 
 
@@ -155,16 +155,16 @@ def test_a_text_is_cut_between_characters():
 
 async def test_clients_come_and_go_and_each_is_shown_once():
     async with looking(both()) as (gateway, page):
-        assert (await page.get("model"))["clients"] == []
+        assert (await page.get("/model"))["clients"] == []
         async with client_of(gateway, "one"), client_of(gateway, "two", modern=True) as two:
             await two.ask("tools/list", {"_meta": ENVELOPE | {ABOUT: {"name": "two", "version": "1.3"}}})
-            shown = {each["name"]: each for each in (await page.get("model"))["clients"]}
+            shown = {each["name"]: each for each in (await page.get("/model"))["clients"]}
             assert shown.keys() == {"one", "two"}
             assert (shown["one"]["revision"], shown["two"]["revision"]) == ("2025-06-18", "2026-07-28")
             assert shown["two"]["version"] == "1.3"
             left = shown["two"]["id"]
-        assert (await page.get("model"))["clients"] == []
-        await page.get("model", left, fails=True)
+        assert (await page.get("/model"))["clients"] == []
+        await page.get(f"/model/{left}", fails=True)
 
 
 async def test_the_topic_tells_of_a_client_the_moment_it_is_there(monkeypatch):
@@ -189,11 +189,11 @@ async def test_a_client_without_a_session_stays_for_a_while(monkeypatch):
                     door = HttpDoor(client, http.url, modern=is_modern)
                     await door.open()
                     await door.answer("tools/list", {})
-                shown = (await page.get("model"))["clients"]
+                shown = (await page.get("/model"))["clients"]
                 assert sorted(each["revision"] for each in shown) == ["2025-11-25", "2026-07-28"]
                 assert {each["transport"] for each in shown} == {"http"}
                 monkeypatch.setattr(attached, "SESSIONLESS_S", 0.0)
-                assert [each["revision"] for each in (await page.get("model"))["clients"]] == ["2025-11-25"]
+                assert [each["revision"] for each in (await page.get("/model"))["clients"]] == ["2025-11-25"]
                 gateway.hub.root.stop()
 
 
@@ -209,7 +209,7 @@ async def test_a_client_of_a_transparent_door_sees_its_server_as_it_is(with_tool
             assert (about["title"], about["transport"]) == ("A title", "socket")
             assert [whole(each["description"]) for each in seen["tools"]] == ["Looks <b>around</b>"]
             assert [each["name"] for each in listed["tools"]] == ["look"]
-            await page.get("search", q="look", client=about["id"], status=400)
+            await page.get("/search", q="look", client=about["id"], status=400)
 
 
 @asynccontextmanager
@@ -235,7 +235,7 @@ async def through(gateway, line, door):
 async def test_what_servers_say_is_bounded(with_tools):
     tools = {f"t{number}": "d" * 30_000 for number in range(30)}
     async with looking(config_of({"s": with_tools(**tools)}, expose="all")) as (_, page):
-        seen = await page.get("model", "as-other")
+        seen = await page.get("/model/as-other")
         assert {each["description"]["left_out"] for each in seen["tools"]} == {22_000}
         assert {each["description"]["chars"] for each in seen["tools"]} == {30_000}
 
@@ -249,7 +249,7 @@ async def test_the_ranking_is_that_of_inspect_with_its_reasons(with_tools):
         gateway,
         page,
     ):
-        found = await page.get("search", q="file a ticket")
+        found = await page.get("/search", q="file a ticket")
         said = await gateway.hub.calls.inspect("", None, query="file a ticket")
         assert found["answer"]["text"] == said.content[0]["text"]
         [server] = [each for each in found["servers"] if each["server"] == "tracker"]
@@ -260,18 +260,18 @@ async def test_the_ranking_is_that_of_inspect_with_its_reasons(with_tools):
         assert set(why["parts"]) <= {"name", "description"}
         assert best["shown"] == "whole"
         assert best["score"] >= server["hits"][-1]["score"]
-        exact = (await page.get("search", q="create_issue", server="tracker"))["servers"][0]["hits"][0]
+        exact = (await page.get("/search", q="create_issue", server="tracker"))["servers"][0]["hits"][0]
         assert (exact["name"], exact["exact"]) == ("create_issue", True)
 
 
 async def test_a_search_is_at_the_door_of_the_client():
     async with looking(both()) as (gateway, page), client_of(gateway, "x", Door(profile="work")):
         about, _ = await the_client(page, "x")
-        inside = await page.get("search", q="steal open shout", client=about["id"])
+        inside = await page.get("/search", q="steal open shout", client=about["id"])
         assert {each["server"] for each in inside["servers"]} == {"shop"}
-        await page.get("search", q="  ", status=400)
-        await page.get("search", q="x", client="c999", fails=True)
-        assert "vault" in (await page.get("search", q="shout", server="valt", fails=True))["error"]
+        await page.get("/search", q="  ", status=400)
+        await page.get("/search", q="x", client="c999", fails=True)
+        assert "vault" in (await page.get("/search", q="shout", server="valt", fails=True))["error"]
 
 
 async def test_a_search_wakes_nobody(with_tools):
@@ -280,7 +280,7 @@ async def test_a_search_wakes_nobody(with_tools):
         upstream = gateway.hub.upstreams["s"]
         await soon(lambda: upstream.info().state is State.ASLEEP)
         began = upstream.queue.lifecycle_or_none().generation
-        [found] = (await page.get("search", q="look around"))["servers"]
+        [found] = (await page.get("/search", q="look around"))["servers"]
         assert [each["name"] for each in found["hits"]] == ["look"]
         await gateway.hub.calls.inspect("", None, query="look around")  # which does
         await soon(lambda: upstream.queue.lifecycle_or_none().generation == began + 1)
@@ -296,5 +296,5 @@ async def test_nothing_that_is_asked_breaks_the_search():
             "ü" * 3000,
             "a " * 500,
         ):
-            found = await page.get("search", q=query)
+            found = await page.get("/search", q=query)
             assert isinstance(found["answer"]["text"], str)

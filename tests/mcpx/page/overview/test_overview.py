@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mcpx.core import history
-from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 
 pytestmark = pytest.mark.anyio

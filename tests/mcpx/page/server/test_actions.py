@@ -16,7 +16,7 @@ from mcpx.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
-from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry
 
 pytestmark = pytest.mark.anyio

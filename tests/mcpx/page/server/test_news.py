@@ -10,7 +10,7 @@ import pytest
 
 from mcpx.observe.server_log import ServerLog
 from mcpx.page.server import logs
-from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import pytest
 from mcpx.config import Config
 from mcpx.page.server import results
 from mcpx.page.server.trials import PageClients
-from tests.mcpx.page.server.visitor import visiting
+from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import Ears, config_of, entry, one_server, soon
 
 pytestmark = pytest.mark.anyio
