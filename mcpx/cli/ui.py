@@ -52,9 +52,7 @@ def _link(paths: DaemonPaths) -> str:
     question = {"mcpx": "ui"}
     answer = request(paths, question)
     if answer is None:
-        config = load(
-            paths.config, resolve=False
-        )  # a mistake in it is reported here, not in the daemon's log
+        config = load(paths.config, resolve=False)  # a mistake in it is reported here, not in the log
         if not config.ui:
             raise MCPXError("the page is off: the configuration says ui: false")
         if lifecycle.start(paths):

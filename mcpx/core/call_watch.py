@@ -10,6 +10,7 @@ that fail of the others; the rest are counted. Nothing here raises: a fault of t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -32,6 +33,7 @@ MAX_CALLS: Final = 200
 MAX_NEW: Final = 40  # in a window
 MAX_FAILED: Final = 10
 WINDOW_US: Final = 250_000
+MAX_LARGE: Final = 4  # calls with large arguments that have ended, and may still tell what they cost
 _UNMETERED: Final = frozenset({"control", "library", "page"})
 _KEPT: Final = KEPT_RESULTS.encode()
 
@@ -47,6 +49,7 @@ class CallWatch:
         self._calls: dict[int, Call] = {}  # by id, the oldest first
         self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
         self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
+        self._large: deque[Call] = deque()  # that have ended, and are known by their requests still
         self._window_ends = self._full_until = 0  # as an entry's `at_us`
         self._new = self._failed = 0  # in this window
         self.version = 0
@@ -74,6 +77,7 @@ class CallWatch:
         self._meter.watch = None
         self._by_request.clear()
         self._same.clear()
+        self._large.clear()
         for call in list(self._calls.values()):
             if call.entry is not None:
                 del self._calls[call.shown["id"]]  # nobody will tell how it ends
@@ -107,7 +111,7 @@ class CallWatch:
             elif self._has_room(entry.at_us):
                 call = Call(entry, read_only=self._is_read_only(entry))
                 if isinstance(request, Read):
-                    call.name = request.uri  # with its secrets, where it has any
+                    call.named(request.uri)  # with its secrets, where it has any
                 self._keep(call, request)
         except Exception as error:  # noqa: BLE001 - the promise of this module
             contain(error, "call watch")
@@ -237,6 +241,10 @@ class CallWatch:
         goes_on = entry.approval == "asked" or outcome == "input_required"
         if call.shown["transport"] in _UNMETERED and not goes_on:
             self._release(call)
+        if call.is_large and call.requests:  # which hold the arguments
+            self._large.append(call)
+            if len(self._large) > MAX_LARGE:
+                self._release(self._large.popleft())
         self._change(call)
 
     def _is_read_only(self, entry: Entry) -> bool:

@@ -12,6 +12,7 @@ from mcpx.text import cut, visible
 
 MAX_NAME_CHARS: Final = 200
 MAX_ARGUMENTS_BYTES: Final = 64 << 10  # of one call that can be repeated
+MAX_TARGET_CHARS: Final = 8192  # of the name of what it asks for, as the longest URI of a listing has them
 _LOOKED_AT: Final = 4096  # bytes of a text whose cost is estimated
 Json = dict[str, Any]
 
@@ -53,8 +54,20 @@ class Call:
             "read_only": read_only,
             "repeatable": read_only and self.kind in {"tool", "resource"},
         }
-        if self.bytes_in > MAX_ARGUMENTS_BYTES:
+        if self.is_large:
             self.arguments, self.shown["repeatable"] = None, False
+        self.named(self.name)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its arguments are too large to be kept."""
+        return self.bytes_in > MAX_ARGUMENTS_BYTES
+
+    def named(self, name: str) -> None:
+        """Note the name of what it asks for; with one that is too long to be kept it cannot be repeated."""
+        self.name = name[:MAX_TARGET_CHARS]
+        if len(name) > MAX_TARGET_CHARS:
+            self.shown["repeatable"] = False
 
     def argument_names(self) -> list[str] | None:
         """The names of its arguments; None where they are not known any more."""

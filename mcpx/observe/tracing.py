@@ -15,6 +15,7 @@ brings the provider of spans.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -35,6 +36,10 @@ PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 MAX_PARENT_CHARS: Final = 64  # the form has 55
 MAX_STATE_CHARS: Final = 4096  # W3C asks for 512
+MAX_STATES: Final = 32
+_KEY: Final = r"[a-z][_0-9a-z\-*/]{0,255}|[a-z0-9][_0-9a-z\-*/]{0,240}@[a-z][_0-9a-z\-*/]{0,13}"
+_VALUE: Final = r"[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
+_STATE: Final = re.compile(f"(?:{_KEY})={_VALUE}")
 MAX_TARGET_CHARS: Final = 256  # of the name of a tool, a prompt, a server or a resource
 NAME: Final = "mcpx"
 CONVENTIONS: Final = "https://opentelemetry.io/schemas/1.40.0"
@@ -206,10 +211,18 @@ def parent_in(carrier: Mapping[str, Any]) -> Context | None:
     if not isinstance(parent, str) or len(parent) > MAX_PARENT_CHARS:
         return None
     given = {PARENT: parent}
-    if isinstance(state, str) and len(state) <= MAX_STATE_CHARS:
+    if isinstance(state, str) and _can_be_read(state):
         given[STATE] = state
     found = _W3C.extract(given, Context())
     return found if trace.get_current_span(found).get_span_context().is_valid else None
+
+
+def _can_be_read(state: str) -> bool:
+    """Whether it has the form of W3C. Of any other the API writes in the log, as it came."""
+    if len(state) > MAX_STATE_CHARS:
+        return False
+    members = [each for member in state.split(",") if (each := member.strip(" \t"))]
+    return len(members) <= MAX_STATES and all(map(_STATE.fullmatch, members))
 
 
 def carrier_of(span: Span) -> dict[str, str]:

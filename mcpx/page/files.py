@@ -42,7 +42,7 @@ async def file(request: Request) -> Response:
         return PlainTextResponse("Not found\n", 404)
     try:
         content = _read(name)
-    except (FileNotFoundError, IsADirectoryError):
+    except OSError:  # there is none, or none can have such a name
         return PlainTextResponse("Not found\n", 404)
     return Response(content, media_type=_TYPES[kind[1]])
 

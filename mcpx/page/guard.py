@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.config.urls import is_loopback
+from mcpx.observe.contained import contain
 from mcpx.observe.log import Throttle
 from mcpx.page.access import Access
 from mcpx.page.peers import is_own
@@ -66,7 +67,10 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, with_headers)
+        try:
+            await (refusal or self._app)(scope, receive, with_headers)
+        except Exception as error:  # noqa: BLE001 - the boundary: an address is no reason to fill the log
+            contain(error, "page")  # Starlette has answered it with a status of 500
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

@@ -42,11 +42,7 @@ TOOLS: Final = {"command": sys.executable, "args": ["-P", "-m", "mcpx.demo.tools
 KNOWLEDGE: Final = ["-P", "-m", "mcpx.demo.knowledge"]
 SERVERS: Final[dict[str, Any]] = {
     "shop": TOOLS,
-    "handbook": {
-        "command": sys.executable,
-        "args": [*KNOWLEDGE, "--folder", str(ROOT / "docs")],
-        "limits": {"calls_per_minute": 80},  # some fail when the clients are busiest
-    },
+    "handbook": {"command": sys.executable, "args": [*KNOWLEDGE, "--folder", str(ROOT / "docs")]},
     "lab": TOOLS,
     "notes": {"command": sys.executable, "args": ["-P", "-m", "mcpx.demo.changing"]},
     "leaflets": {"command": sys.executable, "args": KNOWLEDGE},

@@ -31,6 +31,7 @@ MAX_LINES: Final = 500  # in one piece of news
 MAX_LINE_CHARS: Final = 4_000
 MAX_TAIL_BYTES: Final = 1 << 18  # of the file, in which the first lines are looked for
 PAUSE_S: Final = 0.1  # in which lines are gathered
+FLOOD_PAUSE_S: Final = 1.0  # where there were too many to be read: a browser has other things to do
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 
 
@@ -55,7 +56,7 @@ async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
                 continue
             lines, skipped = follower.take()
             yield {"lines": lines, **({"skipped": skipped} if skipped else {})}
-            await anyio.sleep(PAUSE_S)
+            await anyio.sleep(FLOOD_PAUSE_S if skipped else PAUSE_S)
 
 
 class _Follower:

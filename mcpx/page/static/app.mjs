@@ -2,6 +2,7 @@
 import { html, render, useEffect, useRef, useState } from "./lib.mjs";
 import { signOut, useConnection } from "./api.mjs";
 import { Action } from "./widgets/action.mjs";
+import { Contained } from "./widgets/contained.mjs";
 import { Notice } from "./widgets/notice.mjs";
 import { Theme } from "./widgets/theme.mjs";
 import { Overview } from "./views/overview.mjs";
@@ -67,7 +68,9 @@ function App() {
     <main id="main" ref=${main} tabindex="-1">
       ${connection === "lost" && html`<${Lost} />`}
       ${connection === "paused" && html`<${Paused} />`}
-      <${View} known=${known} first=${first} rest=${rest} />
+      <${Contained} where=${[first, ...rest].join("/")}>
+        <${View} known=${known} first=${first} rest=${rest} />
+      </${Contained}>
     </main>
   `;
 }

@@ -2,7 +2,7 @@
 import { Component, h } from "preact";
 import htm from "htm";
 
-export { Fragment, render } from "preact";
+export { Component, Fragment, render } from "preact";
 export * from "preact/hooks";
 export const html = htm.bind(h);
 

@@ -7,6 +7,7 @@ log tells of.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
 EVERY_S: Final = 0.25
 MAX_SENT: Final = 50  # at a time
 MAX_TEXT_CHARS: Final = 200_000  # of what a repeated call gives
+_ID: Final = re.compile(r"[0-9]{1,20}")
 Shown = dict[str, Any]
 
 
 def routes(page: Page) -> list[Route]:
     """Its requests."""
-    return [get("/calls/{id:int}", _call, page), post("/calls/{id:int}/repeat", _repeat, page)]
+    return [get("/calls/{id}", _call, page), post("/calls/{id}/repeat", _repeat, page)]
 
 
 # --- the list
@@ -116,12 +118,24 @@ def _of_line(line: Line) -> Shown | None:
 
 async def _call(page: Page, request: Request) -> Shown:
     """One call, with its arguments: their values where the audit log has them (`values_kept`), else names."""
-    number = request.path_params["id"]
+    number = _number(request)
     call = page.hub.call_watch.call(number)
     if call is None:
         return await _call_of_log(page.hub, number)
     values = None if call.arguments is None else page.hub.audit.shown_values(call.arguments)
     return _whole(call.shown, call.bytes_in, call.argument_names(), values)
+
+
+def _number(request: Request) -> int:
+    """The call that an address names.
+
+    Raises:
+        MCPXError: It names none.
+    """
+    named: str = request.path_params["id"]
+    if not _ID.fullmatch(named):
+        raise MCPXError("this call is not known any more")
+    return int(named)
 
 
 def _whole(shown: Shown, bytes_in: int | None, names: list[str] | None, values: Any) -> Shown:
@@ -158,13 +172,14 @@ def _values(line: Line) -> Any:
 
 async def _repeat(page: Page, request: Request) -> Shown:
     """Run a call again that changes nothing."""
-    call = page.hub.call_watch.call(request.path_params["id"])
+    call = page.hub.call_watch.call(_number(request))
     if call is None:
         raise MCPXError("this call is not known any more")
     if not call.shown["read_only"]:
         raise BadRequestError("only a call that changes nothing can be repeated")
-    if call.arguments is None:
-        raise MCPXError("its arguments are not kept any more")
+    is_whole = call.shown["repeatable"] or call.kind not in {"tool", "resource"}
+    if call.arguments is None or not is_whole:
+        raise MCPXError("what it was called with is not kept any more")
     result = await _again(page.hub, call)
     text = "\n".join(map(_text, result.content))
     return {"text": cut(text, MAX_TEXT_CHARS), "is_error": result.is_error}

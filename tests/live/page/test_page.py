@@ -256,7 +256,7 @@ async def test_what_a_model_sees_and_what_its_search_finds(visit: Visit, house: 
         await visit.go("model")
         clients = page.get_by_role("region", name="Clients")
         await expect(clients.get_by_role("link", name="test")).to_be_visible()
-        given = page.get_by_role("group", name="the instructions", exact=True)
+        given = page.get_by_label("the instructions", exact=True)
         instructions = await served.request("tools/list")
         await expect(given).to_contain_text("shown")
         for tool in instructions["tools"]:

@@ -28,7 +28,7 @@ WORDS: Final = {
     "html": HTML,
     "link": "javascript:window.owned=1",
     "code": "${window.owned=1} {{constructor.constructor('window.owned=1')()}} `;window.owned=1//",
-    "bidi": "\u202egnp.exe \u2066\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627\u2069\u0000\u001b[31m\u200b",
+    "bidi": "\u202egnp.exe \u2066\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u2069\u0000\u001b[31m\u200b",
     "long": "x" * 60_000,
 }
 FOREIGN: Final = """() => [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import asynccontextmanager
 
 import anyio
@@ -10,9 +11,9 @@ import pytest
 
 from mcpx.audit.audit import Audit
 from mcpx.audit.origin import Origin
-from mcpx.core.call_watch import MAX_CALLS, MAX_FAILED, MAX_NEW, CallWatch
+from mcpx.core.call_watch import MAX_CALLS, MAX_FAILED, MAX_LARGE, MAX_NEW, CallWatch
 from mcpx.core.meter import Meter
-from mcpx.core.watched_call import MAX_ARGUMENTS_BYTES
+from mcpx.core.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
 from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
@@ -165,6 +166,10 @@ async def test_a_transparent_door_is_watched_with_no_audit_log():
 # --- in a flood, with no server
 
 
+class Large:
+    """A request with large arguments."""
+
+
 class Flood:
     """Calls that an audit log hears of, and nobody sends."""
 
@@ -173,9 +178,9 @@ class Flood:
         self.audit.configure(enabled=False, required=False, redact=None)
         self.watch = CallWatch(self.audit, Meter({}), {})
 
-    def begin(self, name="t", arguments=b"{}"):
+    def begin(self, name="t", arguments=b"{}", request=None):
         entry = self.audit.begin("tool", "s", name, arguments, ORIGIN)
-        self.watch.begun(entry, None)
+        self.watch.begun(entry, request)
         reply = Reply()
         reply.observer = entry
         return reply
@@ -240,6 +245,27 @@ def test_long_arguments_and_names_are_not_kept(flood):
     assert (call.arguments, call.shown["repeatable"], call.argument_names()) == (None, False, None)
     assert len(call.shown["tool"]) < 300
     assert call.shown["tokens_in"] > 1000
+    assert len(call.name) == MAX_TARGET_CHARS
+
+
+def test_a_name_that_is_too_long_to_be_kept_is_not_called_again(flood):
+    flood.watch._is_read_only = lambda _entry: True
+    for length in (MAX_TARGET_CHARS, MAX_TARGET_CHARS + 1):
+        flood.begin("x" * length)
+    assert [call.shown["repeatable"] for call in flood.watch.calls()] == [True, False]
+
+
+def test_of_large_calls_that_never_tell_their_cost_a_few_are_kept(flood, monkeypatch):
+    """As of clients that leave before they are answered: each request holds what it was called with."""
+    monkeypatch.setattr("mcpx.core.call_watch.MAX_NEW", 1 << 30)
+    alive = []
+    for number in range(20):
+        request = Large()
+        alive.append(weakref.ref(request))
+        reply = flood.begin(f"t{number}", b'"%b"' % (b"y" * MAX_ARGUMENTS_BYTES), request)
+        del request
+        reply.resolve(msgspec.Raw(b'{"content":[]}'))
+    assert [ref() is not None for ref in alive] == [False] * (20 - MAX_LARGE) + [True] * MAX_LARGE
 
 
 def test_arguments_that_cannot_be_read_have_no_names(flood):

@@ -52,6 +52,33 @@ def test_what_names_no_span_has_no_parent(odd):
     assert parent_of(traceparent=odd, tracestate="a=b") is None
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "a=b,c",
+        "a=" + "b" * 300,
+        ",".join(f"k{number}=v" for number in range(40)),
+        "a=b\r\nspan.forged level=error",
+        "a=\x1b[2Jb",
+        "\u00e9=1",
+        "a=\ud800",
+        "a" * 250 + "=" + " " * 300,
+    ],
+)
+def test_what_a_client_says_of_its_state_is_not_written_in_the_log(odd, caplog):
+    found = parent_of(traceparent=SAMPLED, tracestate=odd)
+    assert found is not None
+    assert not found.trace_state
+    assert caplog.records == []
+
+
+def test_a_state_is_passed_on_as_it_came(caplog):
+    given = "rojo=00f067aa0ba902b7, congo=t61rcWkgMzE,,0a*/-_@t-0=x y~!"
+    found = parent_of(traceparent=SAMPLED, tracestate=given)
+    assert found.trace_state.to_header() == "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE,0a*/-_@t-0=x y~!"
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("odd", [5, None, "=", "a=b," * MAX_STATE_CHARS, "\x1b[31m", "a=\n"])
 def test_an_odd_state_does_not_cost_the_parent(odd):
     found = parent_of(traceparent=SAMPLED, tracestate=odd)

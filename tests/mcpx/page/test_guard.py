@@ -335,3 +335,39 @@ async def test_the_doors_of_http_are_as_before_beside_the_page(tmp_path, monkeyp
             for cookie in (None, visitor.cookie):
                 refused = await Visitor(visitor.origin, cookie).get(path)
                 assert refused.status in {401, 404}, path
+
+
+async def test_no_address_is_a_fault_that_fills_the_log(tmp_path, monkeypatch, caplog):
+    async with served(tmp_path, monkeypatch) as page:
+        visitor = await Visitor.entering(page)
+        for path in (
+            "/ui/api/calls/" + "9" * 5000,
+            "/ui/api/calls/" + "9" * 21,
+            "/ui/api/calls/-1",
+            "/ui/api/calls/%D9%A1",
+            "/ui/static/" + "a/" * 10_000 + "a.mjs",
+            "/ui/static/" + "a" * 10_000 + ".mjs",
+            "/ui/static/a%00.mjs",
+            "/ui/api/servers/" + "a/" * 10_000,
+            "/ui/api/servers/%ff%00/tools/%ff",
+            "/ui/api/model/%F0%9F/tools/%00",
+            "/ui/api/approvals?server=" + "a" * 10_000,
+            "/ui/api/search?q=%00%ff&server=%ff",
+        ):
+            answer = await visitor.get(path)
+            assert answer.status < 500, path[:60]
+            assert len(answer.body) < 2000, path[:60]
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_fault_outside_of_the_handlers_is_contained_too(tmp_path, monkeypatch, caplog):
+    contained = []
+    monkeypatch.setattr("mcpx.page.guard.contain", lambda error, place: contained.append((str(error), place)))
+    monkeypatch.setattr("mcpx.page.files._read", lambda _name: 1 // 0)
+    async with served(tmp_path, monkeypatch) as page:
+        visitor = await Visitor.entering(page)
+        for _ in range(2):
+            answer = await visitor.get("/ui/static/app.mjs")
+            assert (answer.status, answer.body) == (500, b"Internal Server Error")
+    assert contained == [("integer division or modulo by zero", "page")] * 2
+    assert "Traceback" not in caplog.text

@@ -20,6 +20,7 @@ async def test_a_window_that_waits_goes_on_when_somebody_turns_to_it(tmp_path, m
         for _ in range(CONNECTIONS):
             windows.append(await context.new_page())
             await windows[-1].goto(f"{Visitor(link).origin}/ui/", wait_until="commit")
+            await windows[-1].get_by_text("Live", exact=True).wait_for()  # the streams come in this order
         for waits in windows[:-MAX_OF_SESSION]:
             await waits.get_by_text("This window waits.").wait_for()
         for runs in windows[-MAX_OF_SESSION:]:

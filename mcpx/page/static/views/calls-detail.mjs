@@ -5,6 +5,7 @@ import { Action } from "../widgets/action.mjs";
 import { Badge } from "../widgets/badge.mjs";
 import { Code } from "../widgets/copy.mjs";
 import { Figure, Figures } from "../widgets/figure.mjs";
+import { laidOut } from "../widgets/json.mjs";
 import { Failed, Loading } from "../widgets/notice.mjs";
 import { bytes, count, date, ms, saved, share } from "../widgets/format.mjs";
 import { outcome, what, who } from "./calls-row.mjs";
@@ -66,7 +67,7 @@ function Arguments({ answer }) {
   const { arguments: given, values_kept: kept } = answer;
   if (given == null) return html`<p class="small muted">What it was called with is not known.</p>`;
   if (kept) return html`<section class="stack tight"><h3>Arguments</h3><${Code} wraps what="arguments"
-    text=${JSON.stringify(given, null, 2)} /></section>`;
+    text=${laidOut(given)} /></section>`;
   if (!given.length) return html`<p class="small muted">It was called without arguments.</p>`;
   return html`<section class="stack tight">
     <h3>Arguments</h3>

@@ -131,7 +131,7 @@ function Size({ of }) {
 function Text({ of, what, none }) {
   if (!of.chars) return html`<p class="muted">${none}</p>`;
   return html`<div class="code wraps">
-    <pre tabindex="0" role="region" aria-label=${what}>${of.text}${of.cut &&
+    <pre tabindex="0" role="group" aria-label=${what}>${of.text}${of.cut &&
     html`<mark class="tone-bad"><span class="mark-head">Cut off by this client from here: ${counted(of.cut.length, "character")}</span>${of.cut}</mark>`}${of.left_out > 0 &&
     html`<span class="muted">${`\n… ${counted(of.left_out, "more character")}: see the definition`}</span>`}</pre>
     <${Copy} text=${of.text + of.cut} what=${what} />

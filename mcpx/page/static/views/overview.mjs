@@ -30,19 +30,20 @@ function timed(card, before) {
 export function Overview() {
   const state = useTopic("overview", known);
   const spoken = useSpoken(state?.listed);
-  if (!state) return html`<h1>Overview</h1><${Loading} />`;
-  if (!state.daemon) return html`<h1>Overview</h1><${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`;
+  const ready = Boolean(state?.daemon);
+  // the curves stand there from the beginning, so that one stream is opened for both topics
   return html`<div class="stack">
-    <${Daemon} daemon=${state.daemon} servers=${state.listed} />
+    ${ready ? html`<${Daemon} daemon=${state.daemon} servers=${state.listed} />` : html`<h1>Overview</h1>`}
     <div class="hidden" role="status">${spoken}</div>
-    ${(state.problems ?? []).map((text) => html`<${Notice} key=${text} tone="bad" live="alert">${text}</${Notice}>`)}
-    ${state.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
-    <${Faults} servers=${state.listed} />
+    ${!state && html`<${Loading} />`}
+    ${(state?.problems ?? []).map((text) => html`<${Notice} key=${text} tone="bad" live="alert">${text}</${Notice}>`)}
+    ${state?.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
+    ${ready && html`<${Faults} servers=${state.listed} />`}
     <${Curves} />
-    <div class="overview">
+    ${ready && html`<div class="overview">
       <${Clients} clients=${state.clients ?? []} seen=${state.heard} />
       <${Servers} servers=${state.listed} />
-    </div>
+    </div>`}
   </div>`;
 }
 

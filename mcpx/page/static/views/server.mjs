@@ -3,6 +3,7 @@ import { html, useMemo } from "../lib.mjs";
 import { useAnswer, useTopic } from "../api.mjs";
 import { State } from "../widgets/badge.mjs";
 import { useNow } from "../widgets/clock.mjs";
+import { Contained } from "../widgets/contained.mjs";
 import { bytes, count, duration, ms, saved, share } from "../widgets/format.mjs";
 import { Figure, Figures } from "../widgets/figure.mjs";
 import { Failed, Loading, Notice } from "../widgets/notice.mjs";
@@ -106,7 +107,9 @@ function Inside({ name, tab, selected, card, timeline, version }) {
       ? html`<${Failed} failure=${failure} again=${again} />`
       : !offers
         ? html`<${Loading} />`
-        : html`<${Offered} current=${current} name=${name} offers=${offers} selected=${selected} card=${card} />`}
+        : html`<${Contained} where=${`${current}/${selected}`}>
+            <${Offered} current=${current} name=${name} offers=${offers} selected=${selected} card=${card} />
+          </${Contained}>`}
   `;
 }
 

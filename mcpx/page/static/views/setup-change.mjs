@@ -71,6 +71,6 @@ export function useSeen(clients) {
 // A unified diff.
 export function Diff({ text, what }) {
   const kinds = { "+": "added", "-": "removed", "@": "place" };
-  return html`<div class="code"><pre tabindex="0" role="region" aria-label=${what}>${text.split("\n").map((each, index) =>
+  return html`<div class="code"><pre tabindex="0" role="group" aria-label=${what}>${text.split("\n").map((each, index) =>
     html`<span key=${index} class=${index < 2 ? "place" : kinds[each[0]]}>${each}${"\n"}</span>`)}</pre></div>`;
 }

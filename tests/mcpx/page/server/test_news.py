@@ -100,3 +100,16 @@ async def test_of_a_flood_the_last_lines_are_kept_and_the_others_counted(tmp_pat
         assert piece["skipped"] == 7
         assert [line[20:26] for line in piece["lines"]] == ["line 7", "line 8", "line 9"]
         assert max(map(len, piece["lines"])) == 43
+
+
+@pytest.mark.parametrize(("lines", "long"), [(1, "FLOOD_PAUSE_S"), (2 * logs.MAX_LINES, "PAUSE_S")])
+async def test_the_pause_after_a_flood_is_one_of_its_own(tmp_path, monkeypatch, lines, long):
+    for pause in ("PAUSE_S", "FLOOD_PAUSE_S"):
+        monkeypatch.setattr(logs, pause, 600.0 if pause == long else 0.0)
+    config = config_of({"s": entry()})
+    async with visiting(config, state=tmp_path) as visitor, visitor.following("log:s") as news:
+        await news.next()
+        log: ServerLog = visitor.hub.upstreams["s"].server_log
+        for _ in range(3):
+            log.write("\n".join(["said"] * lines).encode())
+            assert ("skipped" in await news.next()) == (lines > 1)

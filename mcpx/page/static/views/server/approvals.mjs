@@ -64,12 +64,14 @@ function Difference({ line, isNew }) {
 }
 
 const ARROW = " -> ";
+const MAX_TRIED = 32; // arrows; a text may hold any number of them, and each costs a reading of the line
 
 function apart(line) {
   const colon = line.indexOf(": ");
   if (colon < 0) return null;
   const [name, rest] = [line.slice(0, colon), line.slice(colon + 2)];
-  for (let at = rest.indexOf(ARROW); at >= 0; at = rest.indexOf(ARROW, at + 1)) {
+  let tried = 0;
+  for (let at = rest.indexOf(ARROW); at >= 0 && tried < MAX_TRIED; at = rest.indexOf(ARROW, at + 1), tried += 1) {
     const [before, after] = [value(rest.slice(0, at)), value(rest.slice(at + ARROW.length))];
     if (before !== null && after !== null) return { name, before, after };
   }

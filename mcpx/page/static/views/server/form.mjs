@@ -2,18 +2,19 @@
 //
 // The value that is put in is plain JSON, and what was not filled in is not in it. Text that is no number, in the
 // field of one, is kept as text: the daemon says what is wrong with it, in the words that a model gets.
-// `problems` are those words: [{path: "$.files[0].name", problem}].
-import { Component } from "preact";
-import { html, useEffect, useId, useState } from "../../lib.mjs";
+// `problems` are those words: [{path: "$.files[0].name", problem}]. Members may have any name, `__proto__` and
+// `constructor` too; and of more fields than a person fills in the first are shown (`MAX_FIELDS`).
+import { Component, html, useEffect, useId, useMemo, useState } from "../../lib.mjs";
+import { Choice, Json, Numeric, Text } from "./controls.mjs";
 import * as json from "./schema.mjs";
 
 const MAX_DEPTH = 8; // of fields within fields; below there is a field for JSON
 const MAX_ITEMS = 200; // of a list that are shown
-const MAX_MEMBERS = 300; // of an object that are shown
+const MAX_FIELDS = 500; // of a form
+const MAX_LABEL = 200; // characters of the name of a branch
 const MAX_ASKED = 3; // levels on which what is required and not filled in is shown at once
 const MANY = 12; // members of an object, from which on the optional ones are folded away
 const GROUPS = ["object", "map", "array", "alternatives"]; // kinds that hold other values
-const LONG = 120; // characters, for which a text has a field that grows
 
 // schema: of an object; value: what is filled in; onChange(value). A schema that no form can be made of has none.
 export class Form extends Component {
@@ -21,14 +22,33 @@ export class Form extends Component {
     return { failed: true };
   }
 
-  render({ schema, value, onChange, problems = [] }, { failed }) {
+  render(props, { failed }) {
     if (failed) return html`<p class="muted">No form can be made of this schema. Give the arguments as JSON.</p>`;
-    const root = json.resolved(schema, schema);
-    const context = { root: schema, problems };
-    return html`<div class="stack form">
-      <${Members} schema=${root} value=${value} onChange=${onChange} path="$" depth=${0} context=${context} />
-    </div>`;
+    return html`<div class="stack form"><${Whole} ...${props} /></div>`;
   }
+}
+
+function Whole({ schema, value, onChange, problems = [] }) {
+  const root = json.resolved(schema, schema);
+  const context = { root: schema, problems, room: { left: MAX_FIELDS } };
+  const [isTooMuch, setTooMuch] = useState(false);
+  useEffect(() => setTooMuch(json.isTooMuch(schema))); // which its fields may have found out just now
+  if (isTooMuch) {
+    return html`
+      <p class="muted small">What it takes is too intricate for a form. Fill it in as JSON.</p>
+      <${Json} value=${value} onChange=${onChange} name="Arguments" />
+    `;
+  }
+  return html`<${Members} schema=${root} value=${value} onChange=${onChange} path="$" depth=${0} context=${context} />`;
+}
+
+// How many of so many fields there is room for; the same until the form is shown anew.
+function useRoom(context, wanted) {
+  return useMemo(() => {
+    const most = Math.max(0, Math.min(wanted, context.room.left));
+    context.room.left -= most;
+    return most;
+  }, [context, wanted]);
 }
 
 // --- objects
@@ -38,15 +58,14 @@ function Members({ schema, value, onChange, path, depth, context }) {
   const properties = isObject(schema.properties) ? schema.properties : {};
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
   const all = Object.keys(properties);
-  const names = all.slice(0, MAX_MEMBERS);
+  const names = firstOf(all, required, useRoom(context, all.length));
   const others = Object.keys(given).filter((name) => !Object.hasOwn(properties, name));
   const folds = names.length > MANY && required.size > 0;
   const either = json.eitherRequired(schema);
   const set = (name, to) => onChange(withMember(given, name, to));
-  const own = (name) => (Object.hasOwn(given, name) ? given[name] : undefined);
   const member = (name) => html`<${Field} key=${name} name=${name} schema=${properties[name]}
     required=${required.has(name)}
-    value=${own(name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)}
+    value=${own(given, name)} onChange=${(to) => set(name, to)} path=${json.memberPath(path, name)}
       missing=${`${path}.${name}`}
     depth=${depth + 1} context=${context} />`;
   if (!names.length && !others.length && !isObject(schema.additionalProperties)) {
@@ -69,15 +88,24 @@ function Members({ schema, value, onChange, path, depth, context }) {
   `;
 }
 
+// The first names, those that are required before the others.
+function firstOf(names, required, most) {
+  if (names.length <= most) return names;
+  const [first, others] = [true, false].map((is) => names.filter((name) => required.has(name) === is));
+  return [...first, ...others].slice(0, most);
+}
+
+const own = (value, name) => (Object.hasOwn(value, name) ? value[name] : undefined);
+
 function withMember(value, name, to) {
-  const next = { ...value };
-  if (to === undefined) delete next[name];
-  else json.put(next, name, to);
+  if (to !== undefined) return { ...value, [name]: to };
+  const { [name]: _gone, ...next } = value;
   return next;
 }
 
 // Members of any name, each with a value of the same schema.
 function OpenMembers({ schema, value, names, onChange, path, depth, context }) {
+  const most = useRoom(context, Math.min(names.length, MAX_ITEMS));
   const [added, setAdded] = useState("");
   const id = useId();
   const add = () => {
@@ -86,8 +114,8 @@ function OpenMembers({ schema, value, names, onChange, path, depth, context }) {
     setAdded("");
   };
   return html`
-    ${names.slice(0, MAX_ITEMS).map((name) => html`<div key=${name} class="item">
-      <div class="grow"><${Field} name=${name} schema=${schema} required value=${value[name]}
+    ${names.slice(0, most).map((name) => html`<div key=${name} class="item">
+      <div class="grow"><${Field} name=${name} schema=${schema} required value=${own(value, name)}
         onChange=${(to) => onChange(withMember(value, name, to ?? null))}
         path=${json.memberPath(path, name)} depth=${depth + 1} context=${context} /></div>
       <button type="button" class="quiet small" aria-label=${`Remove ${name}`}
@@ -180,7 +208,7 @@ function Alternatives({ control, value, onChange, path, depth, context, name = "
     setChosen(index);
     onChange(json.blank(branches[index], context.root));
   };
-  const label = (each, index) => (typeof each.title === "string" && each.title) || constants(each)
+  const label = (each, index) => (typeof each.title === "string" && each.title.slice(0, MAX_LABEL)) || constants(each)
     || json.typeWords(each, context.root) || `form ${index + 1}`;
   return html`<div class="stack tight inside">
     <label class="hidden" for=${id}>Form of ${name}</label>
@@ -201,7 +229,7 @@ const fitsAlso = (value, branch, root) => json.branchOf(value, [branch], root) =
 function constants(branch) {
   const members = Object.entries(branch.properties ?? {}).filter(([, each]) => isObject(each) && Object.hasOwn(each,
     "const"));
-  return members.map(([name, each]) => `${name}: ${json.shown(each.const)}`).join(", ");
+  return members.map(([name, each]) => `${name}: ${json.shown(each.const)}`).join(", ").slice(0, MAX_LABEL);
 }
 
 function Items({ schema, value, onChange, path, depth, context, name = "the list" }) {
@@ -210,16 +238,17 @@ function Items({ schema, value, onChange, path, depth, context, name = "the list
   const of = (index) => prefix[index] ?? (isObject(schema.items) ? schema.items : {});
   const set = (index, to) => onChange(items.map((each, at) => (at === index ? (to ?? emptied(of(index), context.root))
     : each)));
+  const shown = useRoom(context, Math.min(items.length, MAX_ITEMS));
   const isFull = typeof schema.maxItems === "number" && items.length >= schema.maxItems;
   return html`<div class="stack tight inside">
-    ${items.slice(0, MAX_ITEMS).map((item, index) => html`<div key=${index} class="item">
+    ${items.slice(0, shown).map((item, index) => html`<div key=${index} class="item">
       <div class="grow"><${Item} schema=${of(index)} value=${item} onChange=${(to) => set(index, to)}
         path=${`${path}[${index}]`} depth=${depth + 1} context=${context}
         name=${`${name} ${index + 1}`} /></div>
       <button type="button" class="quiet small" aria-label=${`Remove ${name} ${index + 1}`}
         onClick=${() => onChange(items.filter((_each, at) => at !== index))}>Remove</button>
     </div>`)}
-    ${items.length > MAX_ITEMS && html`<p class="muted small">${items.length - MAX_ITEMS} more are in the JSON.</p>`}
+    ${items.length > shown && html`<p class="muted small">${items.length - shown} more are in the JSON.</p>`}
     <div><button type="button" class="small" disabled=${isFull} onClick=${() => onChange([...items,
       json.blank(of(items.length), context.root)])}>Add to ${name}</button></div>
   </div>`;
@@ -239,95 +268,6 @@ function Item({ schema, value, onChange, path, depth, context, name }) {
       described=${problems.length ? `${id}-problem` : undefined} invalid=${problems.length > 0} />
     ${problems.map((each) => html`<div key=${each.problem} class="error" id=${`${id}-problem`}>${each.problem}</div>`)}
   </div>`;
-}
-
-// --- controls of one line
-
-const ANY = "";
-
-function Choice({ control, value, onChange, id, described, invalid, label, required }) {
-  const choices = control.choices ?? [true, false].map((each) => ({ value: each, label: String(each) }));
-  const all = control.nullable ? [...choices, { value: null, label: "null" }] : choices;
-  const at = value === undefined ? -1 : all.findIndex((each) => json.written(each.value) === json.written(value));
-  const isOdd = value !== undefined && at < 0; // from the JSON
-  const change = (chosen) => chosen !== "odd" && onChange(chosen === ANY ? undefined : all[Number(chosen)].value);
-  return html`<select id=${id} aria-label=${label} aria-describedby=${described} aria-invalid=${invalid} value=${isOdd
-    ? "odd" : at < 0 ? ANY : at}
-    onChange=${(event) => change(event.target.value)}>
-    <option value=${ANY}>${required ? "choose…" : "not given"}</option>
-    ${isOdd && html`<option value="odd">${json.shown(value).slice(0, 80)}</option>`}
-    ${all.map((each, index) => html`<option key=${index} value=${index}>${each.label}</option>`)}
-  </select>`;
-}
-
-const INPUT_TYPES = { date: "date", password: "password" };
-const EXAMPLES = { "date-time": "2026-01-31T12:00:00Z", time: "12:00:00Z", email: "name@example.com",
-  uri: "https://example.com/", duration: "PT1H" };
-
-function Text({ schema, control, value, onChange, id, described, invalid, label, required }) {
-  const shown = typeof value === "string" ? value : value === undefined || value === null ? "" : json.shown(value);
-  const change = (event) => onChange(event.target.value === "" && !required ? undefined : event.target.value);
-  const shared = { id, value: shown, onInput: change, autocomplete: "off", spellcheck: false, "aria-label": label,
-    "aria-describedby": described, "aria-invalid": invalid };
-  const type = schema.writeOnly === true ? "password" : INPUT_TYPES[schema.format];
-  const isShort = type || schema.format || schema.maxLength <= LONG;
-  const field = isShort
-    ? html`<input ...${shared} class=${type === "date" ? "narrow" : undefined} type=${type ?? "text"}
-      placeholder=${EXAMPLES[schema.format]} />`
-    : html`<textarea ...${shared} class="grows" rows="1"></textarea>`;
-  return html`${field}${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
-}
-
-function Numeric({ control, value, onChange, id, described, invalid, label }) {
-  const [text, change] = useText(value, onChange, number);
-  return html`<input id=${id} class="narrow" type="text" inputmode="decimal" value=${text} autocomplete="off"
-    aria-label=${label} aria-describedby=${described} aria-invalid=${invalid}
-    placeholder=${example(control.schema)} onInput=${(event) => change(event.target.value)} />
-    ${control.nullable && html`<${Null} value=${value} onChange=${onChange} />`}`;
-}
-
-const example = (schema) => (typeof schema.default === "number" ? String(schema.default) : undefined);
-
-function Null({ value, onChange }) {
-  return html`<label class="switch small"><input type="checkbox" checked=${value === null}
-    onChange=${(event) => onChange(event.target.checked ? null : undefined)} />null</label>`;
-}
-
-function Json({ value, onChange, id, described, invalid, label, name }) {
-  const [text, change] = useText(value, onChange, parsed, 2);
-  return html`<textarea class="grows" id=${id} rows="2" spellcheck=${false} value=${text} aria-label=${label ?? (id
-    ? undefined : name)} aria-describedby=${described} aria-invalid=${invalid}
-    placeholder="JSON, or plain text" onInput=${(event) => change(event.target.value)}></textarea>`;
-}
-
-// The text of a field, and what to do when it changes; `meant` says which value a text means.
-function useText(value, onChange, meant, indent) {
-  const words = (each) => (each === undefined ? "" : typeof each === "string" ? each : json.written(each, indent));
-  const [text, setText] = useState(words(value));
-  useEffect(() => {
-    if (json.written(meant(text)) !== json.written(value)) setText(words(value));
-  }, [value]);
-  const change = (next) => {
-    setText(next);
-    onChange(meant(next));
-  };
-  return [text, change];
-}
-
-// undefined for nothing, a number, or the text as it is
-function number(text) {
-  const trimmed = text.trim();
-  if (!trimmed) return undefined;
-  return /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(trimmed) ? parsed(trimmed) : text;
-}
-
-function parsed(text) {
-  if (!text.trim()) return undefined;
-  try {
-    return json.read(text);
-  } catch {
-    return text;
-  }
 }
 
 // --- words

@@ -5,7 +5,7 @@ import { html, useState } from "../../lib.mjs";
 import { Code } from "../../widgets/copy.mjs";
 import { bytes, count, ms } from "../../widgets/format.mjs";
 import { Badge } from "../../widgets/badge.mjs";
-import { read, written } from "./schema.mjs";
+import { laidOut, read } from "../../widgets/json.mjs";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"];
 const EXTENSIONS = { "audio/wav": "wav", "audio/mpeg": "mp3", "application/pdf": "pdf", "application/json": "json",
@@ -37,7 +37,7 @@ export function Result({ result }) {
     </div>
     ${at === "server" && html`<${Blocks} blocks=${result.content} />`}
     ${at === "model" && html`<${Long} block=${model} what="what a model sees" plain />`}
-    ${at === "structured" && html`<${Code} text=${JSON.stringify(result.structured, null, 2)}
+    ${at === "structured" && html`<${Code} text=${laidOut(result.structured)}
       what="structured content" />`}
     ${result.structured_cut && html`<p
       class="muted small">Its structured content has ${bytes(result.structured_cut)}, too many to be shown.</p>`}
@@ -88,11 +88,11 @@ function Linked({ block }) {
 
 // A text, and what was cut of it; JSON is laid out, unless it is to stay as it is.
 function Long({ block, what, plain }) {
-  const laidOut = plain ? null : formatted(block);
+  const lines = plain ? null : formatted(block);
   const [raw, setRaw] = useState(false);
   return html`<div>
-    <${Code} text=${laidOut && !raw ? laidOut : block.text} what=${what} wraps />
-    ${laidOut && html`<button type="button" class="quiet small" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>${raw
+    <${Code} text=${lines && !raw ? lines : block.text} what=${what} wraps />
+    ${lines && html`<button type="button" class="quiet small" aria-pressed=${raw} onClick=${() => setRaw(!raw)}>${raw
       ? "Lay the JSON out" : "Show it as it came"}</button>`}
     ${block.cut && html`<p class="muted small">${count(block.cut)} more characters are not shown.</p>`}
   </div>`;
@@ -101,8 +101,8 @@ function Long({ block, what, plain }) {
 function formatted({ text, cut }) {
   if (cut || text.length > MAX_FORMATTED || !/^\s*[[{]/.test(text)) return null;
   try {
-    const laidOut = written(read(text), 2);
-    return laidOut === text ? null : laidOut;
+    const lines = laidOut(read(text));
+    return lines === text ? null : lines;
   } catch {
     return null;
   }

@@ -3,12 +3,13 @@ import { html, useMemo, useState } from "../../lib.mjs";
 import { useAnswer } from "../../api.mjs";
 import { Code } from "../../widgets/copy.mjs";
 import { count } from "../../widgets/format.mjs";
+import { laidOut as laidOutJson, read, written } from "../../widgets/json.mjs";
 import { Failed, Loading, Notice } from "../../widgets/notice.mjs";
 import { place, request } from "./address.mjs";
 import { Form } from "./form.mjs";
 import { Marks } from "./tools.mjs";
 import { Result } from "./result.mjs";
-import * as json from "./schema.mjs";
+import { filled } from "./schema.mjs";
 import { CallFailure, Questions, useTrial } from "./trial.mjs";
 import { laidOut } from "./typescript.mjs";
 
@@ -52,7 +53,7 @@ function About({ tool, server }) {
 function Try({ server, tool }) {
   const schema = tool.input_schema;
   const trial = useTrial("/call");
-  const [value, setValue] = useState(() => json.filled(schema, schema));
+  const [value, setValue] = useState(() => filled(schema, schema));
   const [text, setText] = useState(null); // the JSON, while that is shown in place of the form
   const problems = trial.failure?.answer?.problems ?? [];
   const isForm = text === null;
@@ -60,11 +61,11 @@ function Try({ server, tool }) {
 
   function toForm() {
     if (mistake) return;
-    setValue(json.read(text || "{}"));
+    setValue(read(text || "{}"));
     setText(null);
   }
   // as text: the daemon reads it, so that numbers of any size arrive as they were typed
-  const run = () => trial.run({ server, tool: tool.name, arguments: isForm ? json.written(value) : text || "{}" });
+  const run = () => trial.run({ server, tool: tool.name, arguments: isForm ? written(value) : text || "{}" });
   const submit = (event) => {
     event.preventDefault();
     if (!trial.running && !mistake) run();
@@ -74,12 +75,12 @@ function Try({ server, tool }) {
       <h2 id="tool-try">Try it</h2>
       <div class="row">
         ${tool.example && html`<button type="button" class="small" onClick=${() => (isForm ? setValue(tool.example)
-          : setText(json.written(tool.example, 2)))}>Fill in an example</button>`}
+          : setText(laidOutJson(tool.example)))}>Fill in an example</button>`}
         <span class="row" role="group" aria-label="How the arguments are given">
           <button type="button" class="chip" aria-pressed=${isForm} disabled=${!isForm && mistake !== ""}
             onClick=${() => !isForm && toForm()}>Form</button>
           <button type="button" class="chip" aria-pressed=${!isForm} onClick=${() => isForm
-            && setText(json.written(value, 2))}>JSON</button>
+            && setText(laidOutJson(value))}>JSON</button>
         </span>
       </div>
     </div>
@@ -119,7 +120,7 @@ function Editor({ text, onInput, mistake }) {
 
 function mistakeIn(text) {
   try {
-    const value = json.read(text || "{}");
+    const value = read(text || "{}");
     return typeof value === "object" && value !== null && !Array.isArray(value) ? "" : "Arguments are an object: {…}";
   } catch (error) {
     return `Not JSON yet: ${error.message}`;
@@ -130,11 +131,11 @@ function mistakeIn(text) {
 
 function Schemas({ tool }) {
   const [form, setForm] = useState("typescript");
-  const input = useMemo(() => (form === "json" ? JSON.stringify(tool.input_schema, null, 2) : laidOut(tool.typescript)),
+  const input = useMemo(() => (form === "json" ? laidOutJson(tool.input_schema) : laidOut(tool.typescript)),
     [tool, form]);
   const output = useMemo(() => {
     if (!tool.output_schema) return null;
-    return form === "json" ? JSON.stringify(tool.output_schema, null, 2) : laidOut(tool.output_typescript);
+    return form === "json" ? laidOutJson(tool.output_schema) : laidOut(tool.output_typescript);
   }, [tool, form]);
   return html`
     <div class="spread">

@@ -48,6 +48,8 @@ export function useTrial(path) {
   };
 }
 
+const listed = (value) => (Array.isArray(value) ? value : []);
+
 // The questions of a trial, in a dialog; nothing while there are none.
 export function Questions({ trial }) {
   const [values, setValues] = useState({});
@@ -56,8 +58,8 @@ export function Questions({ trial }) {
   if (!questions.length) return null;
   const answers = (action) => Object.fromEntries(questions.map(([key]) => [key, action === "accept" ? { action,
     content: values[key] ?? {} } : { action }]));
-  const isReady = questions.every(([key,
-    each]) => (each.schema.required ?? []).every((name) => values[key]?.[name] !== undefined));
+  const isGiven = (key) => (name) => Object.hasOwn(values[key] ?? {}, name);
+  const isReady = questions.every(([key, each]) => listed(each.schema.required).every(isGiven(key)));
   const foot = html`
     <button type="button" onClick=${() => trial.answer(answers("decline"))}>Decline</button>
     <button type="button" class="primary" disabled=${!isReady}

@@ -1,9 +1,15 @@
 // A TypeScript type in lines: the daemon writes types on one line, as a model gets them. Pure.
+//
+// One that is longer than anybody reads, as a hostile server has them, stays on its line; and so does what is
+// nested more deeply than that in any.
 const WIDTH = 84;
+const MAX_CHARS = 200_000;
+const MAX_DEPTH = 32;
 const OPEN = { "{": "}", "(": ")", "[": "]", "<": ">" };
 
 // The same type, with the members of what is too long for a line on lines of their own.
 export function laidOut(type) {
+  if (type.length > MAX_CHARS) return type;
   const parts = splitTop(type, " where ");
   const [main, ...named] = parts.length > 1 ? [parts[0], ...splitTop(parts.slice(1).join(" where "), "; ")] : parts;
   const lines = [block(main, 0), ...named.map((each) => `type ${block(each, 0)}`)];
@@ -12,13 +18,17 @@ export function laidOut(type) {
 
 function block(text, depth) {
   const indent = "  ".repeat(depth);
-  if (text.length + indent.length <= WIDTH) return text;
-  const at = firstBrace(text);
-  if (at < 0) return text;
-  const end = closing(text, at);
-  if (end < 0) return text;
-  const members = splitTop(text.slice(at + 1, end), ", ").map((each) => `${indent}  ${block(each, depth + 1)}`);
-  return `${text.slice(0, at)}{\n${members.join(",\n")}\n${indent}}${block(text.slice(end + 1), depth)}`;
+  const done = [];
+  let rest = text;
+  while (rest.length + indent.length > WIDTH && depth < MAX_DEPTH) {
+    const at = firstBrace(rest);
+    const end = at < 0 ? -1 : closing(rest, at);
+    if (end < 0) break;
+    const members = splitTop(rest.slice(at + 1, end), ", ").map((each) => `${indent}  ${block(each, depth + 1)}`);
+    done.push(`${rest.slice(0, at)}{\n${members.join(",\n")}\n${indent}}`);
+    rest = rest.slice(end + 1);
+  }
+  return done.join("") + rest;
 }
 
 function firstBrace(text) {
