@@ -47,6 +47,11 @@ def client_text(name: str | None, version: str | None) -> str | None:
     return cut(f"{name}/{version}" if version else name, MAX_CLIENT_CHARS)
 
 
+def page() -> Origin:
+    """The origin of what a person does on the daemon's page."""
+    return Origin(transport="page", user=this_user())
+
+
 def library() -> Origin:
     """The origin of a request that a program makes with a hub of its own."""
     return Origin(transport="library", user=this_user())

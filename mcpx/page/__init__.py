@@ -9,9 +9,12 @@
 | `routes` | The addresses |
 | `answers` | From a handler to JSON, and from what it raises to an error |
 | `events` | The stream of server-sent events: the topics that a page follows |
+| `cards`, `processes` | What is shown of each server, and what its processes use |
+| `commands` | Commands of MCPX that are run for what a terminal does |
 | `files` | The files of `static/` |
 | `listener` | The page's own listener, where the daemon serves no HTTP on loopback |
 | `views/` | A module for each view: its requests, and its topics |
+| `server/`, `model/`, `setup/` | What stands behind the view of that name |
 | `static/` | What runs in the browser: plain modules, and the libraries of `vendor/` as they were published |
 
 Everything is made when it is first asked for: a daemon whose page nobody opens has imported none of it but

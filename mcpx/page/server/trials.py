@@ -21,12 +21,12 @@ import msgspec
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from mcpx.audit.origin import Origin, this_user
+from mcpx.audit import origin
 from mcpx.catalog.model import JSON
 from mcpx.core.auditing import noting_refusals
 from mcpx.core.messages import Exec, Read
-from mcpx.errors import CallError, MCPXError
-from mcpx.gateway.frontends.operations import COMMAND, get_prompt
+from mcpx.errors import MCPXError
+from mcpx.gateway.frontends.operations import get_prompt
 from mcpx.page.answers import body
 from mcpx.page.guard import SESSION
 from mcpx.page.server import results
@@ -167,22 +167,22 @@ class Trials:
                 client=client,
                 caller=PageCaller(client),
                 answers=None if given is None else InputAnswers(given, trial.state),
-                origin=Origin(transport="page", client=COMMAND, user=this_user()),
+                origin=origin.page(),
             )
             done = await unless_gone(request, lambda: _came_of(trial.server, run(context)))
         return _questions(done) if done.get("resultType") == INPUT_REQUIRED else done
 
 
 async def _came_of(server: str, trial: Awaitable[JSON]) -> JSON:
-    """What came of a trial, if only a failure."""
+    """What came of a trial.
+
+    Raises:
+        MCPXError: It failed.
+    """
     try:
         return await trial
-    except CallError as error:
-        return {"failed": error.to_dict()}
-    except MCPXError as error:
-        return {"failed": {"error": str(error)}}
     except MCPError as error:
-        return {"failed": {"error": f"{server} answered with an error: {error.message}"}}
+        raise MCPXError(f"{server} answered with an error: {error.message}") from None
 
 
 async def _call(hub: Hub, trial: ToolTrial, context: RequestContext) -> JSON:

@@ -18,7 +18,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
-from mcpx.audit.origin import Origin, this_user
+from mcpx.audit import origin
 from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
 from mcpx.core.call_watch import MAX_CALLS
@@ -186,13 +186,12 @@ async def _repeat(page: Page, request: Request) -> Shown:
 
 
 async def _again(hub: Hub, call: Call) -> ToolResult:
-    origin = Origin(transport="page", user=this_user())
     if call.kind == "resource":
-        return await hub.calls.read(call.server, call.name, origin=origin)
+        return await hub.calls.read(call.server, call.name, origin=origin.page())
     if call.kind != "tool":
         raise BadRequestError(f"a call of this kind ({call.kind}) cannot be repeated")
     arguments = msgspec.json.decode(call.arguments) if call.arguments else None
-    done = await hub.calls.exec(call.server, call.name, arguments, origin=origin, read_only=True)
+    done = await hub.calls.exec(call.server, call.name, arguments, origin=origin.page(), read_only=True)
     return done.as_it_came
 
 
