@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from mcpx.audit.audit import Audit
 from mcpx.core.meter import Meter
 from mcpx.observe.contained import contain
-from mcpx.observe.metrics import Activity, Counters
+from mcpx.observe.metrics import Activity, Counters, percentiles
 from mcpx.upstream.actor import Upstream
 
 STEP_S: Final = 10
@@ -153,7 +153,7 @@ class History:
         total = _Total(cost.direct, cost.spent, self._unsuccessful)
         if self._audit.is_written:
             errors = total.unsuccessful - self._total.unsuccessful
-        p50, p95 = _percentiles(_durations(answered))
+        p50, p95 = map(_milliseconds, percentiles(_durations(answered), 0.5, 0.95))
         tokens = max(0, total.direct - self._total.direct), max(0, total.spent - self._total.spent)
         return Point(calls, errors, p50, p95, *tokens), sums, total
 
@@ -180,10 +180,5 @@ def _durations(answered: list[tuple[Counters, int]]) -> list[float]:
     return found
 
 
-def _percentiles(durations: list[float]) -> tuple[float | None, float | None]:
-    """The median and the 95th percentile (nearest rank), in milliseconds."""
-    if not durations:
-        return None, None
-    durations.sort()
-    p50, p95 = (durations[int(share * len(durations))] for share in (0.5, 0.95))
-    return round(p50 * 1000, 3), round(p95 * 1000, 3)
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)

@@ -32,25 +32,17 @@ class Call:
         self.bytes_in = len(entry.arguments)
         self.version = 0
         """When it changed last, as `CallWatch.version` counts."""
-        self.shown: Json = {
-            "id": entry.at_us,
-            "at": entry.at_us // 1000,
-            "client": origin.client or origin.transport,
-            "transport": origin.transport,
-            "profile": origin.profile,
-            "server": shown_name(self.server),
-            "kind": self.kind,
-            "tool": shown_name(self.name),
-            "ms": None,
-            "outcome": None,
-            "code": None,
-            "approval": None,
-            "rule": None,
+        self.shown = shown_call(
+            entry.at_us,
+            client=origin.client,
+            transport=origin.transport,
+            profile=origin.profile,
+            server=self.server,
+            kind=self.kind,
+            name=self.name,
+        )
+        self.shown |= {
             "tokens_in": _estimated(self.arguments),
-            "tokens_out": None,
-            "tokens_direct": None,
-            "cut": False,
-            "bytes_out": None,
             "read_only": read_only,
             "repeatable": read_only and self.kind in {"tool", "resource"},
         }
@@ -75,6 +67,41 @@ class Call:
             return None
         names: list[str] | None = msgspec.json.decode(argument_names(self.arguments))
         return names
+
+
+def shown_call(
+    at_us: int,
+    *,
+    client: str | None,
+    transport: str | None,
+    profile: str | None,
+    server: str,
+    kind: str,
+    name: str,
+) -> Json:
+    """What is shown of a call of which no more is known than who has asked for what."""
+    return {
+        "id": at_us,
+        "at": at_us // 1000,
+        "client": client or transport,
+        "transport": transport,
+        "profile": profile,
+        "server": shown_name(server),
+        "kind": kind,
+        "tool": shown_name(name),
+        "ms": None,
+        "outcome": None,
+        "code": None,
+        "approval": None,
+        "rule": None,
+        "tokens_in": None,
+        "tokens_out": None,
+        "tokens_direct": None,
+        "cut": False,
+        "bytes_out": None,
+        "read_only": False,
+        "repeatable": False,
+    }
 
 
 def shown_name(name: str) -> str:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 RECENT_CALLS: Final = 512  # calls whose duration is remembered for the percentiles
 BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Of a histogram; from 10 ms on those that OpenTelemetry's conventions name for MCP."""
+
+
+def percentiles(durations: Iterable[float], *shares: float) -> list[float | None]:
+    """For each share the duration that so many of these did not exceed (nearest rank); None without any."""
+    ranked = sorted(durations)
+    if not ranked:
+        return [None] * len(shares)
+    return [ranked[min(len(ranked) - 1, int(share * len(ranked)))] for share in shares]
 
 
 class Histogram:
@@ -96,10 +104,7 @@ class Counters:
 
     def percentiles(self, *shares: float) -> list[float | None]:
         """The same for several shares, in one look at the calls."""
-        ranked = sorted(self._recent)
-        if not ranked:
-            return [None] * len(shares)
-        return [ranked[min(len(ranked) - 1, int(share * len(ranked)))] for share in shares]
+        return percentiles(self._recent, *shares)
 
     def recent(self, most: int) -> list[float]:
         """The durations of the last calls that were answered, at most that many; `RECENT_CALLS` are known."""

@@ -23,7 +23,7 @@ from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
 from mcpx.core.call_watch import MAX_CALLS
 from mcpx.core.hub import Hub
-from mcpx.core.watched_call import Call, shown_name
+from mcpx.core.watched_call import Call, shown_call
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get, post
 from mcpx.page.events import Topic
@@ -89,28 +89,17 @@ def _of_line(line: Line) -> Shown | None:
         at_us = round(datetime.fromisoformat(line.time).timestamp() * 1_000_000)
     except (ValueError, OverflowError):
         return None
-    return {
-        "id": at_us,
-        "at": at_us // 1000,
-        "client": line.client or line.transport,
-        "transport": line.transport,
-        "profile": line.profile,
-        "server": shown_name(line.server),
-        "kind": line.kind,
-        "tool": shown_name(line.name),
-        "ms": line.ms,
-        "outcome": line.outcome,
-        "code": line.code,
-        "approval": line.approval,
-        "rule": line.rule,
-        "tokens_in": None,
-        "tokens_out": None,
-        "tokens_direct": None,
-        "cut": False,
-        "bytes_out": line.bytes_out,
-        "read_only": False,
-        "repeatable": False,
-    }
+    shown = shown_call(
+        at_us,
+        client=line.client,
+        transport=line.transport,
+        profile=line.profile,
+        server=line.server,
+        kind=line.kind,
+        name=line.name,
+    )
+    said = ("ms", "outcome", "code", "approval", "rule", "bytes_out")
+    return shown | {name: getattr(line, name) for name in said}
 
 
 # --- one call
