@@ -53,6 +53,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "tiers": False,
         "audit": "on",
         "audit_required": False,
+        "ui": True,
     }
     server = config.servers["s"]
     assert msgspec.structs.astuple(server.call_limits) == (60.0, 300.0, 15.0, 256, 64)
