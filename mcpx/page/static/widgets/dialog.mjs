@@ -11,8 +11,13 @@ export function Dialog({ title, onClose, foot, wide, children }) {
     return () => before?.isConnected && before.focus();
   }, []);
   const outside = (event) => event.target === own.current && onClose();
-  return html`<dialog ref=${own} class=${`dialog${wide ? " wide" : ""}`} aria-labelledby=${id} onClose=${onClose}
-    onClick=${outside}>
+  // Escape: the parent leaves it out, which gives the focus back; the browser's own closing would be told of later
+  const left = (event) => {
+    event.preventDefault();
+    onClose();
+  };
+  return html`<dialog ref=${own} class=${`dialog${wide ? " wide" : ""}`} aria-labelledby=${id} onCancel=${left}
+    onClose=${onClose} onClick=${outside}>
     <div class="dialog-head">
       <h2 id=${id} class="clamp" title=${typeof title === "string" ? title : undefined}>${title}</h2>
       <button type="button" class="quiet small" onClick=${onClose}>Close</button>
