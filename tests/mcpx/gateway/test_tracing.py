@@ -12,7 +12,7 @@ from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 from tests.mcpx.gateway.test_request_meta import ANSWERS, VENDOR, ask
-from tests.mcpx.gateway.transparent.talking import on_stream
+from tests.mcpx.gateway.transparent.test_rules import door, each_door
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import config_of, open_watched, soon
 from tests.mcpx.serving import ENVELOPE
@@ -242,28 +242,22 @@ async def test_a_program_that_calls_within_a_span_has_it_as_the_parent(tmp_path,
     assert parent_id(client) == span_id(route)
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["old-client", "new-client"])
-async def test_a_transparent_door_traces_and_changes_nothing_else(modern, tmp_path, spans):
-    lines = tmp_path / "lines"
-    server = entry(tmp_path, lines=str(lines))
-    async with open_watched(config_of({"s": server})) as watch, on_stream(watch.hub, "s") as talk:
-        envelope = ENVELOPE if modern else {}
-        if not modern:
-            about_client = '"capabilities":{},"clientInfo":{"name":"t","version":"1"}'
-            await talk.ask("initialize", f'{{"protocolVersion":"2025-06-18",{about_client}}}', 1)
-        meta = {"traceparent": SAMPLED, "tracestate": "a=b", "x": 1.50, **BAGGAGE, **envelope}
-        params = {"name": "echo", "arguments": {"n": 1.0}, "odd": None, "_meta": meta}
-        await talk.ask("tools/call", json.dumps(params), 7)
-        await talk.ask("vendor/x", '{"a":1}', 8)
-        served, _, client = await spans.of_call("echo", by="echo")
-    got = [json.loads(line) for line in lines.read_text().splitlines()]
-    sent = next(each for each in got if each.get("method") == "tools/call")["params"]
-    assert named_by(sent["_meta"]) == (TRACE_ID, span_id(client), True)
+@each_door
+async def test_a_transparent_door_traces_and_changes_nothing_else(way, era, tmp_path, spans):
+    async with door(way, era, tmp_path / "ears") as (_, client):
+        meta = {"traceparent": SAMPLED, "tracestate": "a=b", "x": 1.50, **BAGGAGE}
+        meta |= ENVELOPE if era == "modern" else {}
+        params = {"name": "odd", "arguments": {"n": 1.0}, "odd": None, "_meta": meta}
+        await client.talk.ask("tools/call", json.dumps(params), 7)
+        served, _, out = await spans.of_call("odd", by="odd")
+        await client.talk.ask("vendor/x", '{"a":1}', 8)
+        [sent], unknown = client.received("tools/call"), client.received("vendor/x")
+    assert named_by(sent["_meta"]) == (TRACE_ID, span_id(out), True)
     assert parent_id(served) == PARENT_ID
     assert {**sent, "_meta": {**sent["_meta"], "traceparent": SAMPLED}} == params
-    assert about(client)["jsonrpc.request.id"] == "7"
-    [unknown] = [each["params"] for each in got if each.get("method") == "vendor/x"]
-    assert unknown == {"a": 1}, "what is not known passes as it is"
+    assert about(out)["jsonrpc.request.id"] == about(served)["jsonrpc.request.id"] == "7"
+    if era == "handshake":
+        assert unknown == [{"a": 1}], "what is not known passes as it is"
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["fast", "sdk"])
