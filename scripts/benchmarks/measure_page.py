@@ -48,8 +48,8 @@ def measure_page(servers: dict[str, list[str]], work: Path, *, rounds: int, seco
         stream.request("tools/list", {"_meta": {SETTLED_KEY: True}})
         caller = _Caller(stream.connection, process, _callable(servers))
         caller.steadily(seconds)
-        for _ in range(rounds):
-            for state in (CLOSED, OPEN):
+        for number in range(rounds):
+            for state in (CLOSED, OPEN) if number % 2 else (OPEN, CLOSED):
                 with _page(work / "page", is_open=state == OPEN):
                     for name, value in _round(caller, seconds).items():
                         figures[state][name].append(value)
