@@ -104,7 +104,7 @@ def _server(upstream: Upstream, info: ServerInfo) -> ServerReading:
         families.FAILURES: 0 if life is None else life.failures,
         families.CALLS: counters.calls,
         families.IN_FLIGHT: counters.in_flight,
-        families.QUEUED: sum(session.queue.waiting for session in upstream.sessions()),
+        families.QUEUED: upstream.queued,
         families.SILENT: 0.0 if silent_since is None else max(0.0, time.monotonic() - silent_since),
         families.SERVER_SESSIONS: None if upstream.private is None else len(upstream.private),
         families.CHANGES: len(upstream.policy.changes()),

@@ -9,6 +9,7 @@
 | `routes` | The addresses |
 | `answers` | From a handler to JSON, and from what it raises to an error |
 | `events` | The stream of server-sent events: the topics that a page follows |
+| `leaving` | Ending what is done for a request when its browser has left |
 | `cards`, `processes` | What is shown of each server, and what its processes use |
 | `commands` | Commands of MCPX that are run for what a terminal does |
 | `files` | The files of `static/` |

@@ -67,8 +67,7 @@ def _tokens(tools: Mapping[str, Count]) -> tuple[int, int]:
 
 def _counts(upstream: Upstream) -> tuple[int, ...]:
     counters = upstream.counters
-    waiting = sum(session.queue.waiting for session in upstream.sessions())
-    return counters.calls, counters.in_flight, waiting
+    return counters.calls, counters.in_flight, upstream.queued
 
 
 def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:

@@ -29,6 +29,7 @@ from mcpx.gateway.frontends.http_connection import TAKEN
 from mcpx.observe.contained import contain
 from mcpx.page.answers import encode
 from mcpx.page.guard import SESSION
+from mcpx.page.leaving import until_gone
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page
@@ -106,18 +107,12 @@ async def _serve_topics(page: Page, names: list[str], scope: Scope, receive: Rec
     news, events = anyio.create_memory_object_stream[bytes](0)
     with news, events:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_until_gone, receive, tasks.cancel_scope)
+            tasks.start_soon(until_gone, receive, tasks.cancel_scope)
             for name in names:
                 tasks.start_soon(_follow, page, name, news)
             while page.access.go_on(scope[SESSION]) and await _send_next(events, scope, send):
                 pass
             tasks.cancel_scope.cancel()
-
-
-async def _until_gone(receive: Receive, stream: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    stream.cancel()
 
 
 async def _send_next(events: MemoryObjectReceiveStream[bytes], scope: Scope, send: Send) -> bool:

@@ -182,6 +182,11 @@ class Upstream:
         beside = () if companion is None else (companion,)
         return [self, *(self.private or ()), *beside, *self.direct.values()]
 
+    @property
+    def queued(self) -> int:
+        """The requests that wait, at all sessions with the server."""
+        return sum(session.queue.waiting for session in self.sessions())
+
     def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as a client's handle has it
         """The session for a client of that era, to `submit` a request to; may be this one.
 

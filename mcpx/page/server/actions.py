@@ -17,7 +17,7 @@ from mcpx.core import pin_reviews
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page import commands
 from mcpx.page.answers import BadRequestError, body
-from mcpx.page.server.leaving import unless_gone
+from mcpx.page.leaving import unless_gone
 from mcpx.page.setup.changing import alone
 from mcpx.trust.pin_review import Agreed
 

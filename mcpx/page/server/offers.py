@@ -146,21 +146,22 @@ def _tool(tool: ToolInfo, upstream: Upstream, changed: Mapping[str, str]) -> JSO
 def _resource(resource: ResourceInfo) -> JSON:
     return present(
         uri=resource.uri,
-        name=_line(resource.name),
-        title=_line(resource.title),
-        description=_line(resource.description),
-        mime_type=_line(resource.mime_type),
         size=resource.size,
+        **_about(resource),
     )
 
 
 def _template(template: TemplateInfo) -> JSON:
+    return {"uri_template": template.uri_template, **_about(template)}
+
+
+def _about(item: ResourceInfo | TemplateInfo) -> JSON:
+    """What is said of a resource or a template beside where it is."""
     return present(
-        uri_template=template.uri_template,
-        name=_line(template.name),
-        title=_line(template.title),
-        description=_line(template.description),
-        mime_type=_line(template.mime_type),
+        name=_line(item.name),
+        title=_line(item.title),
+        description=_line(item.description),
+        mime_type=_line(item.mime_type),
     )
 
 

@@ -29,8 +29,8 @@ from mcpx.errors import MCPXError
 from mcpx.gateway.frontends.operations import get_prompt
 from mcpx.page.answers import body
 from mcpx.page.guard import SESSION
+from mcpx.page.leaving import unless_gone
 from mcpx.page.server import results
-from mcpx.page.server.leaving import unless_gone
 from mcpx.rendering.result_reading import INPUT_REQUIRED, read_resource_result
 from mcpx.text import paragraphs
 from mcpx.upstream.context import ClientId, InputAnswers, OnStep, read_capabilities

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 from starlette.requests import Request
+from starlette.types import Receive
 
 from mcpx.catalog.model import JSON
 from mcpx.errors import MCPXError
@@ -22,7 +23,7 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[JSON]]) -> 
     done: JSON = {}
     failure: MCPXError | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_until_gone, request, tasks.cancel_scope)
+        tasks.start_soon(until_gone, request.receive, tasks.cancel_scope)
         try:
             done = await work()
         except MCPXError as error:
@@ -33,7 +34,8 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[JSON]]) -> 
     return done
 
 
-async def _until_gone(request: Request, work: anyio.CancelScope) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def until_gone(receive: Receive, work: anyio.CancelScope) -> None:
+    """Cancel what is done for a request once its browser has left."""
+    while (await receive())["type"] != "http.disconnect":
         pass
     work.cancel()
