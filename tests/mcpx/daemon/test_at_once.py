@@ -34,6 +34,7 @@ async def make_known(house, version: str, **more: str) -> dict:
         await client.close_input()
         assert await client.exit_code() == 0
     assert house.run("daemon", "stop").returncode == 0
+    await until(lambda: house.daemons() == [])  # it has let go of its lock before its process has gone
     return tools
 
 
