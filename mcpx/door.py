@@ -22,17 +22,21 @@ class Door(msgspec.Struct, frozen=True, omit_defaults=True):
     With `server` the door is transparent: it shows that server alone, as it is. Any other door shows all
     servers, or those of a `profile` of the configuration, or those named in `only` (sorted, each once), or
     with both those that are in both (`mcpx.core.profiles`).
+
+    With `peer` the client is another MCPX, which is given that server to offer as one of its own
+    (`mcpx.gateway.peer`).
     """
 
     expose: Expose | None = None
     server: str | None = None
     only: tuple[str, ...] | None = None
     profile: str | None = None
+    peer: str | None = None
 
     @property
     def shows_all(self) -> bool:
         """Whether its clients see every server."""
-        return self.server is None and self.only is None and self.profile is None
+        return self.server is None and self.only is None and self.profile is None and self.peer is None
 
 
 FRONT_DOOR: Final = Door()
