@@ -15,8 +15,11 @@ from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.gateway.peer.fast_path import PeerFastPath
+from mcpx.gateway.peer.stream import peer_connection
+from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import ChildSpec
 from tests.mcpx.gateway.doors import ERAS, HttpDoor, LineDoor
+from tests.mcpx.gateway.native.connecting import Gateway
 from tests.mcpx.scripted import PATIENCE_S, Watch, config_of, open_watched
 
 DOORS = [(name, era) for name in ("fast", "slow", "http") for era in ERAS]
@@ -76,3 +79,25 @@ async def open_peers(
         peers = Peers(watch, doors, http.url)
         async with peers._stack:
             yield peers
+
+
+class PeerGateway(Gateway):
+    """A hub at whose peer doors the SDK's clients connect, on streams as a daemon serves them."""
+
+    def __init__(self, watch: Watch, clients: ClientSessions, server: str) -> None:
+        self.doors = Doors(watch.hub, clients)
+        super().__init__(watch, clients, self.doors.peer(Door(peer=server)))  # type: ignore[arg-type]
+
+    def connection(self, wire: WireDispatcher) -> Any:
+        return peer_connection(self.server, "socket", wire)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def open_peer_gateway(
+    server: str, servers: dict[str, Any], **settings: Any
+) -> AsyncIterator[PeerGateway]:
+    """A hub over these servers, with the door for peers of one."""
+    async with open_watched(config_of(servers, **settings)) as watch:
+        clients = ClientSessions(watch.hub)
+        watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
+        yield PeerGateway(watch, clients, server)
