@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 import json
+from functools import partial
 
 import pytest
 from mcp_types import ListToolsResult

@@ -40,26 +40,29 @@ async def test_questions_progress_and_messages(kind, mode):
     async def step(progress, total, message):
         steps.append((progress, total, message))
 
-    async with asking_server(kind) as server, open_peer_gateway("s/x", {"s/x": server}) as gateway:
-        async with gateway.client(mode, **options) as client:
-            if mode == "handshake":
-                await set_level(client, "info")
-            for _ in range(2):  # the first call of a modern peer is the SDK's, the second one is not
-                asked = await client.call_tool("ask", {"questions": list(EVERY)})
-                assert said(asked) == ann.answers()
-            called = await client.call_tool("steps", {"count": 3}, progress_callback=step)
-            assert said(called) == "stepped"
-            assert steps == [(n + 1, 3, f"step {n + 1}") for n in range(3)]
-            await client.call_tool("say", {"level": "debug", "data": "not wanted"})
-            await client.call_tool("say", {"level": "warning", "data": [1, None], "logger": "db"})
-            await client.call_tool("say", {"level": "info", "data": "plain"})
-            told = await ann.wait_for_logs(2)
-            assert told == [
-                {"level": "warning", "logger": "db", "data": [1, None]},
-                {"level": "info", "data": "plain"},
-            ]
-            prompt = await client.get_prompt("ask", {"questions": json.dumps([FORM])})
-            assert json.loads(prompt.messages[0].content.text)["said"] == [ann.answers()[1]]
+    async with (
+        asking_server(kind) as server,
+        open_peer_gateway("s/x", {"s/x": server}) as gateway,
+        gateway.client(mode, **options) as client,
+    ):
+        if mode == "handshake":
+            await set_level(client, "info")
+        for _ in range(2):  # the first call of a modern peer is the SDK's, the second one is not
+            asked = await client.call_tool("ask", {"questions": list(EVERY)})
+            assert said(asked) == ann.answers()
+        called = await client.call_tool("steps", {"count": 3}, progress_callback=step)
+        assert said(called) == "stepped"
+        assert steps == [(n + 1, 3, f"step {n + 1}") for n in range(3)]
+        await client.call_tool("say", {"level": "debug", "data": "not wanted"})
+        await client.call_tool("say", {"level": "warning", "data": [1, None], "logger": "db"})
+        await client.call_tool("say", {"level": "info", "data": "plain"})
+        told = await ann.wait_for_logs(2)
+        assert told == [
+            {"level": "warning", "logger": "db", "data": [1, None]},
+            {"level": "info", "data": "plain"},
+        ]
+        prompt = await client.get_prompt("ask", {"questions": json.dumps([FORM])})
+        assert json.loads(prompt.messages[0].content.text)["said"] == [ann.answers()[1]]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -74,11 +77,11 @@ async def test_updates_and_changes_of_lists(tmp_path, ears, era, mode):
             await heard.hear(uri)
             read = await heard.client.read_resource(uri)
             assert (read.contents[0].uri, read.contents[0].text) == (uri, "new")
-            for kind in ("resource", "prompt", "tool"):
+            for kind in ("resources", "prompts", "tools"):
                 await gateway.watch.text("grow", {"kind": kind, "name": f"new-{kind}"}, server="a")
-                await heard.hear(f"{kind}s")
-            assert "new-tool" in {tool.name for tool in (await heard.client.list_tools()).tools}
-            assert "new-prompt" in {each.name for each in (await heard.client.list_prompts()).prompts}
+                await heard.hear(kind)
+            assert "new-tools" in {tool.name for tool in (await heard.client.list_tools()).tools}
+            assert "new-prompts" in {each.name for each in (await heard.client.list_prompts()).prompts}
         await ears.hear("unsubscribed", uris=[uri])
 
 
@@ -113,7 +116,7 @@ async def test_a_death_is_unknown_and_nothing_is_run_again(ears):
 
 
 async def test_a_person_is_asked_before_a_call(ears):
-    servers = {"s": entry(ears, settings={"approve": ["count"]})}
+    servers = {"s": entry(ears, settings={"tools": {"ask": ["count"]}})}
     async with open_peers(servers) as peers:
         peer = await peers.open("fast", "modern")
         await peer.answer("tools/list", {})
