@@ -34,6 +34,13 @@ class Door(msgspec.Struct, frozen=True, omit_defaults=True):
     peer: str | None = None
 
     @property
+    def alone(self) -> str | None:
+        """The one server that it gives under its own names, as it is or to another MCPX; None where it shows
+        servers by those of MCPX.
+        """
+        return self.peer if self.server is None else self.server
+
+    @property
     def shows_all(self) -> bool:
         """Whether its clients see every server."""
         return self.server is None and self.only is None and self.profile is None and self.peer is None

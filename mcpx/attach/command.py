@@ -117,8 +117,7 @@ def _attach(config: str | None, door: Door) -> int:
         return 1
     if os.isatty(0):
         sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
-    alone = door.server is not None or door.peer is not None
-    answers = None if alone else RememberedAnswers(paths, greeting(door))
+    answers = None if door.alone is not None else RememberedAnswers(paths, greeting(door))
     failure = serve_client(Connecting(paths), door, answers)
     if failure is None:
         return 0

@@ -59,7 +59,7 @@ class Shim:
         self._is_over = False
         self.failure: str | None = None
         """Why another MCPX cannot be served."""
-        self._session = Session(answers, transparent=door.server is not None or door.peer is not None)
+        self._session = Session(answers, transparent=door.alone is not None)
         self._answers_known = None if answers is None else False  # what is known already; None: no longer
         self._from_client = LineSplitter(MAX_CLIENT_LINE)
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)

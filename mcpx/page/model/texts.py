@@ -88,8 +88,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 def look(clients: ClientSessions, door: Door, name: str | None) -> Sight:
     """What a client of that name (None: it has none) is given at a door."""
-    if door.server is not None:
-        return _as_is(clients, door.server, door.profile, name)
+    if door.alone is not None:
+        return _as_is(clients, door.alone, door.profile, name)
     tool_list = clients.tool_list(door)
     descriptions, native = tool_list.look(name)
     policy = tool_list.hub.config.include_structured_content
@@ -103,7 +103,7 @@ def look(clients: ClientSessions, door: Door, name: str | None) -> Sight:
 
 
 def _as_is(clients: ClientSessions, server: str, profile: str | None, name: str | None) -> Sight:
-    """What a client of a transparent door is given: what its server offers, as far as it is shown."""
+    """What is given at the door of one server: what that offers, as far as it is shown."""
     upstream = clients.tool_list(seen_through(Door(server=server, profile=profile))).hub.upstreams.get(server)
     known = None if upstream is None else upstream.catalogue
     return Sight(
@@ -116,8 +116,8 @@ def _as_is(clients: ClientSessions, server: str, profile: str | None, name: str 
 
 
 def seen_through(door: Door) -> Door:
-    """The door whose list of servers holds what is shown at this one, which may be transparent."""
-    return door if door.server is None else Door(profile=door.profile)
+    """The door whose list of servers holds what is shown at this one, which may be that of one server."""
+    return door if door.alone is None else Door(profile=door.profile)
 
 
 def measured(

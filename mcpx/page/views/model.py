@@ -82,7 +82,7 @@ async def _search(page: Page, request: Request) -> JSON:
     door = FRONT_DOOR if not given else _named(page, given).door
     if not query:
         raise BadRequestError("q is missing: what is to be searched for")
-    if door.server is not None:
+    if door.alone is not None:
         raise BadRequestError("this client is given one server as it is, and has no inspect to search with")
     registry = page.clients.tool_list(door).hub.registry
     only = request.query_params.get("server")
@@ -143,7 +143,7 @@ class _Clients:
             "transport": client.transport,
             "door": {
                 "expose": client.door.expose,
-                "server": client.door.server,
+                "server": client.door.alone,
                 "only": client.door.only,
                 "profile": client.door.profile,
             },
@@ -159,7 +159,7 @@ class _Clients:
     def _figures_of(self, client: AttachedClient) -> _Figures:
         door, row = client.door, known_client(client.name)
         view = self._list(client).hub
-        upstreams = {name: each for name, each in view.upstreams.items() if door.server in (None, name)}
+        upstreams = {name: each for name, each in view.upstreams.items() if door.alone in (None, name)}
         made_of = [view.config, *(each.catalogue for each in upstreams.values())]
         key = door, "" if row is None else row.prefix
         kept = self._figures.get(key)

@@ -153,6 +153,8 @@ def _door(door: Door) -> str | None:
     """By which door it came, in words; None for the one that shows all."""
     if door.server is not None:
         return f"server {door.server}, as it is"
+    if door.peer is not None:
+        return f"server {door.peer}, for another MCPX"
     if door.only is not None:
         return f"only {', '.join(door.only)}"
     return None
