@@ -7,6 +7,7 @@ version. Where servers come from other MCPX in turn, who takes them in sets `via
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.catalog.diff import Diff
 from mcpx.core.federation.directory import (
     MAX_HOPS,
     MAX_SERVERS,
@@ -41,16 +43,24 @@ if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
 
 COALESCE_S: Final = 0.2
+REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
 MAX_WAITING: Final = 1024  # requests that wait for a change; more are answered at once
 MEMORY_AGE_S: Final = 2.0  # for which a look at the memory of the processes is good
 MAX_TEXT_CHARS: Final = 2000
 
 
 class _Known(msgspec.Struct):
-    """What a view showed last, without what changes with time alone."""
+    """What a view showed last. `lasting` is without what changes with time alone, `took_s` how long to see.
+
+    It holds for as long as nothing is reported, and that is `seen`.
+    """
 
     version: int
+    seen: tuple[object, ...]
     servers: list[PeerServer]
+    lasting: list[PeerServer]
+    at: float
+    took_s: float
 
 
 class OwnDirectory:
@@ -62,7 +72,7 @@ class OwnDirectory:
         self._id: str | None = None
         self._known: WeakKeyDictionary[HubView, _Known] = WeakKeyDictionary()
         self._waiting = 0
-        self._observes = False
+        self._changes: int | None = None  # of catalogues, from the first request on
         self._memory: tuple[float, dict[int, int]] = (0.0, {})
         self.via: Callable[[str], Sequence[str]] = lambda _server: ()
         """The ids of the MCPX that a server comes through, the next one first; none for one of our own."""
@@ -85,33 +95,41 @@ class OwnDirectory:
             self._waiting += 1
             try:
                 with anyio.move_on_after(min(request.wait_s, MAX_WAIT_S)):
-                    while self._look(view)[0].version == request.since and not self._hub.fleet.stopping:
+                    known = self._look(view)
+                    while known.version == request.since and not self._hub.fleet.stopping:
                         await self._hub.fleet.news.wait()
-                        await anyio.sleep(COALESCE_S)
+                        await anyio.sleep(COALESCE_S + REST * known.took_s)
+                        known = self._look(view)
             finally:
                 self._waiting -= 1
         memory = await self._memory_now(view)
-        known, servers = self._look(view)
-        named = [self._with_memory(each, view, memory) for each in servers]
+        known = self._look(view, max_age_s=COALESCE_S)
+        named = [self._with_memory(each, view, memory) for each in known.servers]
         return Directory(PeerIdentity(self.id, __version__), known.version, named)
 
     def _observe(self) -> None:
         """From the first request on, have changes of catalogues told as those of states are."""
-        if not self._observes:
-            self._observes = True
-            self._hub.observe(lambda _server, _changed: self._hub.fleet.news.pulse())
+        if self._changes is None:
+            self._changes = 0
+            self._hub.observe(self._note_change)
 
-    def _look(self, view: HubView) -> tuple[_Known, list[PeerServer]]:
-        """The version of what a view shows now, and that itself."""
-        shown = [self._server(each) for each in list(view.upstreams.values())[:MAX_SERVERS]]
-        lasting = [_lasting(server, view.upstreams[server.name]) for server in shown]
-        known = self._known.get(view)
-        if known is None:
-            known = self._known[view] = _Known(secrets.randbits(40), lasting)
-        elif known.servers != lasting:
-            known.version += 1
-            known.servers = lasting
-        return known, shown
+    def _note_change(self, _server: str, _changed: Diff) -> None:
+        self._changes = (self._changes or 0) + 1
+        self._hub.fleet.news.pulse()
+
+    def _look(self, view: HubView, *, max_age_s: float = math.inf) -> _Known:
+        """What a view shows now; many ask at once, and the times in it may be that old."""
+        now, known = anyio.current_time(), self._known.get(view)
+        seen = self._hub.fleet.version, self._changes
+        if known is not None and known.seen == seen and now - known.at <= max_age_s:
+            return known
+        servers = [self._server(each) for each in list(view.upstreams.values())[:MAX_SERVERS]]
+        lasting = [_lasting(server, view.upstreams[server.name]) for server in servers]
+        before = (secrets.randbits(40), lasting) if known is None else (known.version, known.lasting)
+        version = before[0] + (before[1] != lasting)
+        took_s = anyio.current_time() - now
+        made = self._known[view] = _Known(version, seen, servers, lasting, now, took_s)
+        return made
 
     def _server(self, upstream: Upstream) -> PeerServer:
         status, info = server_status(upstream), upstream.info()

@@ -116,9 +116,11 @@ class ConnectionHandle:
 
 
 class StreamCaller:
-    """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each."""
+    """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each.
 
-    is_local: Final = True
+    With `peer` it is another MCPX, at the door of that server.
+    """
+
     __slots__ = ("_clients", "_level", "_open", "_peer", "_wire", "capabilities", "client", "modern")
 
     def __init__(
@@ -140,6 +142,10 @@ class StreamCaller:
         self._wire = wire
         self._clients = clients
         self._level = level
+
+    @property
+    def is_local(self) -> bool:
+        return self._peer is None  # of another MCPX it is not known where the person sits
 
     @property
     def log_level(self) -> str | None:
@@ -173,7 +179,8 @@ class RequestCaller:
         self.capabilities = (
             capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
         )
-        self.is_local = bearer_of(connection) is None and is_of_this_machine(ctx.request)
+        is_peer = hub.door.peer is not None  # and it is not known where the person sits
+        self.is_local = not is_peer and bearer_of(connection) is None and is_of_this_machine(ctx.request)
         self._peer = hub.door.peer
         self._outbound = request_outbound(session)
         self._clients = hub.clients

@@ -45,6 +45,7 @@ from mcpx.validation.arguments import encode_arguments
 from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
+WAIT_SHARE: Final = 0.9  # of the server's connect timeout, for which a greeting waits
 LISTS: Final = ("tools", "resources", "prompts")
 """Capabilities with lists, whose changes are announced whether the server does so or not."""
 _PASSED_ON: Final = (*LISTS, "logging", "completions", "experimental")
@@ -176,9 +177,12 @@ class PeerServer(DoorServer):
             raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
 
     async def _wait_for_server(self) -> None:
-        """Wait until it is known what the server offers, at most for its connect timeout."""
+        """Wait until it is known what the server offers, for most of its connect timeout.
+
+        The peer has the same, most likely, and is to hear why there is nothing to offer.
+        """
         upstream = self.upstream
-        with anyio.move_on_after(upstream.config.call_limits.connect_timeout):
+        with anyio.move_on_after(WAIT_SHARE * upstream.config.call_limits.connect_timeout):
             await upstream.await_catalogue()
 
     async def _wait_to_list(self, _ctx: Context) -> bool:
