@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -26,7 +27,6 @@ from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
-from mcpx.core.federation.own_directory import OwnDirectory
 from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
@@ -65,6 +65,9 @@ from supervisors import (
     Signal,
     Supervisor,
 )
+
+if TYPE_CHECKING:
+    from mcpx.core.federation.own_directory import OwnDirectory
 
 log = structlog.get_logger()
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
@@ -129,14 +132,20 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
-        self.directory = OwnDirectory(self, state)
-        """What other MCPX are told of the servers."""
+        self._state = state
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page
         """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._changes.apply(config)
         self._build_tree()
+
+    @cached_property
+    def directory(self) -> OwnDirectory:
+        """What other MCPX are told of the servers."""
+        from mcpx.core.federation.own_directory import OwnDirectory  # noqa: PLC0415 - few are asked
+
+        return OwnDirectory(self, self._state)
 
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""

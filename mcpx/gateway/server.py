@@ -54,7 +54,7 @@ class GatewayServer(DoorServer):
             get_tool_input_schema=self._input_schema,
         )
         self.middleware.append(self._answer_peers)
-        self._directory = hub.directory
+        self._all = hub
         self._stamp = stamp_of(self)
         self._wait_until = self.hub.started + hub.config.startup_wait
         self._native = ResourcesAndPrompts(
@@ -94,7 +94,7 @@ class GatewayServer(DoorServer):
             return await call_next(ctx)
         from mcpx.gateway.peer.questions import answer  # noqa: PLC0415 - for those who are peers
 
-        return await answer(self._directory, self.hub, ctx, self.stamp_for(ctx))
+        return await answer(self._all.directory, self.hub, ctx, self.stamp_for(ctx))
 
     async def _wait_for_servers(self) -> None:
         """Wait until it is known what every server offers, or it has failed.
