@@ -107,7 +107,7 @@ class ShownUpstreams(Mapping[str, Upstream]):
 
     def __iter__(self) -> Iterator[str]:
         shown = self._selection().config.servers
-        return iter([name for name in self._all if name in shown])
+        return iter([name for name in shown if name in self._all])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -11,6 +11,7 @@ connect at another door.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -56,11 +57,12 @@ def select(door: Door, config: Config) -> Selection:
     if door.shows_all:
         return Selection(config)
     profile = ALL if door.profile is None else config.profiles.get(door.profile, NOTHING)
-    names = chosen(config.servers, profile.servers)
+    names: Iterable[str] = config.servers
+    if door.peer is not None:  # a node has a thousand such doors
+        names = (door.peer,) if door.peer in config.servers else ()
+    names = chosen(names, profile.servers)
     if door.only is not None:
         names = chosen(names, door.only)
-    if door.peer is not None:
-        names = [name for name in names if name == door.peer]
     servers = {name: _as_shown(config.servers[name], profile) for name in names}
     return Selection(replace(config, servers=servers), None if profile is ALL else profile)
 
