@@ -1,7 +1,7 @@
 """How a server is reached, as frozen structs: a child process here or on a node of a cluster, or a URL.
 
-Made by `mcpx.config.transport` of the keys of an entry, or by hand; immutable. The `repr` of a transport leaves
-out the values that may be secrets, so that a config can be logged.
+Made by `mcpx.config.transport` of the keys of an entry, or by hand; immutable. The `repr` of a transport
+leaves out the values that may be secrets, so that a config can be logged.
 """
 
 from __future__ import annotations

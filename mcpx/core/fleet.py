@@ -38,6 +38,7 @@ from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.placement import Placement
 from supervisors import (
     ChildFailed,
     ChildHeld,
@@ -75,8 +76,11 @@ class Fleet:
         tokens: Path | None = None,
         clients: ConnectedClients | None = None,
         starts: bool = True,
+        placement: Placement | None = None,
     ) -> None:
         self._config = config
+        self.placement = placement
+        """Says where servers run that are placed on nodes; None without a cluster."""
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
@@ -99,6 +103,7 @@ class Fleet:
             self.ledger,
             folder=configuration_folder(config.source, state),
             clients=clients or ConnectedClients(),
+            placement=placement,
         )
         self.observers = Observers()
         self.news = Signal()
