@@ -20,7 +20,6 @@ import msgspec
 
 from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.text import one_line
-from mcpx.version import __version__
 
 COMMAND: Final = (sys.executable, "-P", "-m", "mcpx", "cluster", "node")
 START_TIMEOUT_S: Final = 30.0  # to say where it listens: half a second on a quiet machine
@@ -47,9 +46,13 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 class _Says(msgspec.Struct, frozen=True):
-    host: str
-    port: int
-    pid: int
+    """What a node says once: `mcpx.cluster.node.protocol.NodeReady`, without all that this imports."""
+
+    host: str = ""
+    port: int = 0
+    pid: int = 0
+    version: str = ""
+    error: str | None = None
 
 
 class NodeChild:
@@ -125,8 +128,8 @@ class NodeChild:
         try:
             says = self._greet(popen)
             late.cancel()
-            if says is not None:
-                self._become("running", NodeAddress(says.host, says.port, says.pid, __version__))
+            if says is not None and says.error is None:
+                self._become("running", NodeAddress(says.host, says.port, says.pid, says.version))
                 while popen.stdout.read(MAX_LINE):
                     pass
             else:
@@ -140,6 +143,8 @@ class NodeChild:
             ear.join(1.0)
             for stream in (popen.stdin, popen.stdout, popen.stderr):
                 _close(stream)
+        if says is not None and says.error is not None:
+            return f"the node process cannot run: {says.error}"
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         words = " ".join(self._last_words)
         began = "ended" if says is not None else "did not say where it listens, and ended"

@@ -29,8 +29,8 @@ class Reserve(msgspec.Struct, frozen=True, tag_field="do", tag="reserve", omit_d
     """Have Ray choose a node for a server, and keep the resources there.
 
     A reservation of that key stays as it is while its node lives and is not in `exclude` and it asks for the
-    same; otherwise it is made anew. `node` is a node's name, id, host or label (`key=value`). `spread` keeps it
-    away from others that say so, as far as there are nodes. The answer has `node`.
+    same; otherwise it is made anew. `node` is a node's name, id, host or label (`key=value`). `spread` keeps
+    it away from others that say so, as far as there are nodes. The answer has `node`.
     """
 
     id: int

@@ -205,7 +205,7 @@ def _table() -> dict[str, dict[str, Any]]:
 def _find(key: str) -> PlacementGroup | None:
     for prefix in PREFIXES.values():
         try:
-            group = get_placement_group(prefix + key)
+            group: PlacementGroup = get_placement_group(prefix + key)
         except ValueError:
             continue
         if placement_group_table(group).get("state") != _GONE:
