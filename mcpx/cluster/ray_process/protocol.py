@@ -5,8 +5,8 @@ says by itself that it has joined the cluster (`Joined`), what its nodes are (`N
 that changed), and why it ends (`Ended`). Everything is a frozen struct in a closed union. Lines that the
 process cannot read end it; lines that the gateway cannot read end the process, too.
 
-A node is known by Ray's id of it, in hexadecimal. A reservation is known by a key that the gateway chooses; all
-gateways of a cluster share the reservations, so that the same key is the same reservation for all of them.
+A node is known by Ray's id of it, in hexadecimal. A reservation is known by a key that the gateway chooses;
+all gateways of a cluster share the reservations, so that the same key is the same reservation for all.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Reserve(msgspec.Struct, frozen=True, tag_field="do", tag="reserve", omit_d
     """Have Ray choose a node for a server, and keep the resources there.
 
     A reservation of that key stays as it is while its node lives and is not in `exclude` and it asks for the
-    same; otherwise it is made anew. `node` is a node's name, host, label or the beginning of its id. `spread`
-    prefers a node with few reservations, else Ray packs. The answer has `node`.
+    same; otherwise it is made anew. `node` is a node's name, id, host or label (`key=value`). `spread` keeps
+    it away from others that say so, as far as there are nodes. The answer has `node`.
     """
 
     id: int
@@ -146,8 +146,8 @@ ActorState = Literal["none", "starting", "running", "failing", "stopped"]
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node as Ray knows it.
 
-    `name` is unique: its label `mcpx.node`, else the name or host that Ray knows, with the beginning of its id
-    where others have the same. `resources` are all that it has, `free` those that nobody has reserved.
+    `name` is unique: its label `mcpx.node`, else the name or host that Ray knows, with the beginning of its
+    id where others have the same. `resources` are all that it has, `free` those that nobody has reserved.
     `endpoint` is there while the node runs; `actor` says how far it is, and `problem` why it does not run.
     """
 
