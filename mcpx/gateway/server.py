@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import anyio
 import mcp_types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.gateway.clients.identity import connection_of
 from mcpx.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.door_server import DoorServer
@@ -31,6 +32,8 @@ from mcpx.version import __version__
 from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
+PEER_PREFIX: Final = "mcpx/"
+"""How the methods begin that only another MCPX knows."""
 SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
 DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 
@@ -50,6 +53,8 @@ class GatewayServer(DoorServer):
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
             get_tool_input_schema=self._input_schema,
         )
+        self.middleware.append(self._answer_peers)
+        self._directory = hub.directory
         self._stamp = stamp_of(self)
         self._wait_until = self.hub.started + hub.config.startup_wait
         self._native = ResourcesAndPrompts(
@@ -80,6 +85,16 @@ class GatewayServer(DoorServer):
     def announces_native(self) -> bool:
         """Whether there may be resources and prompts of servers."""
         return self._native.enabled
+
+    async def _answer_peers(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A middleware: answer what another MCPX asks, which takes the servers in."""
+        if not ctx.method.startswith(PEER_PREFIX) or ctx.request_id is None:
+            return await call_next(ctx)
+        if not connection_of(ctx.session).initialize_accepted:
+            return await call_next(ctx)
+        from mcpx.gateway.peer.questions import answer  # noqa: PLC0415 - for those who are peers
+
+        return await answer(self._directory, self.hub, ctx, self.stamp_for(ctx))
 
     async def _wait_for_servers(self) -> None:
         """Wait until it is known what every server offers, or it has failed.
