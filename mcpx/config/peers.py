@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from msgspec.structs import asdict, replace
 
 from mcpx.config.document import Location
-from mcpx.config.model import PeerConfig, ServerConfig, Sse, Stdio, Transport
+from mcpx.config.model import PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.per_server import Era, PerServer, Sessions
 from mcpx.config.profiles import own_pattern, own_patterns, rules_of_server
@@ -82,6 +82,8 @@ def _door(transport: Transport, name: str) -> Transport:
     encoded = quote(name, safe="")
     if isinstance(transport, Stdio):
         return replace(transport, args=(*transport.args, f"--peer={encoded}"))
+    if isinstance(transport, Placed):  # an entry never says so
+        return transport
     parts = urlsplit(transport.url)
     path = f"{parts.path.rstrip('/')}/peers/{encoded}"
     return replace(transport, url=urlunsplit(parts._replace(path=path, fragment="")))
