@@ -269,6 +269,7 @@ async def open_hub(
     state: Path | None = None,
     tokens: Path | None = None,
     reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    placement: Placement | None = None,
 ) -> AsyncIterator[Hub]:
     """A running hub, with parameters as of `Hub`; stopped in order when left.
 
@@ -277,7 +278,7 @@ async def open_hub(
     """
     if not structlog.is_configured():
         configure("warning")
-    hub = Hub(config, state=state, tokens=tokens, reloading=reloading)
+    hub = Hub(config, state=state, tokens=tokens, reloading=reloading, placement=placement)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)
