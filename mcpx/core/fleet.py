@@ -109,6 +109,8 @@ class Fleet:
         """What has become of each server."""
         self.stopping = False
         """Whether no more calls are taken."""
+        self.on_account: Callable[[str], None] = lambda _name: None
+        """Called when an account was signed in or out, by the name of its entry."""
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._sessions.beside, self._start, self._dismiss)
@@ -133,7 +135,7 @@ class Fleet:
             server,
             on_catalogue=self.observers.notify,
             catalogues=self.catalogues,
-            account=self.accounts.of(server),
+            account=self.accounts.of(self._config.peers.get(server.peer or "", server)),
             has_open_tasks=lambda: self.has_open_tasks(server.name),
         )
         upstream.counters.activity = self.activity
@@ -192,6 +194,7 @@ class Fleet:
             if new[name].config.disabled is None:
                 new[name].queue.pending_reason = OLD_ENDING
             new[name].inherit_from(old[name])  # shown as starting, until it has listed for itself
+        self.readiness.expect(name for name in plan.added if self._is_awaited(new[name]))
         for name in plan.added:
             self._start(new[name], asleep=self._may_sleep(new[name]))
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
@@ -206,6 +209,11 @@ class Fleet:
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))
             self.observers.notify(name, replace(gone, about=True))
+
+    def _is_awaited(self, upstream: Upstream) -> bool:
+        """Whether whoever waits for the servers at the start waits for this one, which a peer has named."""
+        server = upstream.config
+        return server.peer is not None and server.disabled is None and not self._may_sleep(upstream)
 
     def _publish(self, upstreams: dict[str, Upstream]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
@@ -290,6 +298,10 @@ class Fleet:
             self._children.pop(event.child, None)
         self._pulse()
 
+    def touch(self) -> None:
+        """Have those look again who wait for news of the servers: a peer has said something of its own."""
+        self._pulse()
+
     def pins_changed(self, name: str) -> None:
         """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
@@ -299,8 +311,11 @@ class Fleet:
 
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
-        upstream = self.upstreams.get(name)
-        if upstream is not None and upstream.account is not None and upstream.account.is_usable:
-            for each in upstream.sessions():
-                try_again(each, self.supervisor)
+        for upstream in self.upstreams.values():
+            if name not in {upstream.name, upstream.config.peer}:
+                continue
+            if upstream.account is not None and upstream.account.is_usable:
+                for each in upstream.sessions():
+                    try_again(each, self.supervisor)
+        self.on_account(name)
         self._pulse()

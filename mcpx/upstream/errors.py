@@ -23,6 +23,7 @@ from mcpx.errors import CallError, Code, leaves
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
+from mcpx.upstream.remote_errors import error_of_mcpx
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
     PERMISSION_STATUSES,
@@ -219,15 +220,24 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 
 
 def call_error(
-    error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
+    error: Exception,
+    *,
+    server: str,
+    tool: str | None,
+    redact: Redactor = _NO_SECRETS,
+    from_mcpx: bool = False,
 ) -> CallError:
     """The error for the caller of a call that failed with `error`, which is no lost connection.
 
-    The server's own error passes unaltered, but for the secrets that `redact` finds in it.
+    The server's own error passes unaltered, but for the secrets that `redact` finds in it. So does that of
+    another MCPX, if the answer is `from_mcpx`: its code and its outcome are those of the call.
     """
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
+        said_there = from_mcpx and error_of_mcpx(error, server=server, tool=tool, redact=redact)
+        if said_there:
+            return said_there
         text = redact(error.message)
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}

@@ -1,0 +1,58 @@
+"""What a hub has of its peers: nothing, until a configuration names one.
+
+Owned by the hub. `expand` is given each configuration before it is in force, `configure` after it is. The
+federation is imported for who has peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpx.config import Config
+
+if TYPE_CHECKING:
+    from mcpx.core.federation.directory import PeerServer
+    from mcpx.core.federation.federation import Federation
+    from mcpx.core.hub import Hub
+
+
+class Peers:
+    """The peers of a hub. `state` is the state folder, if not the usual one.
+
+    `prepare` is what is made of a configuration with the servers of its peers before it is put in force.
+    """
+
+    def __init__(self, hub: Hub, state: Path | None, prepare: Callable[[Config], Config]) -> None:
+        self._hub = hub
+        self._state = state
+        self._prepare = prepare
+        self.federation: Federation | None = None
+
+    def expand(self, config: Config) -> Config:
+        """The configuration with the servers of its peers, as far as they are known."""
+        if self.federation is None and config.peers:
+            from mcpx.core.federation.federation import Federation  # noqa: PLC0415 - for who has peers
+
+            self.federation = Federation(config.source, self._state, self._hub.directory.id)
+        return self._prepare(config if self.federation is None else self.federation.expand(config))
+
+    def configure(self, config: Config) -> None:
+        """Keep the peers of a configuration that is in force now."""
+        if self.federation is not None:
+            self.federation.configure(config, self._hub)
+
+    async def listed(self) -> None:
+        """Wait until it is known of each peer which servers it has, or it has failed once."""
+        if self.federation is not None:
+            await self.federation.listed()
+
+    def said(self, server: str) -> PeerServer | None:
+        """What its peer says of a server, while it says anything."""
+        return None if self.federation is None else self.federation.said(server)
+
+    def signed_in(self, name: str) -> None:
+        """Try a peer again whose account has tokens now."""
+        if self.federation is not None:
+            self.federation.signed_in(name)
