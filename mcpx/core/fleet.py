@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
@@ -109,6 +110,8 @@ class Fleet:
         """What has become of each server."""
         self.stopping = False
         """Whether no more calls are taken."""
+        self.as_peer_says: Callable[[ServerConfig, ServerInfo], ServerInfo] = lambda _server, info: info
+        """What the peer of a server says of it; set by the federation."""
         self.on_account: Callable[[str], None] = lambda _name: None
         """Called when an account was signed in or out, by the name of its entry."""
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
@@ -139,6 +142,8 @@ class Fleet:
             has_open_tasks=lambda: self.has_open_tasks(server.name),
         )
         upstream.counters.activity = self.activity
+        if server.peer is not None:
+            upstream.as_peer_says = lambda info: self.as_peer_says(server, info)
         if server.disabled is None:
             upstream.policy.pin(self.pins.of(server))
         self._side_sessions.allow(upstream)
@@ -297,6 +302,12 @@ class Fleet:
         elif isinstance(event, ChildStopped) and main is None:
             self._children.pop(event.child, None)
         self._pulse()
+
+    def try_again(self, name: str) -> None:
+        """Start a server now that waits for that: there is reason to believe that it can be reached."""
+        if name in self.upstreams:
+            for each in self.upstreams[name].sessions():
+                try_again(each, self.supervisor)
 
     def touch(self) -> None:
         """Have those look again who wait for news of the servers: a peer has said something of its own."""

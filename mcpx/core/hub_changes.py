@@ -122,6 +122,7 @@ class HubChanges:
         """
         hub = self._hub
         hub.registry.upstream(name)
+        await hub.peers.restart(name)
         replaced = await self._take_in(name)
         upstream = hub.registry.upstream(name)
         if upstream.config.disabled is not None or upstream.queue.closed:

@@ -82,6 +82,7 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
 def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
     for explain in (
+        _of_mcpx,
         _of_other_era,
         _lost,
         _not_authorized,
@@ -96,6 +97,15 @@ def _explained(error: Exception, config: ServerConfig) -> Cause:
                 return cause
     leaf = found[0]
     return Cause(f"{type(leaf).__name__}: {leaf}", error=error)
+
+
+def _of_mcpx(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    """What another MCPX says of the server behind it, in its own words."""
+    said = leaf.error if isinstance(leaf, EraRefused) else leaf
+    if not config.is_remote_mcpx or not isinstance(said, MCPError):
+        return None
+    error = error_of_mcpx(said, server=config.name, tool=None, redact=redactor_of(config))
+    return None if error is None else Cause(f"{config.peer or 'its node'}: {error}", error=said)
 
 
 def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:

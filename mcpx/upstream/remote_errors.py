@@ -30,5 +30,13 @@ def error_of_mcpx(error: MCPError, *, server: str, tool: str | None, redact: Red
         return None
     code = _CODES.get(str(said.get("code")), Code.PROTOCOL_ERROR)
     outcome = _OUTCOMES.get(str(said.get("outcome")), Outcome.UNKNOWN)
-    details: dict[str, Any] = redact.data({name: its for name, its in said.items() if name not in _NAMES})
+    found = redact.data({name: its for name, its in said.items() if name not in _NAMES})
+    details: dict[str, Any] = found if isinstance(found, dict) else {}
+    if "upstream" in details and not _is_error(details["upstream"]):
+        del details["upstream"]
     return CallError(code, redact(error.message), server=server, tool=tool, details=details, outcome=outcome)
+
+
+def _is_error(said: object) -> bool:
+    """Whether this is what a server may say: it is read as one elsewhere."""
+    return isinstance(said, dict) and type(said.get("code")) is int and isinstance(said.get("message"), str)

@@ -15,18 +15,24 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
+from msgspec.structs import replace
 
-from mcpx.config import Config, PeerConfig, redactor_of
+from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.config import Config, PeerConfig, ServerConfig, redactor_of
 from mcpx.core.federation.directory import PeerServer
 from mcpx.core.federation.expansion import Expansion, Known, LeftOut, expand
 from mcpx.core.federation.memory import PeerMemory
-from mcpx.core.federation.peer import Peer
+from mcpx.core.federation.peer import Peer, PeerError, as_call_error
+from mcpx.core.status import PeerStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
+from mcpx.text import cut, paragraphs
 from mcpx.upstream.errors import cause_of
+from mcpx.upstream.server_info import STATES
 from supervisors import (
     Backoff,
     ChildFailed,
@@ -49,6 +55,10 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
+SERVED: Final = frozenset({"ready", "asleep"})
+"""The states, as a peer says them, in which calls are served."""
+_STATES: Final = frozenset(State) - {State.DISABLED, State.STOPPED}
+MAX_CAUSE_CHARS: Final = 1400
 PAUSE_S: Final = 0.2  # before and between two reloads for news of peers
 MAX_PAUSE_S: Final = 30.0  # which is reached by a peer whose servers come and go all the time
 CALM_S: Final = 10.0  # without news, after which the pause is short again
@@ -131,6 +141,7 @@ class Federation:
         hub.root.add(ChildSpec(name="peers", run=self.run, shutdown=Shutdown(limit=2 * TEARDOWN_S)))
         hub.directory.via = self.via
         hub.fleet.on_account = self.signed_in
+        hub.fleet.as_peer_says = self.as_peer_says
         hub.directory.log_tail = partial(self._log_tail, hub.directory.log_tail)
 
     def _of_hub(self) -> Hub:
@@ -180,8 +191,13 @@ class Federation:
         while self._pending:
             await self._answered.wait()
 
-    def _on_news(self, _peer: Peer, differs: bool) -> None:  # noqa: FBT001
-        self._of_hub().fleet.touch()
+    def _on_news(self, peer: Peer, differs: bool) -> None:  # noqa: FBT001
+        fleet = self._of_hub().fleet
+        served = {name for name, said in peer.said.items() if said.state in SERVED}
+        for name in served - peer.served:  # ours need not wait for their next attempt
+            fleet.try_again(peer.config.name_here(name))
+        peer.served = served
+        fleet.touch()
         if differs:
             self._news.set()
 
@@ -219,6 +235,58 @@ class Federation:
         peer = None if config is None or config.peer is None else self.peers.get(config.peer)
         return None if peer is None or config is None else (peer, config.name_there)
 
+    def as_peer_says(self, server: ServerConfig, info: ServerInfo) -> ServerInfo:
+        """How a server is: as its own session has it, and where that is well, as its peer does."""
+        peer = self.peers.get(server.peer or "")
+        if peer is None or not info.available:
+            return info
+        if not peer.is_up:
+            return info if info.state is State.ASLEEP else self._without(peer, info)
+        said = peer.said.get(server.name_there)
+        if said is None or said.state in SERVED or said.state not in _STATES:
+            return info
+        due = None if said.next_attempt_in_s is None else said.next_attempt_in_s - peer.age_s()
+        cause = paragraphs(cut(said.last_error or said.described, MAX_CAUSE_CHARS))
+        return replace(
+            info,
+            state=State(said.state),
+            cause=f"{peer.config.name}: {cause}",
+            retry_in_s=None if due is None else max(0.0, due),
+        )
+
+    def _without(self, peer: Peer, info: ServerInfo) -> ServerInfo:
+        """How a server is while its peer does not answer."""
+        if peer.last_error is None:
+            return info  # it has not been tried yet
+        at = self.state(peer).next_attempt_at
+        due = None if at is None else max(0.0, at - anyio.current_time())
+        cause = f"{peer.config.name} does not answer: {peer.last_error}"
+        return replace(info, state=State.WAITING, cause=cause, retry_in_s=due)
+
+    def status(self) -> list[PeerStatus]:
+        """The peers, as `mcpx status` shows them."""
+        return [self._status(peer) for peer in self.peers.values()]
+
+    def _status(self, peer: Peer) -> PeerStatus:
+        life, name = self.state(peer), peer.config.name
+        ours = [each for each in self._of_hub().config.servers.values() if each.peer == name]
+        left_out = [
+            each.why if each.server is None else f"{each.server}: {each.why}"
+            for each in self.left_out
+            if each.peer == name
+        ]
+        at = life.next_attempt_at
+        return PeerStatus(
+            name=name,
+            state="ready" if peer.is_up else "needs sign-in" if life.held else STATES[life.phase],
+            transport=peer.config.transport.kind,
+            id=msgspec.UNSET if peer.known is None else peer.known.id,
+            servers=len(ours),
+            last_error=peer.last_error,
+            next_attempt_in_s=None if at is None else round(max(0.0, at - anyio.current_time()), 3),
+            left_out=left_out[:MAX_SAID] or msgspec.UNSET,
+        )
+
     def said(self, server: str) -> PeerServer | None:
         """What its peer says of a server, while it says anything."""
         found = self.of(server)
@@ -233,11 +301,22 @@ class Federation:
         found = next((each for each in known.servers if each.name == config.name_there), None)
         return (known.id,) if found is None else found.via or (known.id,)
 
+    async def restart(self, server: str) -> None:
+        """Have the peer of a server start it again; what it refuses is logged."""
+        if (found := self.of(server)) is not None:
+            try:
+                await found[0].restart(found[1])
+            except PeerError as error:
+                log.warning("peer.restart_refused", server=server, reason=str(error))
+
     async def _log_tail(self, own: object, server: str, lines: int) -> list[str]:
         found = self.of(server)
         if found is None:
             return await own(server, lines)  # type: ignore[operator,no-any-return]
-        return await found[0].log_tail(found[1], lines)
+        try:
+            return await found[0].log_tail(found[1], lines)
+        except PeerError as error:
+            raise as_call_error(error, server) from None
 
     def state(self, peer: Peer) -> ChildState:
         """How the supervisor has it."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from mcpx.config import Config
 
 if TYPE_CHECKING:
-    from mcpx.core.federation.directory import PeerServer
     from mcpx.core.federation.federation import Federation
     from mcpx.core.hub import Hub
+    from mcpx.core.status import PeerStatus
 
 
 class Peers:
@@ -48,9 +48,14 @@ class Peers:
         if self.federation is not None:
             await self.federation.listed()
 
-    def said(self, server: str) -> PeerServer | None:
-        """What its peer says of a server, while it says anything."""
-        return None if self.federation is None else self.federation.said(server)
+    def status(self) -> list[PeerStatus]:
+        """The peers, as `mcpx status` shows them."""
+        return [] if self.federation is None else self.federation.status()
+
+    async def restart(self, server: str) -> None:
+        """Have the peer start a server again, if it is one of a peer's; what it refuses is logged."""
+        if self.federation is not None:
+            await self.federation.restart(server)
 
     def signed_in(self, name: str) -> None:
         """Try a peer again whose account has tokens now."""

@@ -83,6 +83,8 @@ class Peer:
         self.account = account
         self.said: dict[str, PeerServer] = {}
         """What it says of its servers, by their names there; empty while it is away."""
+        self.served: set[str] = set()
+        """Of these, those that serve calls, for the federation, which notices the others."""
         self.is_up = False
         """Whether it answers."""
         self.pid: int | None = None
@@ -92,6 +94,7 @@ class Peer:
         self._log = server_log
         self._on_news = on_news
         self._session: UpstreamSession | None = None
+        self._said_at = 0.0
         eras: tuple[Era, ...] = ("modern",) if config.era == "auto" else (config.era,)
         self._attempts = Attempts(config.name, lambda: eras)
         self._redact = redactor_of(config)
@@ -180,9 +183,14 @@ class Peer:
         differs, was_up = known != self.known, self.is_up
         news = differs or not was_up or said != self.said
         self.known, self.said, self.is_up = known, said, True
+        self._said_at = anyio.current_time()
         if news:
             self._on_news(self, differs or not was_up)
         return directory.version
+
+    def age_s(self) -> float:
+        """For how long what it has `said` is known, in seconds."""
+        return anyio.current_time() - self._said_at
 
     def _on_open(self, link: Link) -> None:
         self.pid = link.pid
