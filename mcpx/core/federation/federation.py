@@ -57,7 +57,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 SERVED: Final = frozenset({"ready", "asleep"})
 """The states, as a peer says them, in which calls are served."""
+_JUDGED: Final = frozenset({State.READY, State.ASLEEP, State.WAITING, State.PARKED})
+"""The states of a session here behind which the reason may be there."""
 _STATES: Final = frozenset(State) - {State.DISABLED, State.STOPPED}
+STARTED_S: Final = 30.0  # that is waited for a peer that was signed in to
 MAX_CAUSE_CHARS: Final = 1400
 PAUSE_S: Final = 0.2  # before and between two reloads for news of peers
 MAX_PAUSE_S: Final = 30.0  # which is reached by a peer whose servers come and go all the time
@@ -238,10 +241,10 @@ class Federation:
     def as_peer_says(self, server: ServerConfig, info: ServerInfo) -> ServerInfo:
         """How a server is: as its own session has it, and where that is well, as its peer does."""
         peer = self.peers.get(server.peer or "")
-        if peer is None or not info.available:
+        if peer is None or info.state not in _JUDGED:
             return info
         if not peer.is_up:
-            return info if info.state is State.ASLEEP else self._without(peer, info)
+            return self._without(peer, info) if info.ready else info
         said = peer.said.get(server.name_there)
         if said is None or said.state in SERVED or said.state not in _STATES:
             return info
@@ -321,6 +324,22 @@ class Federation:
     def state(self, peer: Peer) -> ChildState:
         """How the supervisor has it."""
         return self.supervisor.state(peer.child)
+
+    async def started(self, name: str) -> ServerInfo:
+        """How a peer is, once it is there or has failed, or after `STARTED_S`."""
+        peer = self.peers[name]
+        before = self.state(peer).generation
+        with anyio.move_on_after(STARTED_S):
+            while not peer.is_up and (
+                (life := self.state(peer)).generation == before or life.phase is Phase.STARTING
+            ):
+                await self._of_hub().fleet.news.wait()
+        life = self.state(peer)
+        state = State.NEEDS_SIGN_IN if life.held else STATES[life.phase]
+        transport = peer.config.transport.kind
+        return ServerInfo(
+            name=name, state=state, transport=transport, cause=None if peer.is_up else peer.last_error
+        )
 
     def signed_in(self, name: str) -> None:
         """Try a peer again whose account has tokens now."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mcpx.config import Config
 
 if TYPE_CHECKING:
+    from mcpx.catalog.snapshot import ServerInfo
     from mcpx.core.federation.federation import Federation
     from mcpx.core.hub import Hub
     from mcpx.core.status import PeerStatus
@@ -47,6 +48,11 @@ class Peers:
         """Wait until it is known of each peer which servers it has, or it has failed once."""
         if self.federation is not None:
             await self.federation.listed()
+
+    async def started(self, name: str) -> ServerInfo:
+        """How a peer is that was signed in to, when it has been tried, or after a while."""
+        assert self.federation is not None  # noqa: S101 - a hub with a peer has one
+        return await self.federation.started(name)
 
     def status(self) -> list[PeerStatus]:
         """The peers, as `mcpx status` shows them."""
