@@ -95,7 +95,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
 
     if door.server is None:
         return await _run(config, frontends, prepare=partial(serving_only, door), patience=patience)
-    alone = replace(config, servers={door.server: config.servers[door.server]})
+    alone = replace(config, servers={door.server: config.servers[door.server]}, peers={})
     return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
@@ -191,8 +191,7 @@ async def _run(
 ) -> int:
     notifier, hangup = Notifier(), Hangup()
     tracing = open_tracing()
-    hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts, tracing=tracing)
-    hub.file.prepare = prepare
+    hub = Hub(config, reloading=notifier.reloading, starts=starts, tracing=tracing, prepare=prepare)
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))

@@ -26,6 +26,7 @@ from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
+from mcpx.core.federation.joining import Peers
 from mcpx.core.federation.own_directory import OwnDirectory
 from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
@@ -77,10 +78,9 @@ class Hub:
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
-    context that is entered while a configuration is put in force. `tokens`, `starts` and `placement` are
-    those of `Fleet`.
-    `tracing` makes the spans of calls; without it, the provider that the program has set does, if there is
-    one.
+    context that is entered while a configuration is put in force; `prepare` says what is made of each one
+    before. `tokens`, `starts` and `placement` are those of `Fleet`. `tracing` makes the spans of calls;
+    without it, the provider that the program has set does, if there is one.
     """
 
     def __init__(
@@ -92,9 +92,15 @@ class Hub:
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
         starts: bool = True,
         tracing: Tracing | None = None,
+        prepare: Callable[[Config], Config] = lambda config: config,
         placement: Placement | None = None,
     ) -> None:
         self.config = config
+        self.directory = OwnDirectory(self, state)
+        """What other MCPX are told of the servers."""
+        self.peers = Peers(self, state, prepare)
+        """The other MCPX whose servers are servers here."""
+        self.config = config = self.peers.expand(config)
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
         self.fleet = Fleet(
@@ -134,14 +140,13 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
-        self.directory = OwnDirectory(self, state)
-        """What other MCPX are told of the servers."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page
         """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._changes.apply(config)
         self._build_tree()
+        self.peers.configure(config)
 
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
@@ -217,7 +222,9 @@ class Hub:
 
         What it offered last time is known from the start.
         """
-        await self.fleet.readiness.listed(seconds, self.upstreams)
+        with anyio.move_on_after(seconds):
+            await self.peers.listed()
+            await self.fleet.readiness.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
@@ -249,6 +256,10 @@ class Hub:
         other, and each to its end, even if its caller is cancelled.
         """
         return await self._changes.reload(config)
+
+    async def readapt(self) -> None:
+        """Put the configuration in force once more, with the servers that its peers have now."""
+        await self._changes.readapt()
 
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.

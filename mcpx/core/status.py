@@ -141,7 +141,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time` is present, the counts are of
     what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
     `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
-    server that has never wanted one.
+    server that has never wanted one. `peer` is the other MCPX that a server is one of; absent for others.
+    Its state is then that of its session here, and where that is well, the one that the peer says.
     """
 
     name: str
@@ -171,10 +172,30 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     listed_at: str | msgspec.UnsetType = msgspec.UNSET
     changes: list[ChangeStatus] | msgspec.UnsetType = msgspec.UNSET
     sign_in: SignInStatus | msgspec.UnsetType = msgspec.UNSET
+    peer: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Another MCPX whose servers are servers here.
+
+    `state` is as a server's: that of the session in which it names its servers. `id` is what tells it from
+    all others; absent until it has said so. `servers` counts those that it gives. `left_out` says what it
+    has and is no server here, and why; absent if there is nothing.
+    """
+
+    name: str
+    state: str
+    transport: str
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    servers: int
+    last_error: str | None = None
+    next_attempt_in_s: float | None = None
+    left_out: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything. The servers are in the order of the configuration."""
+    """Everything. The servers are in the order of the configuration. `peers` is absent without any."""
 
     daemon: DaemonStatus
     servers: list[ServerStatus]
+    peers: list[PeerStatus] | msgspec.UnsetType = msgspec.UNSET
