@@ -31,6 +31,8 @@ class Node:
     def __init__(self, record: NodeRecord) -> None:
         self.record = record
         self.report: NodeReport | None = None
+        self.heard_at = 0.0
+        """When that came, by `time.monotonic()`."""
         self.answers = False
         self.was_tried = False
         """Whether it has answered, or failed to: until then nobody knows whether it is there."""
@@ -88,7 +90,7 @@ class Node:
 
     def heard(self, report: NodeReport) -> None:
         """Take in what it says of itself."""
-        self.report = report
+        self.report, self.heard_at = report, time.monotonic()
         self._others = max(0, report.connections - len(self.sessions))
 
     def listen(self, on_lost: Callable[[str], None]) -> Callable[[], None]:

@@ -9,6 +9,7 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -149,6 +150,8 @@ class Fleet:
         upstream.counters.activity = self.activity
         if server.peer is not None:
             upstream.as_peer_says = lambda info: self.as_peer_says(server, info)
+        elif self.placement is not None and server.is_remote_mcpx:
+            upstream.as_peer_says = partial(self.placement.as_node_says, server, upstream.child)
         if server.disabled is None:
             upstream.policy.pin(self.pins.of(server))
         self._side_sessions.allow(upstream)

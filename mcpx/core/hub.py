@@ -42,7 +42,7 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.status import HttpStatus
+from mcpx.core.status import HttpStatus, NodeStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import MCPXError
 from mcpx.observe.log import configure
@@ -138,6 +138,8 @@ class Hub:
         self._changes = HubChanges(self, reloading)
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
+        self.nodes: Callable[[], list[NodeStatus]] | None = None
+        """The nodes of the cluster, where there is one: set by it."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
         self.applied = Signal()

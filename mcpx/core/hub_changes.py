@@ -123,6 +123,8 @@ class HubChanges:
         hub = self._hub
         hub.registry.upstream(name)
         await hub.peers.restart(name)
+        if hub.fleet.placement is not None:
+            await hub.fleet.placement.restart(hub.upstreams[name].config)
         replaced = await self._take_in(name)
         upstream = hub.registry.upstream(name)
         if upstream.config.disabled is not None or upstream.queue.closed:

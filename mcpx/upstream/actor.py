@@ -178,6 +178,11 @@ class Upstream:
         return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
 
     @property
+    def node(self) -> str | None:
+        """The node of the cluster that it is on; None for one that is on none."""
+        return None if self.placement is None else self.placement.node_of(self.child)
+
+    @property
     def era(self) -> Era | None:
         """The era of the session, as last agreed; None before the first listing."""
         if self.catalogue is None:

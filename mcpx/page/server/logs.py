@@ -50,7 +50,7 @@ async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
         finally:
             if file is not None:
                 os.close(file[0])
-        if page.hub.upstreams[name].config.peer is not None:
+        if page.hub.upstreams[name].config.is_remote_mcpx:
             lines = [*await _from_peer(page.hub, name), *lines][-FIRST_LINES:]
         yield {"lines": lines, "from_start": True}
         while follower.server_log is not None or follower.count:
