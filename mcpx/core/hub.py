@@ -20,6 +20,7 @@ import anyio.to_thread
 import structlog
 
 from mcpx.audit.audit import Audit
+from mcpx.catalog.model import JSON
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config
 from mcpx.core.call_watch import CallWatch
@@ -133,6 +134,8 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
+        self.cluster: Callable[[str, str | None], Awaitable[JSON]] | None = None
+        """Answers what is asked of the cluster (what, of which node), where there is one: set likewise."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from mcpx.cluster.node.credentials import Credentials
 from mcpx.cluster.ray_process.joining import NAMESPACE
 from mcpx.cluster.ray_process.node_actor import MAX_CONCURRENCY, NodeActor, Setup
 from mcpx.cluster.ray_process.node_child import NodeState
 from mcpx.cluster.ray_process.protocol import ActorState, NodeRecord
-from mcpx.cluster.ray_process.store import Credentials
 from mcpx.text import one_line
 
 PREFIX: Final = "mcpx-node-"

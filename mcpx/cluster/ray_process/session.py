@@ -22,7 +22,7 @@ class Session:
 
     def __init__(self) -> None:
         self._store = Store()
-        self._actors = Actors(self._store.all_credentials())
+        self._actors = Actors(self._store.credentials())
         self._nodes: Mapping[str, NodeRecord] = {}
         self._said: Mapping[str, NodeRecord] | None = None
         self._reservations = Reservations(lambda: self._nodes)

@@ -21,6 +21,8 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "login"}                                      {"needed": [NAME]}
     {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
     {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
+    {"mcpx": "cluster", "do"?, "node"?}                    the nodes of the cluster (`mcpx.cluster.control`),
+                                                           after start_nodes, stop_nodes, drain or undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
                                                            from now on this is an MCP client at that door
@@ -136,6 +138,10 @@ class Control:
                 return {"url": await self._hub.page_link()}
             case "stop":
                 return {"stopping": os.getpid()}
+            case "cluster":
+                if self._hub.cluster is None:
+                    return {"error": "this daemon is in no cluster; mcpx cluster start joins one", "usage": False}
+                return await self._hub.cluster(request.do, request.node)
             case "environment":
                 environment = in_force()
                 return {"path": environment.path, "source": environment.source}

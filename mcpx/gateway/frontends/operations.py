@@ -64,6 +64,8 @@ class ControlRequest(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     timeout: float | None = None
     address: str = ""
+    do: str = ""
+    node: str | None = None
 
     @property
     def door(self) -> Door:
