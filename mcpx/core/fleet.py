@@ -112,7 +112,8 @@ class Fleet:
         """How often that was."""
         self.timelines = Timelines()
         """What has become of each server."""
-        self._stopping = False
+        self.stopping = False
+        """Whether no more calls are taken."""
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._sessions.beside, self._start, self._dismiss)
@@ -165,7 +166,7 @@ class Fleet:
 
     def _start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
         """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
-        if self._stopping:
+        if self.stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
@@ -256,7 +257,7 @@ class Fleet:
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""
-        self._stopping = True
+        self.stopping = True
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
                 each.queue.close()

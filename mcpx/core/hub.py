@@ -27,6 +27,7 @@ from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
+from mcpx.core.federation.own_directory import OwnDirectory
 from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
@@ -136,6 +137,8 @@ class Hub:
         """How the HTTP side is, where a daemon has one: set by the composition root."""
         self.cluster: Callable[[str, str | None], Awaitable[JSON]] | None = None
         """Answers what is asked of the cluster (what, of which node), where there is one: set likewise."""
+        self.directory = OwnDirectory(self, state)
+        """What other MCPX are told of the servers."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page

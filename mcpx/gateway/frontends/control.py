@@ -24,7 +24,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "cluster", "do"?, "node"?}                    the nodes of the cluster (`mcpx.cluster.control`),
                                                            after start_nodes, stop_nodes, drain or undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
-    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
                                                            from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
                                                            nothing is sent to a dying one
