@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import structlog
 
 from mcpx.cluster.node.protocol import NodeReport
 from mcpx.cluster.placement import Demand, NodeView
-from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord, Nodes
+from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
 from mcpx.observe.contained import contain
 from supervisors import Signal
 
@@ -109,8 +109,6 @@ class NodeTable:
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
-        self.is_known = False
-        """Whether Ray has said once which nodes there are."""
         self.news = Signal()
 
     def __iter__(self) -> Iterator[Node]:
@@ -132,19 +130,13 @@ class NodeTable:
         """The nodes for a decision."""
         return [node.view() for node in (self if nodes is None else nodes)]
 
-    def update(self, said: Nodes) -> None:
-        """Take in what Ray says: nodes that are new, have changed, or are gone."""
-        gone = set(said.gone)
-        if said.complete:
-            gone |= self._nodes.keys() - {record.id for record in said.nodes}
-        gone |= {record.id for record in said.nodes if not record.alive}
-        for node_id in gone:
-            if (node := self._nodes.pop(node_id, None)) is not None:
-                node.give_up("it has left the cluster")
-        for record in said.nodes:
-            if record.alive:
-                self._take_in(record)
-        self.is_known |= said.complete
+    def update(self, records: Mapping[str, NodeRecord]) -> None:
+        """Take in which nodes Ray says there are, by id. Those that are not among them are gone."""
+        living = {node_id: record for node_id, record in records.items() if record.alive}
+        for node_id in self._nodes.keys() - living.keys():
+            self._nodes.pop(node_id).give_up("it has left the cluster")
+        for record in living.values():
+            self._take_in(record)
         self.news.pulse()
 
     def _take_in(self, record: NodeRecord) -> None:

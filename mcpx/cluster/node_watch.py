@@ -1,10 +1,10 @@
 """The watch over one node: a connection on which it says how it is, and answers pings at once.
 
-Run by the cluster for each node that listens. A node that is silent for `SILENCE_S` is given up, and one whose
-connection breaks at once: a process that was killed is noticed when the kernel closes its socket, a machine
-that lost its power by the pings. Only silence while this process runs counts, so that a busy gateway does not
-give up all of its nodes. A node that was given up is connected to again; it takes new sessions once it
-answers.
+Run by the cluster for each node that listens. A node that is silent for `SILENCE_S` is given up, and one
+whose connection breaks at once: a process that was killed is noticed when the kernel closes its socket, a
+machine that lost its power by the pings. Only silence while this process runs counts, so that a busy gateway
+does not give up all of its nodes. A node that was given up is connected to again; it takes new sessions once
+it answers.
 """
 
 from __future__ import annotations
