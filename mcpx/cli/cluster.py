@@ -1,4 +1,4 @@
-"""`mcpx cluster`: servers on the nodes of a Ray cluster. What it does is done by the daemon, which it asks."""
+"""`mcpx cluster`: servers on the nodes of a Ray cluster. The daemon does what is done; this asks it."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def _ask(
         message["do"] = do
     if node is not None:
         message["node"] = node
-    return request_or_fail(paths, message, within=within or REQUEST_TIMEOUT_S)
+    answer: dict[str, Any] = request_or_fail(paths, message, within=within or REQUEST_TIMEOUT_S)
+    return answer
 
 
 def _row_of(answer: dict[str, Any], node: str) -> dict[str, Any]:

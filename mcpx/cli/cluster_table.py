@@ -61,6 +61,8 @@ def _memory(row: dict[str, Any]) -> str:
 def _resources(row: dict[str, Any]) -> str:
     total, free = row["resources"], row["free"]
     parts = [
-        f"{name} {free.get(name, 0):g}/{amount:g}" for name, amount in sorted(total.items()) if name not in _PLAIN
+        f"{name} {free.get(name, 0):g}/{amount:g}"
+        for name, amount in sorted(total.items())
+        if name not in _PLAIN
     ]
     return one_line(", ".join(parts))

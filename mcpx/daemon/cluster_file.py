@@ -38,7 +38,9 @@ def read_cluster_file(folder: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise DaemonError(f"{path} cannot be read ({error}): run mcpx cluster start, or stop, again") from None
+        raise DaemonError(
+            f"{path} cannot be read ({error}): run mcpx cluster start, or stop, again"
+        ) from None
 
 
 def write_cluster_file(folder: Path, address: str) -> None:

@@ -63,7 +63,7 @@ from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.gateway.frontends import sign_in_requests
+from mcpx.gateway.frontends import cluster_requests, sign_in_requests
 from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
 from mcpx.gateway.frontends.sign_in_requests import SIGN_INS
 from mcpx.oauth.errors import SignInError
@@ -75,7 +75,11 @@ from mcpx.wire.mending import shallow
 
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
-PERFORMERS: Final = dict.fromkeys(OPERATIONS, perform) | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+PERFORMERS: Final = (
+    dict.fromkeys(OPERATIONS, perform)
+    | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+    | {"cluster": cluster_requests.perform}
+)
 """What carries out those requests that are more than a look."""
 
 WriteLine = Callable[[bytes], None]
@@ -138,10 +142,6 @@ class Control:
                 return {"url": await self._hub.page_link()}
             case "stop":
                 return {"stopping": os.getpid()}
-            case "cluster":
-                if self._hub.cluster is None:
-                    return {"error": "this daemon is in no cluster; mcpx cluster start joins one", "usage": False}
-                return await self._hub.cluster(request.do, request.node)
             case "environment":
                 environment = in_force()
                 return {"path": environment.path, "source": environment.source}
