@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.config import Config, Http, Sse
+from mcpx.config.cluster_link import cluster_address
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import serving_only

@@ -200,7 +200,8 @@ def _row_of(answer: dict[str, Any], node: str) -> dict[str, Any]:
         lambda row: row["host"] == node or row["id"].startswith(node),
     )
     for test in tests:
-        if found := [row for row in answer["nodes"] if test(row)]:
+        found: list[dict[str, Any]] = [row for row in answer["nodes"] if test(row)]
+        if found:
             return found[0]
     return {"name": node, "sessions": 0}
 
