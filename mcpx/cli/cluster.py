@@ -124,6 +124,21 @@ def undrain(node: str, config_path: str | None) -> None:
     echo(f"{_row_of(answer, node)['name']} takes servers again")
 
 
+@cluster.command(hidden=True)
+def node() -> None:
+    """Be a node: started by the cluster on each machine, with one line on standard input."""
+    from mcpx.light_imports import import_structlog, light_sdk
+
+    import_structlog()
+    from mcpx.observe.log import configure
+
+    configure()
+    with light_sdk():
+        from mcpx.cluster.node.process import main
+
+    sys.exit(main())
+
+
 def _check(address: str) -> None:
     """Refuse what cannot work before anything is changed."""
     from importlib.util import find_spec
