@@ -78,8 +78,8 @@ class Hub:
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
-    context that is entered while a configuration is put in force. `tokens`, `starts` and `placement` are those
-    of `Fleet`.
+    context that is entered while a configuration is put in force. `tokens`, `starts` and `placement` are
+    those of `Fleet`.
     `tracing` makes the spans of calls; without it, the provider that the program has set does, if there is
     one.
     """
@@ -272,6 +272,7 @@ async def open_hub(
     state: Path | None = None,
     tokens: Path | None = None,
     reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    placement: Placement | None = None,
 ) -> AsyncIterator[Hub]:
     """A running hub, with parameters as of `Hub`; stopped in order when left.
 
@@ -280,7 +281,7 @@ async def open_hub(
     """
     if not structlog.is_configured():
         configure("warning")
-    hub = Hub(config, state=state, tokens=tokens, reloading=reloading)
+    hub = Hub(config, state=state, tokens=tokens, reloading=reloading, placement=placement)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)
