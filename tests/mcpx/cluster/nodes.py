@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,13 @@ from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import ENVELOPE, environment
 
 CREDENTIALS = cache(make_credentials)
+COMMAND = [sys.executable, "-P", "-m", "mcpx", "cluster", "node"]
 QUICK = RestartPolicy(initial=0.05, cap=0.1, healthy_after=0.001)
 
 
-def spec(ears: Any = None, /, *, name: str = "s", settings: dict[str, Any] | None = None, **script: Any) -> ServerSpec:
+def spec(
+    ears: Any = None, /, *, name: str = "s", settings: dict[str, Any] | None = None, **script: Any
+) -> ServerSpec:
     """The spec of a scripted server with that script."""
     server = config_of({name: entry(ears, settings=settings, **script)}).servers[name]
     assert isinstance(server.transport, Stdio)
@@ -69,7 +73,9 @@ class Gateway:
         with anyio.fail_after(PATIENCE_S):
             while True:
                 for number, line in enumerate(self.lines):
-                    if all(key in line and (value is ... or line[key] == value) for key, value in wanted.items()):
+                    if all(
+                        key in line and (value is ... or line[key] == value) for key, value in wanted.items()
+                    ):
                         return self.lines.pop(number)
                 if self.ended.is_set():
                     raise ConnectionError(f"the node closed; said before: {self.lines}")
@@ -78,7 +84,12 @@ class Gateway:
     def send(self, method: str, params: dict[str, Any] | None = None) -> int:
         self._last_id += 1
         self.say(
-            {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": {"_meta": ENVELOPE} | (params or {})}
+            {
+                "jsonrpc": "2.0",
+                "id": self._last_id,
+                "method": method,
+                "params": {"_meta": ENVELOPE} | (params or {}),
+            }
         )
         return self._last_id
 
@@ -134,8 +145,30 @@ class Node:
             return await anyio.to_thread.run_sync(self.process.wait, PATIENCE_S)
 
 
+def _limit_files(files: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+
+async def started_with(folder: Path, line: bytes) -> tuple[dict[str, Any], int]:
+    """What a process says that is given this line for a start, and its exit code."""
+
+    def run() -> tuple[dict[str, Any], int]:
+        done = subprocess.run(COMMAND, env=environment(folder), input=line, capture_output=True, check=False)
+        return json.loads(done.stdout), done.returncode
+
+    return await anyio.to_thread.run_sync(run)
+
+
 @asynccontextmanager
-async def running_node(folder: Path, *, state: str = "node", real: bool = False, **settings: Any) -> AsyncIterator[Node]:
+async def running_node(
+    folder: Path,
+    *,
+    state: str = "node",
+    real: bool = False,
+    environ: dict[str, str] | None = None,
+    files: int | None = None,
+    **settings: Any,
+) -> AsyncIterator[Node]:
     """A node in that folder, ended with the body if not before."""
     credentials = CREDENTIALS()
     start = NodeStart(
@@ -150,11 +183,12 @@ async def running_node(folder: Path, *, state: str = "node", real: bool = False,
     popen = subprocess.Popen if real else Python
     with (folder / "node.log").open("ab") as log:
         process = popen(
-            [sys.executable, "-P", "-m", "mcpx", "cluster", "node"],
-            env=environment(folder),
+            COMMAND,
+            env=environment(folder, **(environ or {})),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
+            **({} if files is None else {"preexec_fn": partial(_limit_files, files)}),
         )
     try:
         os.write(process.stdin.fileno(), line_of(start))
