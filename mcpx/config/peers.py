@@ -71,7 +71,7 @@ def derived(peer: PeerConfig, name_there: str, sessions: Sessions) -> ServerConf
 
 
 def _era(peer: PeerConfig, sessions: Sessions) -> Era:
-    """An MCPX speaks both eras. Over HTTP only the older one has sessions, by which it can tell clients apart."""
+    """The era to speak in: over HTTP only the older one has sessions, by which clients are told apart."""
     if peer.era != "auto":
         return peer.era
     return "handshake" if sessions == "per_client" and peer.transport.kind == "http" else "modern"

@@ -123,7 +123,7 @@ async def open_gateway(
     async with anyio.create_task_group() as tasks:
         await tasks.start(supervisor.run)
         async with open_hub(cluster_config(config), state=folder / name, placement=cluster) as hub:
-            cluster.fleet = hub.fleet
+            cluster.serve(hub)
             yield Gateway(hub, cluster)
         supervisor.stop()
 
