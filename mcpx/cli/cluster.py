@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 JOIN_TIMEOUT_S: Final = 60.0  # for Ray to be joined, and the nodes to be up: 3 s on a quiet machine
 SETTLED_S: Final = 3.0  # after which a node that only fails is not waited for
-CHANGE_TIMEOUT_S: Final = 30.0  # for the daemon to have nodes stopped
+STOP_TIMEOUT_S: Final = 20.0  # for nodes to end in order, or else at once
 POLL_S: Final = 0.2
 INSTALL: Final = "Ray is not installed here; install it with: pip install 'mcpx-gateway[ray]'"
 _PENDING: Final = frozenset({"starting", "stopped", "not answering"})
@@ -71,14 +70,20 @@ def stop(config_path: str | None, nodes: bool) -> None:  # noqa: FBT001 - click 
 
     Nodes keep running for other gateways. They end the servers of this one after two minutes.
     """
+    from contextlib import suppress
+
     from mcpx.config import load
     from mcpx.daemon import lifecycle
     from mcpx.daemon.cluster_file import remove_cluster_file
+    from mcpx.errors import MCPXError
 
     paths = _paths(config_path)
     if nodes:
-        _ask(paths, "stop_nodes", within=CHANGE_TIMEOUT_S)
+        _ask(paths, "stop_nodes", timeout=STOP_TIMEOUT_S)
         click.echo("the nodes have ended")
+    else:
+        with suppress(MCPXError):  # no daemon runs, or Ray is away: nothing is held that it could give up
+            _ask(paths, "leave")
     was_there = remove_cluster_file(paths.folder)
     pid = lifecycle.stop(paths, marked=True)
     click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
@@ -105,14 +110,25 @@ def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
 @cluster.command(short_help="Take a node out of use.")
 @with_config
 @click.argument("node")
-def drain(node: str, config_path: str | None) -> None:
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait until nothing is left there.",
+)
+def drain(node: str, wait: float, config_path: str | None) -> None:
     """Place nothing more on a node, and move its servers to others as each is idle; no call is lost.
 
-    NODE is its name, its host, or the beginning of its id. This holds for all gateways.
+    NODE is its name, its host, or the beginning of its id. All gateways of the cluster do so; what is waited
+    for is what this one has there. Exit code 1 if something is left: it moves as soon as it can.
     """
-    answer = _ask(_paths(config_path), "drain", node)
-    row = _row_of(answer, node)
-    echo(f"{row['name']} is being drained; sessions there: {row['sessions']}")
+    answer = _ask(_paths(config_path), "drain", node, timeout=wait)
+    if answer["left"]:
+        echo(f"{answer['node']} takes nothing new; still there: {', '.join(answer['left'])}")
+        sys.exit(1)
+    echo(f"{answer['node']} is drained: it takes nothing new, and nothing of this gateway is left there")
 
 
 @cluster.command(short_help="Put a node back into use.")
@@ -121,7 +137,7 @@ def drain(node: str, config_path: str | None) -> None:
 def undrain(node: str, config_path: str | None) -> None:
     """Place servers on a node again that was drained."""
     answer = _ask(_paths(config_path), "undrain", node)
-    echo(f"{_row_of(answer, node)['name']} takes servers again")
+    echo(f"{answer['node']} takes servers again")
 
 
 @cluster.command(hidden=True)
@@ -182,43 +198,26 @@ def _wait(paths: DaemonPaths) -> dict[str, Any]:
         is_quiet = is_told and bool(states) and not any(state in _PENDING for state in states)
         if is_quiet and "failing" not in states:
             return answer
-        failing_since = (failing_since or now) if is_quiet or _is_final(answer) else None
+        is_refused = not answer["cluster"]["joined"] and answer["cluster"].get("refused")
+        failing_since = (failing_since or now) if is_quiet or is_refused else None
         if now > deadline or (failing_since is not None and now - failing_since > SETTLED_S):
             return answer
         time.sleep(POLL_S)
 
 
-def _is_final(answer: dict[str, Any]) -> bool:
-    """Whether Ray has been tried, and there is no joining it now."""
-    about = answer["cluster"]
-    return not about["joined"] and not about.get("trying", True)
-
-
 def _ask(
-    paths: DaemonPaths, do: str = "", node: str | None = None, *, within: float | None = None
+    paths: DaemonPaths, do: str = "", node: str | None = None, *, timeout: float = 0.0
 ) -> dict[str, Any]:
+    """How the cluster is, after the daemon did that, for which it may take `timeout` seconds."""
     from mcpx.daemon.control_client import REQUEST_TIMEOUT_S, request_or_fail
 
     message: dict[str, Any] = {"mcpx": "cluster"}
     if do:
-        message["do"] = do
+        message |= {"do": do, "timeout": timeout}
     if node is not None:
         message["node"] = node
-    answer: dict[str, Any] = request_or_fail(paths, message, within=within or REQUEST_TIMEOUT_S)
+    answer: dict[str, Any] = request_or_fail(paths, message, within=REQUEST_TIMEOUT_S + timeout)
     return answer
-
-
-def _row_of(answer: dict[str, Any], node: str) -> dict[str, Any]:
-    """The node that was meant."""
-    tests: tuple[Callable[[dict[str, Any]], bool], ...] = (
-        lambda row: node in {row["name"], row["id"]},
-        lambda row: row["host"] == node or row["id"].startswith(node),
-    )
-    for test in tests:
-        found: list[dict[str, Any]] = [row for row in answer["nodes"] if test(row)]
-        if found:
-            return found[0]
-    return {"name": node, "sessions": 0}
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ The answer to everything is how the cluster is then: the link to Ray, and a row 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.catalog.model import JSON
@@ -26,24 +25,34 @@ class ClusterControl:
         self._ray = ray
         self._cluster = cluster
 
-    async def answer(self, do: str, node: str | None) -> JSON:
+    async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
         """Do what is asked, if anything, and say how the cluster is.
+
+        `drain` waits for at most `wait_s` seconds until nothing of this gateway is there; what is, is `left`.
 
         Raises:
             MCPXError: It cannot be done.
         """
-        actions: dict[str, Callable[[], Awaitable[None]]] = {
-            "": _nothing,
-            "start_nodes": self._ray.start_nodes,
-            "stop_nodes": self._ray.stop_nodes,
-            "drain": lambda: self._ray.drain(self._meant(node).id, draining=True),
-            "undrain": lambda: self._ray.drain(self._meant(node).id, draining=False),
-        }
-        action = actions.get(do)
-        if action is None:
-            raise MCPXError(f"a cluster cannot {do}")
-        await action()
-        return self._describe(self._meant(node).id if node else None, drained=do == "drain" if node else None)
+        left: list[str] = []
+        match do:
+            case "":
+                pass
+            case "start_nodes":
+                await self._ray.start_nodes()
+            case "stop_nodes":
+                await self._ray.stop_nodes()
+            case "leave":
+                await self._cluster.assignments.release_all()
+            case "drain":
+                left = await self._cluster.draining.drain(self._meant(node).id, wait_s or 0)
+            case "undrain":
+                await self._cluster.draining.undrain(self._meant(node).id)
+            case _:
+                raise MCPXError(f"a cluster cannot {do}")
+        answer = self._describe()
+        if do in {"drain", "undrain"}:
+            answer |= {"node": self._meant(node).name, "left": left}
+        return answer
 
     def _meant(self, name: str | None) -> NodeRecord:
         """The node of that name, id, beginning of an id, or host.
@@ -61,17 +70,15 @@ class ClusterControl:
             raise MCPXError(f"{name} is more than one node: {names}")
         raise MCPXError(f"there is no node {name}; there are: {names}")
 
-    def _describe(self, changed: str | None, *, drained: bool | None) -> JSON:
+    def _describe(self) -> JSON:
         ray, joined = self._ray, self._ray.joined
         about: dict[str, Any] = {"address": ray.address, "joined": ray.is_joined}
         if ray.problem is not None:
             about["problem"] = ray.problem
+            about["refused"] = ray.was_tried
         if joined is not None:
             about |= {"gcs": joined.address, "ray": joined.ray_version}
         nodes = [self._row(node) for node in sorted(ray.nodes.values(), key=lambda node: node.name)]
-        for row in nodes:
-            if row["id"] == changed and drained is not None:
-                row["draining"] = drained  # Ray's own word follows within half a second
         return {"cluster": about, "nodes": nodes}
 
     def _row(self, record: NodeRecord) -> dict[str, Any]:
@@ -81,7 +88,7 @@ class ClusterControl:
             "name": record.name,
             "host": record.host,
             "state": _state(record, answers=node is not None and node.answers),
-            "draining": record.draining,
+            "draining": (record if node is None else node.record).draining,
             "sessions": 0 if node is None else len(node.sessions),
             "placed": [] if node is None else sorted(node.sessions)[:MAX_PLACED],
             "resources": record.resources,
@@ -114,7 +121,3 @@ def _state(record: NodeRecord, *, answers: bool) -> str:
     if record.actor == "none":
         return "stopped"
     return record.actor
-
-
-async def _nothing() -> None:
-    pass

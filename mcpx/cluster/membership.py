@@ -35,7 +35,7 @@ class Membership:
 
     def join(self, hub: Hub) -> None:
         """Add the cluster to a hub that does not run yet, before its frontends."""
-        self.cluster.fleet = hub.fleet
+        self.cluster.serve(hub)
         hub.cluster = ClusterControl(self._ray, self.cluster).answer
         ray = Supervisor()
         ray.add(self._ray.child())

@@ -70,6 +70,7 @@ from supervisors import (
 )
 
 log = structlog.get_logger()
+ClusterActions = Callable[[str, str | None, float | None], Awaitable[JSON]]
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
@@ -83,6 +84,9 @@ class Hub:
     before. `tokens`, `starts` and `placement` are those of `Fleet`. `tracing` makes the spans of calls;
     without it, the provider that the program has set does, if there is one.
     """
+
+    cluster: ClusterActions | None = None
+    """Does what is asked of the cluster (what, with which node, for how long): set by the composition root."""
 
     def __init__(
         self,
@@ -143,8 +147,6 @@ class Hub:
         """The nodes of the cluster, where there is one: set by it."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
-        self.cluster: Callable[[str, str | None], Awaitable[JSON]] | None = None
-        """Answers what is asked of the cluster (what, of which node), where there is one: set likewise."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page

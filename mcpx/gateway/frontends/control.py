@@ -21,8 +21,9 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "login"}                                      {"needed": [NAME]}
     {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
     {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
-    {"mcpx": "cluster", "do"?, "node"?}                    the nodes of the cluster (`mcpx.cluster.control`),
-                                                           after start_nodes, stop_nodes, drain or undrain
+    {"mcpx": "cluster", "do"?, "node"?, "timeout"?}        the nodes of the cluster (`mcpx.cluster.control`),
+                                                           after start_nodes, stop_nodes, leave, drain or
+                                                           undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
                                                            from now on this is an MCP client at that door
