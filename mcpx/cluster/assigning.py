@@ -164,7 +164,8 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        if self._ray.joined is None or not candidates(self._nodes.views(), demand):
+        able = candidates(self._nodes.views(), _without_resources(demand))
+        if self._ray.joined is None or not able:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
             return None if node is None else _Assigned(node, spec.digest, known)
@@ -211,7 +212,7 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        able = {view.id for view in candidates(self._nodes.views(), demand)}
+        able = {view.id for view in candidates(self._nodes.views(), _without_resources(demand))}
         exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
         try:
             chosen = await self._ray.reserve(
@@ -280,6 +281,22 @@ class Assignments:
                     del self._shared[key]
                     self._release(key)
 
+    async def release_all(self) -> None:
+        """Give up all reservations, but for those of servers that another gateway uses, too.
+
+        Raises:
+            RayError: Ray cannot be asked.
+        """
+        keys = [each.key for each in self._sessions.values() if each.key is not None]
+        keys += [key for key, shared in self._shared.items() if not self._is_used_by_others(shared)]
+        for key in keys:
+            await self._ray.release(key)
+
+    def _is_used_by_others(self, shared: _Shared) -> bool:
+        node = None if shared.node is None else self._nodes.get(shared.node)
+        servers = node.report.servers if node is not None and node.report is not None else ()
+        return any(each.digest == shared.digest and each.connections > shared.sessions for each in servers)
+
     def _release(self, key: str) -> None:
         """Give up a reservation, without waiting."""
         task = asyncio.ensure_future(self._try_to_release(key))
@@ -295,6 +312,11 @@ class Assignments:
 
 def _key(spec: ServerSpec) -> str:
     return f"server/{spec.digest[:32]}/{spec.name}"
+
+
+def _without_resources(demand: Demand) -> Demand:
+    """What is asked for but for what Ray counts: it alone knows what of it the session has reserved."""
+    return msgspec.structs.replace(demand, resources={})
 
 
 def _as_if_there(view: NodeView) -> NodeView:

@@ -20,6 +20,7 @@ import anyio.to_thread
 import structlog
 
 from mcpx.audit.audit import Audit
+from mcpx.catalog.model import JSON
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config
 from mcpx.core.call_watch import CallWatch
@@ -69,6 +70,7 @@ from supervisors import (
 )
 
 log = structlog.get_logger()
+ClusterActions = Callable[[str, str | None, float | None], Awaitable[JSON]]
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
@@ -82,6 +84,9 @@ class Hub:
     before. `tokens`, `starts` and `placement` are those of `Fleet`. `tracing` makes the spans of calls;
     without it, the provider that the program has set does, if there is one.
     """
+
+    cluster: ClusterActions | None = None
+    """Does what is asked of the cluster (what, with which node, for how long): set by the composition root."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
+MAX_NAMES_LOGGED: Final = 100  # of servers that a reload has not touched; else their number
 
 
 class HubChanges:
@@ -83,7 +84,10 @@ class HubChanges:
         self._log(plan)
 
     def _log(self, plan: ReloadPlan) -> None:
-        log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
+        done = {name: getattr(plan, name) for name in plan.__struct_fields__}
+        if len(plan.untouched) > MAX_NAMES_LOGGED:
+            done["untouched"] = len(plan.untouched)
+        log.info("config.reloaded", **done)
 
     async def _carry_out(self, config: Config, *, again: bool = False) -> ReloadPlan:
         """Put it in force; `again` says that only the servers of peers differ."""

@@ -45,13 +45,13 @@ def join(address: str) -> Joined:
     except (RuntimeError, ValueError) as error:  # another version, or no Ray node on this machine
         raise JoinError(f"Ray does not let this process join {address}: {error}") from error
     worker: Any = global_worker
-    token, certificate = Store().credentials()
+    credentials = Store().credentials()
     return Joined(
         address=str(context.address_info["gcs_address"]),
         cluster=worker.gcs_client.cluster_id.hex(),
         ray_version=ray.__version__,
-        token=token,
-        certificate=certificate,
+        token=credentials.token,
+        certificate=credentials.certificate,
     )
 
 

@@ -66,6 +66,8 @@ class ControlRequest(msgspec.Struct, frozen=True):
     timeout: float | None = None
     lines: Annotated[int, msgspec.Meta(ge=1)] = 100
     address: str = ""
+    do: str = ""
+    node: str | None = None
 
     @property
     def door(self) -> Door:
