@@ -20,10 +20,10 @@ import structlog
 
 from mcpx.cluster.node.protocol import Attach, ServerSpec
 from mcpx.cluster.node_table import Node, NodeTable
-from mcpx.cluster.placement import Demand, NodeView, candidates, misfit, spread
+from mcpx.cluster.placement import Demand, NodeView, candidates, misfit
 from mcpx.cluster.ray import Ray
-from mcpx.cluster.ray_client import RayError
 from mcpx.cluster.ray_process.protocol import Joined, NodeAddress
+from mcpx.cluster.reserving import Reservations, without_resources
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.cluster.specs import demand_of
 from mcpx.config import ServerConfig
@@ -70,7 +70,7 @@ class Assignments:
         self._sessions: dict[str, _Assigned] = {}
         self._shared: dict[str, _Shared] = {}
         self._unplaced: set[str] = set()
-        self._releasing: set[asyncio.Future[None]] = set()
+        self._reservations = Reservations(ray, nodes)
 
     def node_of(self, session: str) -> Node | None:
         """The node that a session is on."""
@@ -154,7 +154,7 @@ class Assignments:
             if not shared.sessions:
                 shared.unused_since = time.monotonic()
         if assigned.key is not None:
-            self._release(assigned.key)
+            self._reservations.release(assigned.key)
 
     # --- the choice
 
@@ -164,7 +164,7 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        able = candidates(self._nodes.views(), _without_resources(demand))
+        able = candidates(self._nodes.views(), without_resources(demand))
         if self._ray.joined is None or not able:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
@@ -175,21 +175,17 @@ class Assignments:
             return None if awaited else await self._choose_shared(spec, demand)
         if demand.resources:
             key = f"session/{self._gateway}/{session}"
-            node = await self._reserve(key, demand)
+            node = await self._reservations.node_for(key, demand, spec.digest)
             return None if node is None else _Assigned(node, spec.digest, key=key)
-        node = self._spread(demand)
+        node = self._reservations.spread(demand)
         return None if node is None else _Assigned(node, spec.digest)
-
-    def _spread(self, demand: Demand) -> Node | None:
-        chosen = spread(self._nodes.views(), demand)
-        return None if chosen is None else self._nodes.get(chosen.id)
 
     async def _choose_shared(self, spec: ServerSpec, demand: Demand) -> _Assigned | None:
         key = _key(spec)
         shared = self._shared.setdefault(key, _Shared(key, spec.name, spec.digest))
         node = self._staying(shared, demand)
         if node is None:
-            node = await self._reserve(key, demand)
+            node = await self._reservations.node_for(key, demand, spec.digest)
         if node is not None and shared.node != node.record.id:
             self._leave(shared)
             shared.node = node.record.id
@@ -206,31 +202,6 @@ class Assignments:
         roomy = msgspec.structs.replace(view, memory_total=0)
         return node if candidates([roomy], alike) else None
 
-    async def _reserve(self, key: str, demand: Demand) -> Node | None:
-        """The node that Ray chooses among those that take new sessions.
-
-        Raises:
-            ConnectionLost: Ray has none.
-        """
-        able = {view.id for view in candidates(self._nodes.views(), _without_resources(demand))}
-        exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
-        try:
-            chosen = await self._ray.reserve(
-                key,
-                resources=demand.resources,
-                memory_bytes=demand.memory,
-                node=demand.node,
-                spread=demand.spread,
-                exclude=exclude,
-            )
-        except RayError as error:
-            if error.code == "unavailable" and not demand.resources:
-                log.warning("cluster.placed_without_ray", key=key, cause=str(error))
-                return self._spread(demand)  # one that runs is better than one that is placed best
-            raise ConnectionLost(str(error), retryable=error.code != "invalid") from None
-        node = self._nodes.get(chosen)
-        return node if node is not None and node.answers else None
-
     async def _await_news(self, demand: Demand, deadline: float) -> None:
         """Wait for a change of the nodes, if there may be one that helps.
 
@@ -238,10 +209,14 @@ class Assignments:
             ConnectionLost: There will be none, or not in time.
         """
         views = self._nodes.views()
-        coming = self._ray.joined is None or any(
-            node.is_awaited or candidates([_as_if_there(node.view())], demand)
-            for node in self._nodes
-            if not node.answers
+        coming = (
+            self._ray.joined is None
+            or bool(candidates(views, without_resources(demand)))  # Ray knows of a node that we do not yet
+            or any(
+                node.is_awaited or candidates([_as_if_there(node.view())], demand)
+                for node in self._nodes
+                if not node.answers
+            )
         )
         left = deadline - time.monotonic()
         if coming and left > 0:
@@ -279,7 +254,7 @@ class Assignments:
             for key, shared in list(self._shared.items()):
                 if not shared.sessions and now - shared.unused_since > UNUSED_S:
                     del self._shared[key]
-                    self._release(key)
+                    self._reservations.release(key)
 
     async def release_all(self) -> None:
         """Give up all reservations, but for those of servers that another gateway uses, too.
@@ -297,26 +272,9 @@ class Assignments:
         servers = node.report.servers if node is not None and node.report is not None else ()
         return any(each.digest == shared.digest and each.connections > shared.sessions for each in servers)
 
-    def _release(self, key: str) -> None:
-        """Give up a reservation, without waiting."""
-        task = asyncio.ensure_future(self._try_to_release(key))
-        self._releasing.add(task)
-        task.add_done_callback(self._releasing.discard)
-
-    async def _try_to_release(self, key: str) -> None:
-        try:
-            await self._ray.release(key)
-        except RayError as error:
-            log.info("cluster.not_released", key=key, cause=str(error))
-
 
 def _key(spec: ServerSpec) -> str:
     return f"server/{spec.digest[:32]}/{spec.name}"
-
-
-def _without_resources(demand: Demand) -> Demand:
-    """What is asked for but for what Ray counts: it alone knows what of it the session has reserved."""
-    return msgspec.structs.replace(demand, resources={})
 
 
 def _as_if_there(view: NodeView) -> NodeView:

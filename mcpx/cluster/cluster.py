@@ -26,7 +26,7 @@ from mcpx.cluster.node_requests import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, Node
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.node_watch import NodeWatch
 from mcpx.cluster.ray import Ray
-from mcpx.cluster.ray_process.protocol import NodeAddress
+from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.cluster.showing import as_node_says, statuses
 from mcpx.cluster.specs import placed_spec
@@ -182,11 +182,11 @@ class Cluster:
 
     def _on_ray(self) -> None:
         """Take in what Ray says now."""
-        before = {node.record.id: node.record.draining for node in self.nodes}
+        before = {node.record.id: node.record for node in self.nodes}
         self.nodes.update(self.ray.nodes)
         self._keep_watches()
-        if any(before.get(node.record.id) and not node.record.draining for node in self.nodes):
-            self.place_again()  # it is drained no more
+        if any(_has_more(before.get(node.record.id), node.record) for node in self.nodes):
+            self.place_again()
 
     def _keep_watches(self) -> None:
         """Watch each node where it listens now."""
@@ -257,3 +257,11 @@ class Cluster:
 async def _within(scope: anyio.CancelScope, watch: NodeWatch) -> None:
     with scope:
         await watch.run()
+
+
+def _has_more(before: NodeRecord | None, now: NodeRecord) -> bool:
+    """Whether a node may take something that it could not take before; a new one says so by answering."""
+    if before is None:
+        return False
+    freed = any(amount > before.free.get(key, 0) for key, amount in now.free.items())
+    return freed or (before.draining and not now.draining)

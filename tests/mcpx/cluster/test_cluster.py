@@ -170,7 +170,7 @@ async def test_a_server_waits_for_a_node_that_can_take_it(tmp_path: Path) -> Non
     ):
         await gateway.leaves(State.STARTING)
         assert gateway.state() is State.WAITING
-        assert gateway.hub.upstreams["s"].last_error == "there is no node for it: no node has gpu: 1"
+        assert gateway.hub.upstreams["s"].last_error == "no node has that", "as Ray says"
         ray.add("b", nodes[1], resources={"GPU": 1.0}, free={"GPU": 1.0})
         assert await gateway.text("echo", {"text": "hello"}) == "hello"
         assert gateway.node() == "b"
