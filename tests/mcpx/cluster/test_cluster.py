@@ -322,3 +322,23 @@ async def test_a_server_that_dies_at_its_node_is_shown_so_and_its_call_is_unknow
         info = gateway.hub.upstreams["s"].info()
         assert info.cause is not None
         assert info.cause.startswith("a: ")
+
+
+async def test_a_gateway_that_stood_still_gives_up_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpx.cluster.node_watch.SILENCE_S", 1.0)
+    ray = StandInRay()
+    async with (
+        running_nodes(tmp_path, "a", ray=ray),
+        open_gateway(config_of({"s": entry()}), ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        time.sleep(1.5)  # noqa: ASYNC251 - this is the fault
+        node = gateway.cluster.nodes.get("a")
+        for _ in range(5):
+            await gateway.cluster.nodes.news.wait()
+            assert node is not None
+            assert node.answers
+        life = gateway.hub.upstreams["s"].queue.lifecycle()
+        assert life.generation == 1
