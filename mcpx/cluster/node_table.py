@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from mcpx.cluster.node.protocol import NodeReport
 from mcpx.cluster.placement import Demand, NodeView
@@ -155,6 +156,9 @@ class NodeTable:
             self._nodes[record.id] = Node(record)
             log.info("cluster.node_joined", node=record.name, host=record.host)
             return
+        if record.endpoint is None and node.answers:
+            # Ray does not know at the moment (its actor may be busy), and the watch knows that it is there
+            record = replace(record, endpoint=node.record.endpoint)
         before, node.record = node.record, record
         if before.endpoint is not None and before.endpoint != record.endpoint:
             node.give_up(record.problem or "its process has ended")

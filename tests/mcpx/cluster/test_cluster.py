@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from mcpx.catalog.snapshot import State
@@ -342,3 +343,22 @@ async def test_a_gateway_that_stood_still_gives_up_no_node(
             assert node.answers
         life = gateway.hub.upstreams["s"].queue.lifecycle()
         assert life.generation == 1
+
+
+async def test_a_node_of_which_ray_knows_nothing_for_a_moment_stays(tmp_path: Path) -> None:
+    ray = StandInRay()
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+        open_gateway(config_of({"s": entry()}), ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        await gateway.answers("a", "b")
+        ray.say(
+            a=replace(ray.nodes["a"], endpoint=None, actor="failing", problem="its actor does not answer")
+        )
+        assert await gateway.text("echo", {"text": "still here"}) == "still here"
+        assert gateway.hub.upstreams["s"].queue.lifecycle().generation == 1
+        ray.add("a", nodes[0])
+        ray.say(a=None)
+        await soon(lambda: gateway.node() == "b")
+        assert await gateway.text("echo", {"text": "there"}) == "there"
