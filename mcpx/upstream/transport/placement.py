@@ -55,7 +55,6 @@ class Placement(Protocol):
         """The name of the node that a session is on, or was last; None if it has been on none."""
         ...
 
-
     async def restart(self, server: ServerConfig) -> bool:
         """Have the nodes start a server again that they run; whether any has. Sessions stay."""
         ...
