@@ -68,6 +68,7 @@ def restart(server: str, config_path: str | None) -> None:
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of what a SERVER has said on standard error."""
+    from mcpx.cli.clustered import is_clustered
     from mcpx.cli.tail import show, show_lines
     from mcpx.config import load
     from mcpx.daemon.control_client import request
@@ -79,7 +80,8 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
 
     paths = daemon_paths(config_path)
     path = server_log_path(server, located(paths).folder)
-    if server not in (config := load(config_path, resolve=False)).servers and config.peers:
+    config = load(config_path, resolve=False)
+    if (server not in config.servers and config.peers) or is_clustered(config):
         answer = request(paths, {"mcpx": "logs", "server": server, "lines": lines}, within=PEER_TIMEOUT_S)
         if answer is not None and answer.get("code") != "unknown_server" and not (follow and path.exists()):
             show_lines(answer)

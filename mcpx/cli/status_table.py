@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.printing import console
+from mcpx.cli.status_nodes import nodes_ready, nodes_table
 from mcpx.core.status import (
     AuditStatus,
     ChangeStatus,
@@ -98,6 +99,8 @@ def render(status: Status) -> RenderableType:
     parts += [Text(), _table(status.servers)]
     if said := [(server.name, *each) for server in status.servers for each in remarks(server)]:
         parts += [Text(), *_lines(said)]
+    if isinstance(status.nodes, list):
+        parts += [Text(), nodes_table(status.nodes)]
     if isinstance(status.peers, list):
         parts += [Text(), *_lines([(peer.name, *_peer(peer)) for peer in status.peers])]
     if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
@@ -116,6 +119,8 @@ def daemon_line(status: Status) -> Text:
     rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
     if signed_out := sum(server.state == NEEDS_SIGN_IN for server in status.servers):
         rest += f", {signed_out} to sign in to"
+    if isinstance(status.nodes, list):
+        rest += nodes_ready(status.nodes)
     return text.append(rest, style="not bold")
 
 
@@ -160,8 +165,12 @@ def _table(servers: list[ServerStatus]) -> Table:
     table.add_column("state", no_wrap=True)
     for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "p50", "p99 ms"):
         table.add_column(header, justify="right", no_wrap=True)
+    placed = any(server.node for server in servers)
+    if placed:
+        table.add_column("node", overflow="fold")
     for server in servers:
-        table.add_row(*_row(server))
+        node = [Text(one_line(server.node or "-"))] if placed else []
+        table.add_row(*_row(server), *node)
     return table
 
 

@@ -50,9 +50,10 @@ class _Shared(msgspec.Struct):
 
 
 class _Assigned(msgspec.Struct):
-    """One session. `key` is that of a reservation for it alone."""
+    """One session. `digest` is that of its server, `key` that of a reservation for it alone."""
 
     node: Node
+    digest: str
     shared: _Shared | None = None
     key: str | None = None
 
@@ -75,6 +76,10 @@ class Assignments:
         """The node that a session is on."""
         assigned = self._sessions.get(session)
         return None if assigned is None else assigned.node
+
+    def nodes_of(self, digest: str) -> list[Node]:
+        """The nodes with sessions of the server of that digest."""
+        return [each.node for each in self._sessions.values() if each.digest == digest]
 
     def take_unplaced(self) -> set[str]:
         """The sessions for which there was no node; they are forgotten."""
@@ -163,7 +168,7 @@ class Assignments:
         if self._ray.joined is None or not able:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
-            return None if node is None else _Assigned(node, known)
+            return None if node is None else _Assigned(node, spec.digest, known)
         if spec.sessions == "shared":
             # a gateway that has just been started must not move a server from a node that it has yet to hear
             awaited = any(node.is_awaited for node in self._nodes)
@@ -171,13 +176,13 @@ class Assignments:
         if demand.resources:
             key = f"session/{self._gateway}/{session}"
             node = await self._reserve(key, demand)
-            return None if node is None else _Assigned(node, key=key)
-        return self._spread(demand)
+            return None if node is None else _Assigned(node, spec.digest, key=key)
+        node = self._spread(demand)
+        return None if node is None else _Assigned(node, spec.digest)
 
-    def _spread(self, demand: Demand) -> _Assigned | None:
+    def _spread(self, demand: Demand) -> Node | None:
         chosen = spread(self._nodes.views(), demand)
-        node = None if chosen is None else self._nodes.get(chosen.id)
-        return None if node is None else _Assigned(node)
+        return None if chosen is None else self._nodes.get(chosen.id)
 
     async def _choose_shared(self, spec: ServerSpec, demand: Demand) -> _Assigned | None:
         key = _key(spec)
@@ -188,7 +193,7 @@ class Assignments:
         if node is not None and shared.node != node.record.id:
             self._leave(shared)
             shared.node = node.record.id
-        return None if node is None else _Assigned(node, shared)
+        return None if node is None else _Assigned(node, spec.digest, shared)
 
     def _staying(self, shared: _Shared | None, demand: Demand) -> Node | None:
         """The node that a server is on, if it can stay there: it takes new sessions, and is still meant."""
@@ -221,8 +226,7 @@ class Assignments:
         except RayError as error:
             if error.code == "unavailable" and not demand.resources:
                 log.warning("cluster.placed_without_ray", key=key, cause=str(error))
-                found = self._spread(demand)  # who runs is better than who is placed best
-                return None if found is None else found.node
+                return self._spread(demand)  # one that runs is better than one that is placed best
             raise ConnectionLost(str(error), retryable=error.code != "invalid") from None
         node = self._nodes.get(chosen)
         return node if node is not None and node.answers else None

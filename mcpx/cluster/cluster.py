@@ -111,12 +111,14 @@ class Cluster:
         return found[-lines:]
 
     def _running(self, server: ServerConfig) -> list[Node]:
-        """The nodes that run a server, as far as they have said."""
+        """The nodes that run a server: those with sessions of ours, and those that have said so."""
         digest = self.digest_of(server)
+        ours = self.assignments.nodes_of(digest or "")
         return [
             node
             for node in self.nodes
-            if node.answers and node.report and any(each.digest == digest for each in node.report.servers)
+            if node.answers
+            and (node in ours or (node.report and any(each.digest == digest for each in node.report.servers)))
         ]
 
     # --- for those who look

@@ -19,7 +19,7 @@ from mcpx.config import Stdio
 from mcpx.core import metric_families as families
 from mcpx.core.process_figures import ProcessFigures
 from mcpx.core.stats import Count
-from mcpx.core.status import PeerStatus
+from mcpx.core.status import NodeStatus, PeerStatus
 from mcpx.core.status_snapshot import restarts
 from mcpx.errors import Code
 from mcpx.observe.openmetrics import Family, Samples, encode
@@ -70,6 +70,7 @@ class Reading(NamedTuple):
     """By server, under names that are labels already."""
     servers: tuple[ServerReading, ...]
     peers: tuple[PeerStatus, ...] = ()
+    nodes: tuple[NodeStatus, ...] = ()
 
 
 # --- on the event loop
@@ -94,6 +95,7 @@ def read(hub: Hub, *, clients: int) -> Reading:
         costs=tuple((server, totals.of_server(server)) for server in totals.tools),
         servers=tuple(_server(upstream, info) for upstream, info in infos[:MAX_SERVERS]),
         peers=tuple(hub.peers.status()),
+        nodes=() if hub.nodes is None else tuple(hub.nodes()[:MAX_SERVERS]),
     )
 
 
@@ -179,9 +181,25 @@ def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[byt
     for peer in reading.peers:
         samples.add(families.PEER_UP, peer.state == "ready", peers[peer.name])
         samples.add(families.PEER_SERVERS, peer.servers, peers[peer.name])
+    _add_nodes(samples, reading.nodes)
     for name, memory, used_s in processes.look(reading.servers):
         _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
     return encode(samples, accept)
+
+
+def _add_nodes(samples: Samples, nodes: tuple[NodeStatus, ...]) -> None:
+    labels = _labels(nodes)
+    for node in nodes:
+        up = node.state in {"ready", "draining"}
+        values: Values = {
+            families.NODE_UP: up,
+            families.NODE_DRAINING: node.state == "draining",
+            families.NODE_SESSIONS: node.sessions,
+            families.NODE_CONNECTIONS: node.connections if up else None,
+            families.NODE_MEMORY: node.servers_memory_bytes if up else None,
+            families.NODE_FREE: node.memory_free_bytes,
+        }
+        _add_values(samples, values, labels[node.name])
 
 
 def _add_values(samples: Samples, values: Values, *labels: str) -> None:
@@ -215,7 +233,7 @@ def _add_server(samples: Samples, label: str, server: ServerReading) -> None:
         samples.add(families.OFFERS, number, label, kind)
 
 
-def _labels(servers: Iterable[ServerReading | PeerStatus]) -> dict[str, str]:
+def _labels(servers: Iterable[ServerReading | PeerStatus | NodeStatus]) -> dict[str, str]:
     """The servers' labels by their names: one scrape with two of the same would be refused whole."""
     labels: dict[str, str] = {}
     taken: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import time
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from rich.console import Console
 
 from mcpx.catalog.snapshot import State
+from mcpx.cli.status_table import render
+from mcpx.core.monitoring import Processes, exposition, read
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.upstream.context import ClientId
 from tests.mcpx.cluster.gateways import Gateway, StandInRay, open_gateway, running_nodes, send
@@ -251,3 +256,69 @@ async def test_two_gateways_share_a_server(tmp_path: Path) -> None:
                 assert await gateway.text("count", {"text": "x"}) == "x"
             assert one.node() == two.node() == "b"
             assert len({call["pid"] for call in ears.of("call")}) == 2
+
+
+async def test_nodes_are_shown_with_what_is_on_them(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(stderr="hello from there\n")})
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        await gateway.answers("a", "b")
+        status = snapshot(gateway.hub, clients=0)
+        assert status.servers[0].node == "a"
+        assert isinstance(status.nodes, list)
+        assert [(node.name, node.state, node.sessions) for node in status.nodes] == [
+            ("a", "ready", 1),
+            ("b", "ready", 0),
+        ]
+        console = Console(file=io.StringIO(), width=120)
+        console.print(render(status))
+        assert "2 of 2 nodes ready" in console.file.getvalue()  # type: ignore[attr-defined]
+        metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
+        assert b'mcpx_node_up{node="a"} 1' in metrics
+        assert b'mcpx_node_sessions{node="a"} 1' in metrics
+        assert "hello from there" in (await gateway.hub.directory.log_tail("s", 5))[-1]
+        send(nodes[1], signal.SIGKILL)
+        await gateway.loses("b")
+        metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
+        assert b'mcpx_node_up{node="b"} 0' in metrics
+
+
+async def test_a_restart_starts_the_process_on_the_node_anew(tmp_path: Path) -> None:
+    ray = StandInRay()
+    with Ears(tmp_path / "ears") as ears:
+        async with (
+            running_nodes(tmp_path, "a", ray=ray),
+            open_gateway(config_of({"s": entry(ears)}), ray, tmp_path) as gateway,
+        ):
+            await gateway.becomes(State.READY)
+            await ears.hear("started")
+            info = await gateway.hub.restart("s")
+            assert info.ready
+            await ears.hear("started", count=2)
+            assert await gateway.text("echo", {"text": "anew"}) == "anew"
+
+
+async def test_a_server_that_dies_at_its_node_is_shown_so_and_its_call_is_unknown(tmp_path: Path) -> None:
+    ray = StandInRay()
+    wanted = tmp_path / "wanted"
+    wanted.touch()
+    patient = {"restart": {"initial": 30.0, "cap": 60.0}}
+    config = config_of({"s": entry(settings=patient, wants=str(wanted))})
+    async with (
+        running_nodes(tmp_path, "a", ray=ray),
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        wanted.unlink()
+        error = await gateway.failure("die")
+        assert error.code is Code.SERVER_DIED
+        assert error.outcome is Outcome.UNKNOWN
+        assert "these are my last words" in str(error)
+        await soon(lambda: gateway.state() is State.WAITING)
+        info = gateway.hub.upstreams["s"].info()
+        assert info.cause is not None
+        assert info.cause.startswith("a: ")
