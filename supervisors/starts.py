@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from typing import Final
 
 from supervisors.lifecycle import Phase
 from supervisors.managed_child import ManagedChild
+
+CROWD: Final = 64  # pending children; a look at a thousand takes 10 ms, and each of them has several events
+LOOK_PAUSE_S: Final = 50e-6  # between two looks, for each pending child
 
 
 class StartLimit:
@@ -24,9 +28,15 @@ class StartLimit:
         self._limit = limit
         self._slow_after = slow_after
         self._by_priority = by_priority
+        self._next_look_at = -math.inf
 
     def admit(self, children: Iterable[ManagedChild], now: float) -> tuple[list[ManagedChild], float | None]:
-        """Return what may start of the pending children, and when to ask again, if time lets others."""
+        """Return what may start of the pending children, and when to ask again, if time lets others.
+
+        A crowd of pending children is looked through now and then, not each time.
+        """
+        if now < self._next_look_at:
+            return [], self._next_look_at
         starting = [child for child in children if child.state.phase is Phase.STARTING]
         pending = [child for child in starting if child.pending is not None]
         if self._limit is None or not pending:
@@ -39,6 +49,8 @@ class StartLimit:
         count = may_start([rank for rank, _ in ranked], [self._rank(each) for each in counted], self._limit)
         first = min((child.spawned_at for child in counted), default=now) + self._slow_after
         again_at = first if count < len(ranked) and first < math.inf else None
+        if len(ranked) - count > CROWD:
+            again_at = self._next_look_at = now + LOOK_PAUSE_S * len(ranked)
         return [child for _, child in ranked[:count]], again_at
 
     def _rank(self, child: ManagedChild) -> int:

@@ -86,7 +86,7 @@ class Hub:
     """
 
     cluster: ClusterActions | None = None
-    """Does what is asked of the cluster (what, with which node, for how long): set by the composition root."""
+    """Does what is asked of the cluster (what, which node, for how long): set by the composition root."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import STATE_VARIABLE, ensure_folder
 from mcpx.upstream.transport.descriptors import raise_limit
 from mcpx.version import __version__
-from mcpx.wire.tls_channel import server_context
+from mcpx.wire.tls_sockets import server_context
 from supervisors import ChildSpec, Shutdown, SupervisorError
 
 log = structlog.get_logger()

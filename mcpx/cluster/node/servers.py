@@ -19,7 +19,7 @@ import anyio.abc
 import structlog
 from msgspec.structs import replace
 
-from mcpx.cluster.node.protocol import ServerSpec, server_of
+from mcpx.cluster.node.spec import ServerSpec, server_of
 from mcpx.core.hub import Hub
 from mcpx.errors import MCPXError
 from mcpx.observe.contained import contain

@@ -11,7 +11,8 @@ import pytest
 
 from mcpx.cluster.node.credentials import make_credentials
 from mcpx.wire.channel import HIGH_WATER, PeerNotReading
-from mcpx.wire.tls_channel import WrongCertificate, accept_tls, connect_tls, server_context
+from mcpx.wire.tls_channel import WrongCertificate, accept_tls, connect_tls
+from mcpx.wire.tls_sockets import server_context
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio

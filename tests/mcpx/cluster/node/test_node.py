@@ -334,7 +334,7 @@ async def test_many_who_say_nothing_do_not_keep_a_gateway_out(tmp_path):
     async with running_node(tmp_path, hello_timeout_s=60.0, real=True, files=256) as node:
         silent = []
         try:
-            for _ in range(100):  # more than 256 files have room for
+            for _ in range(40):  # 256 files have room for 32
                 each = socket.socket()
                 each.setblocking(False)
                 each.connect_ex(("127.0.0.1", node.port))
@@ -348,7 +348,6 @@ async def test_many_who_say_nothing_do_not_keep_a_gateway_out(tmp_path):
 
 async def test_a_line_that_starts_no_node_is_refused(tmp_path):
     for line, problem in (
-        (b"\n", "does not begin"),
         (b'{"name": "x"}\n', "does not begin"),
         (json.dumps({**_START, "state": str(tmp_path), "certificate": "no"}).encode() + b"\n", ""),
         (json.dumps({**_START, "state": "/proc/nowhere"}).encode() + b"\n", "/proc/nowhere"),
