@@ -29,6 +29,7 @@ from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.health import Health
+from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.incarnations import Incarnations
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
@@ -40,6 +41,7 @@ from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import KnownEras
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.placement import Placement
 from mcpx.upstream.unavailable import without_link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -78,8 +80,11 @@ class Upstream:
         clients: ConnectedClients | None = None,
         catalogues: CatalogueStore | None = None,
         has_open_tasks: Callable[[], bool] = lambda: False,
+        placement: Placement | None = None,
     ) -> None:
         self.config = config
+        self.placement = placement
+        """Says on which node its sessions are, where it is placed on one."""
         self.name = config.name
         self.child = child or config.name
         self.policy: ServerPolicy = main.policy if main is not None else ServerPolicy(config)
@@ -101,7 +106,7 @@ class Upstream:
         self.counters: Counters = main.counters if main is not None else Counters()
         self.rate: CallRate = main.rate if main is not None else CallRate(config, self.counters)
         self.queue = CallQueue(
-            config, supervisor, self.counters, self.info, child=self.child, refusal=self.refusal_of
+            config, supervisor, self.counters, self.own_info, child=self.child, refusal=self.refusal_of
         )
         self._cache = CatalogueCache(
             config,
@@ -123,9 +128,13 @@ class Upstream:
             patience=patience,
             admits=self.admits_resource,
         )
+        self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
+        """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""
         self.pid: int | None = None
         self.health: Health | None = None
         """The health check, while it serves."""
+        self.idleness: Idleness | None = None
+        """Knows whether it is in use, while it serves."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self.rests = 0
@@ -161,8 +170,17 @@ class Upstream:
         return self._cache.current
 
     def info(self) -> ServerInfo:
-        """A frozen view of the server as it is now."""
+        """A frozen view of the server as it is now, as its peer says where it is one of another MCPX."""
+        return self.own_info() if self.as_peer_says is None else self.as_peer_says(self.own_info())
+
+    def own_info(self) -> ServerInfo:
+        """The same by this session alone."""
         return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
+
+    @property
+    def node(self) -> str | None:
+        """The node of the cluster that it is on; None for one that is on none."""
+        return None if self.placement is None else self.placement.node_of(self.child)
 
     @property
     def era(self) -> Era | None:

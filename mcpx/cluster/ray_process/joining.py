@@ -1,0 +1,51 @@
+"""Joining a Ray cluster that exists: as a driver on this machine's own Ray node, in the namespace of MCPX.
+
+A cluster is never started here. The address has been tried before (`reaching`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import ray
+from ray._private.worker import global_worker  # Ray has no public name for the id of its cluster
+
+from mcpx.cluster.ray_process.protocol import Joined
+from mcpx.cluster.ray_process.reaching import JoinError
+from mcpx.cluster.ray_process.store import Store
+
+NAMESPACE: Final = "mcpx"
+
+
+def join(address: str) -> Joined:
+    """Join the cluster at that address, or with `auto` the one that Ray itself finds.
+
+    Raises:
+        JoinError: It cannot be joined.
+    """
+    try:
+        context: Any = ray.init(
+            address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False
+        )
+    except ConnectionError as error:
+        raise JoinError(_nothing_there(address, error)) from error
+    except (RuntimeError, ValueError) as error:  # another version, or no Ray node on this machine
+        raise JoinError(f"Ray does not let this process join {address}: {error}") from error
+    worker: Any = global_worker
+    credentials = Store().credentials()
+    return Joined(
+        address=str(context.address_info["gcs_address"]),
+        cluster=worker.gcs_client.cluster_id.hex(),
+        ray_version=ray.__version__,
+        token=credentials.token,
+        certificate=credentials.certificate,
+    )
+
+
+def _nothing_there(address: str, error: ConnectionError) -> str:
+    if address == "auto":
+        return (
+            "no Ray cluster runs on this machine (ray start --head makes one; ray start --address=HOST:6379 "
+            "has it join another)"
+        )
+    return f"no Ray cluster can be joined at {address}: {error}"
