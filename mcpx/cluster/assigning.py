@@ -164,7 +164,7 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        able = candidates(self._nodes.views(), _without_resources(demand))
+        able = candidates(self._offered(), demand)
         if self._ray.joined is None or not able:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
@@ -212,7 +212,7 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        able = {view.id for view in candidates(self._nodes.views(), _without_resources(demand))}
+        able = {view.id for view in candidates(self._offered(), demand)}
         exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
         try:
             chosen = await self._ray.reserve(
@@ -251,6 +251,10 @@ class Assignments:
         if self._ray.joined is None:
             raise ConnectionLost(f"Ray has not been joined: {self._ray.problem}")
         raise ConnectionLost(f"there is no node for it: {misfit(views, demand)}")
+
+    def _offered(self) -> list[NodeView]:
+        """The nodes for Ray to choose from: it alone knows whether this very server has taken what is taken."""
+        return [msgspec.structs.replace(view, free=view.total) for view in self._nodes.views()]
 
     # --- what is not needed any more
 
@@ -312,11 +316,6 @@ class Assignments:
 
 def _key(spec: ServerSpec) -> str:
     return f"server/{spec.digest[:32]}/{spec.name}"
-
-
-def _without_resources(demand: Demand) -> Demand:
-    """What is asked for but for what Ray counts: it alone knows what of it the session has reserved."""
-    return msgspec.structs.replace(demand, resources={})
 
 
 def _as_if_there(view: NodeView) -> NodeView:
