@@ -253,7 +253,7 @@ class Assignments:
         raise ConnectionLost(f"there is no node for it: {misfit(views, demand)}")
 
     def _offered(self) -> list[NodeView]:
-        """The nodes for Ray to choose from: it alone knows whether this very server has taken what is taken."""
+        """The nodes for Ray to choose from: it alone knows whether the server itself holds what is taken."""
         return [msgspec.structs.replace(view, free=view.total) for view in self._nodes.views()]
 
     # --- what is not needed any more
