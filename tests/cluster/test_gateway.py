@@ -117,7 +117,7 @@ async def test_servers_run_where_they_are_placed_and_clients_outlive_nodes_and_g
 
         # the other is drained: it is moved while it is idle
         other = ({"two", "three"} - {lost}).pop()
-        done = house.run("cluster", "drain", other)
+        done = house.run("cluster", "drain", other, "--wait", "3")
         print(done.stdout)
         await until(lambda: _where(house, "far") == lost)
         assert not (await run("far", text="moved")).get("isError")
