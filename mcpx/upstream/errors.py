@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.environment import in_force
-from mcpx.errors import CallError, Code, leaves
+from mcpx.errors import CallError, Code, Outcome, leaves
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
@@ -262,7 +262,10 @@ def call_error(
     if isinstance(error, ConnectionDropped):
         return server_died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
-        return _refused_by_status(error, server=server, tool=tool)
+        refused = _refused_by_status(error, server=server, tool=tool)
+        if from_mcpx and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # it did not say what became of it
+            refused.outcome = Outcome.UNKNOWN
+        return refused
     if isinstance(error, ResponseTooLarge | MalformedMessage):
         code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
         text = f"{server}: {redact(str(error))}; it may have taken effect"

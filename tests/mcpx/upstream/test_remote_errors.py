@@ -9,6 +9,7 @@ from mcp import MCPError
 
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.upstream.errors import call_error
+from mcpx.upstream.transport.exchange import Refused
 
 
 def error_of(data: Any, *, from_mcpx: bool = True) -> CallError:
@@ -47,3 +48,9 @@ def test_a_nested_error_that_is_none_is_left_out(odd: Any) -> None:
 @pytest.mark.parametrize("data", [None, "mcpx", {"mcpx": "x"}, {"other": {}}, []])
 def test_other_errors_are_those_of_the_server(data: Any) -> None:
     assert error_of(data).code is Code.UPSTREAM_ERROR
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(500, "unknown"), (503, "unknown"), (429, "not_sent")])
+def test_a_status_in_place_of_an_answer_says_nothing_of_what_was_run(status: int, outcome: str) -> None:
+    error = call_error(Refused("it refuses", status), server="s", tool="t", from_mcpx=True)
+    assert error.outcome == outcome

@@ -37,7 +37,7 @@ class Link:
 
 def peer(url: str, **more: Any) -> dict[str, Any]:
     """The entry of an MCPX at that address."""
-    return {"url": url, "mcpx": True, "restart": QUICK, **more}
+    return {"url": url, "mcpx": True, "restart": {**QUICK, "park_after": 1000}, **more}
 
 
 @asynccontextmanager

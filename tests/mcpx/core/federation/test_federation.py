@@ -47,7 +47,7 @@ async def test_a_call_whose_server_dies_there_is_unknown_here_and_ran_once(tmp_p
             error = await near.watch.failure("die", {}, server="s")
             assert (error.code, error.outcome) == (Code.SERVER_DIED, Outcome.UNKNOWN)
             assert "cause" in error.details
-            assert len(ears.of("call", name="die")) == 1
+            assert len(ears.of("call", tool="die")) == 1
             assert await near.watch.text("echo", {"text": "again"}, server="s") == "again"
 
 
@@ -63,10 +63,10 @@ async def test_a_call_in_flight_while_the_peer_goes_is_unknown(tmp_path: Path) -
                     found.append(await near.watch.failure("hang", {}, server="s"))
 
                 tasks.start_soon(call)
-                await ears.hear("call", name="hang")
+                await ears.hear("call", tool="hang")
             await soon(lambda: found)
             assert found[0].outcome is Outcome.UNKNOWN
-            assert len(ears.of("call", name="hang")) == 1
+            assert len(ears.of("call", tool="hang")) == 1
 
 
 async def test_servers_come_and_go_with_those_of_the_peer_and_states_reload_nothing(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_peer_that_is_down_keeps_its_servers_over_a_restart(tmp_path: Pa
             await near.has("lab/s")
             memory = PeerMemory(configuration_folder("test", tmp_path / "a"))
             await soon(lambda: memory.read(near.hub.config.peers["lab"]))
-    servers = {"lab": peer(url, **{"as": "lab"})}
+    servers = {"lab": peer(url, **{"as": "lab"}, queue_timeout=0.2)}
     async with open_link(tmp_path / "a", servers, settled=False) as near:
         assert "lab/s" in near.hub.upstreams
         error = await near.watch.failure("echo", {"text": "x"}, server="lab/s")
