@@ -52,5 +52,5 @@ def test_other_errors_are_those_of_the_server(data: Any) -> None:
 
 @pytest.mark.parametrize(("status", "outcome"), [(500, "unknown"), (503, "unknown"), (429, "not_sent")])
 def test_a_status_in_place_of_an_answer_says_nothing_of_what_was_run(status: int, outcome: str) -> None:
-    error = call_error(Refused("it refuses", status), server="s", tool="t", from_mcpx=True)
+    error = call_error(Refused(status), server="s", tool="t", from_mcpx=True)
     assert error.outcome == outcome
