@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from mcpx.config import Era, Http, Redactor, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.environment import in_force
-from mcpx.errors import CallError, Code, leaves
+from mcpx.errors import CallError, Code, Outcome, leaves
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
@@ -262,7 +262,7 @@ def call_error(
     if isinstance(error, ConnectionDropped):
         return server_died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
-        return _refused_by_status(error, server=server, tool=tool)
+        return _refused_by_status(error, server=server, tool=tool, from_mcpx=from_mcpx)
     if isinstance(error, ResponseTooLarge | MalformedMessage):
         code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
         text = f"{server}: {redact(str(error))}; it may have taken effect"
@@ -275,11 +275,11 @@ def call_error(
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 
-def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> CallError:
+def _refused_by_status(error: Refused, *, server: str, tool: str | None, from_mcpx: bool) -> CallError:
     """The error for an HTTP status in place of an answer.
 
     A 429 says that the request was not run. Any other status may come from a proxy that had passed it on, so
-    it counts as the server's own failure.
+    it counts as the server's own failure; where an MCPX is to answer for it, it says nothing of the outcome.
     """
     said = paragraphs(str(error))
     details: dict[str, Any] = {"http_status": error.status}
@@ -288,7 +288,10 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         text = f"{server} is overloaded ({said}); the call was not run, try again later"
         return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
-    return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
+    unsaid = from_mcpx and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    outcome = Outcome.UNKNOWN if unsaid else None
+    text = f"{server}: {said}"
+    return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome)
 
 
 def ends_session(failure: Exception) -> bool:

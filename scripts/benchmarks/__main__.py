@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 from goals import goals
 from measure_calls import measure_calls, measure_idle
+from measure_hops import measure_hops
 from measure_large import measure_large, measure_toon
 from measure_page import measure_page
 from measure_scale import children, measure_inspect, measure_start
@@ -33,7 +34,7 @@ from targets import DIRECT, HERE, PEERS, child_with, native, targets, trusting
 LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parent.parent / "tests" / "data" / "livemcptool" / "tools.json"
-PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect", "page")
+PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect", "page", "hops")
 ROUNDS = 9
 SECONDS = 0.8
 
@@ -117,6 +118,7 @@ def _measure(
         "attach": lambda: attach_times(servers(), work),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
         "page": lambda: measure_page(servers(), work, rounds=rounds, seconds=2.5 * seconds),
+        "hops": lambda: measure_hops(work, child, rounds=rounds, seconds=seconds),
     }
     for part in wanted:
         _say(f"measuring {part} ...")

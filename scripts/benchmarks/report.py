@@ -21,9 +21,22 @@ def show(figures: dict, console: Console) -> None:
         console.print(_targets(figures))
     if figures.keys() & {"toon", "start", "attach", "inspect", "page"}:
         console.print(_scales(figures))
+    if "hops" in figures:
+        console.print(_hops(figures["hops"]))
     if "daemon" in figures:
         console.print(_starts(figures["daemon"]))
     console.print(_verdict(figures))
+
+
+def _hops(figures: dict) -> Table:
+    """What each MCPX on the way to a server costs."""
+    table = Table(title="exec over several MCPX, before the same child")
+    for column in ("", "p50 ms", "p99 ms", "calls/s at 32"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, its in figures.items():
+        p50, p99 = _median(its["p50_ms"]), _median(its["p99_ms"])
+        table.add_row(name, f"{p50:.3f}", f"{p99:.2f}", f"{_median(its['per_s']):,.0f}")
+    return table
 
 
 def _machine(machine: dict) -> str:

@@ -16,7 +16,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, StdioServerParameters
 
-from tests.live import gateways, servers
+from tests.live import chained, gateways, servers
 from tests.live.directly import Direct
 from tests.live.held import Held
 from tests.mcpx.upstream.relay.answering import AnsweringClient
@@ -26,6 +26,13 @@ from tests.mcpx.upstream.relay.answering import AnsweringClient
 def portal() -> Iterator[BlockingPortal]:
     with start_blocking_portal() as portal:
         yield portal
+
+
+@pytest.fixture(scope="session", autouse=True)
+def chain() -> Iterator[None]:
+    """Ends the MCPX that the tests run behind, if they do."""
+    yield
+    chained.end_all()
 
 
 @pytest.fixture(scope="session")

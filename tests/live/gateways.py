@@ -25,6 +25,7 @@ from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, Im
 
 from tests.forking.client import command
 from tests.forking.processes import open_python
+from tests.live import chained
 from tests.live.mcpx_log import Log, captured
 from tests.live.processes import child_of, end
 
@@ -87,6 +88,7 @@ def write_config(folder: Path, servers: dict[str, dict[str, Any]], **settings: A
     """A configuration file in `folder`; all that MCPX keeps lies beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "config.json"
+    servers = chained.behind_others(folder, servers, settings)
     path.write_bytes(msgspec.json.encode({**settings, "mcpServers": servers}))
     return path
 

@@ -8,6 +8,7 @@ server is, as its peer says, is read where it is shown, and reloads nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,22 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
-from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import Config, PeerConfig, ServerConfig, redactor_of
-from mcpx.core.federation.directory import PeerServer
 from mcpx.core.federation.expansion import Expansion, Known, LeftOut, expand
 from mcpx.core.federation.memory import PeerMemory
 from mcpx.core.federation.peer import Peer, PeerError, as_call_error
+from mcpx.core.federation.shown import SERVED, as_peer_says, peer_status
 from mcpx.core.status import PeerStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
-from mcpx.text import cut, paragraphs
 from mcpx.upstream.errors import cause_of
 from mcpx.upstream.server_info import STATES
 from supervisors import (
@@ -55,13 +53,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
-SERVED: Final = frozenset({"ready", "asleep"})
-"""The states, as a peer says them, in which calls are served."""
-_JUDGED: Final = frozenset({State.READY, State.ASLEEP, State.WAITING, State.PARKED})
-"""The states of a session here behind which the reason may be there."""
-_STATES: Final = frozenset(State) - {State.DISABLED, State.STOPPED}
 STARTED_S: Final = 30.0  # that is waited for a peer that was signed in to
-MAX_CAUSE_CHARS: Final = 1400
 PAUSE_S: Final = 0.2  # before and between two reloads for news of peers
 MAX_PAUSE_S: Final = 30.0  # which is reached by a peer whose servers come and go all the time
 CALM_S: Final = 10.0  # without news, after which the pause is short again
@@ -241,59 +233,15 @@ class Federation:
     def as_peer_says(self, server: ServerConfig, info: ServerInfo) -> ServerInfo:
         """How a server is: as its own session has it, and where that is well, as its peer does."""
         peer = self.peers.get(server.peer or "")
-        if peer is None or info.state not in _JUDGED:
-            return info
-        if not peer.is_up:
-            return self._without(peer, info) if info.ready else info
-        said = peer.said.get(server.name_there)
-        if said is None or said.state in SERVED or said.state not in _STATES:
-            return info
-        due = None if said.next_attempt_in_s is None else said.next_attempt_in_s - peer.age_s()
-        cause = paragraphs(cut(said.last_error or said.described, MAX_CAUSE_CHARS))
-        return replace(
-            info,
-            state=State(said.state),
-            cause=f"{peer.config.name}: {cause}",
-            retry_in_s=None if due is None else max(0.0, due),
-        )
-
-    def _without(self, peer: Peer, info: ServerInfo) -> ServerInfo:
-        """How a server is while its peer does not answer."""
-        if peer.last_error is None:
-            return info  # it has not been tried yet
-        at = self.state(peer).next_attempt_at
-        due = None if at is None else max(0.0, at - anyio.current_time())
-        cause = f"{peer.config.name} does not answer: {peer.last_error}"
-        return replace(info, state=State.WAITING, cause=cause, retry_in_s=due)
+        return info if peer is None else as_peer_says(peer, self.state(peer), server.name_there, info)
 
     def status(self) -> list[PeerStatus]:
         """The peers, as `mcpx status` shows them."""
-        return [self._status(peer) for peer in self.peers.values()]
-
-    def _status(self, peer: Peer) -> PeerStatus:
-        life, name = self.state(peer), peer.config.name
-        ours = [each for each in self._of_hub().config.servers.values() if each.peer == name]
-        left_out = [
-            each.why if each.server is None else f"{each.server}: {each.why}"
-            for each in self.left_out
-            if each.peer == name
+        given = Counter(each.peer for each in self._of_hub().config.servers.values())
+        return [
+            peer_status(peer, self.state(peer), given[name], self.left_out)
+            for name, peer in self.peers.items()
         ]
-        at = life.next_attempt_at
-        return PeerStatus(
-            name=name,
-            state="ready" if peer.is_up else "needs sign-in" if life.held else STATES[life.phase],
-            transport=peer.config.transport.kind,
-            id=msgspec.UNSET if peer.known is None else peer.known.id,
-            servers=len(ours),
-            last_error=peer.last_error,
-            next_attempt_in_s=None if at is None else round(max(0.0, at - anyio.current_time()), 3),
-            left_out=left_out[:MAX_SAID] or msgspec.UNSET,
-        )
-
-    def said(self, server: str) -> PeerServer | None:
-        """What its peer says of a server, while it says anything."""
-        found = self.of(server)
-        return None if found is None else found[0].said.get(found[1])
 
     def via(self, server: str) -> tuple[str, ...]:
         """The ids of the MCPX that a server comes through, the next one first."""

@@ -85,9 +85,10 @@ class ResourcesAndPrompts:
 
     @property
     def enabled(self) -> bool:
-        """Whether any server is offered natively; at a door that does not show all, one may be later."""
-        upstreams = self._hub.upstreams.values()
-        return not self._hub.door.shows_all or any(upstream.config.native for upstream in upstreams)
+        """Whether any server is offered natively, or may be later: of a peer, or at a door for some."""
+        config = self._hub.config
+        entries = (*config.servers.values(), *config.peers.values())
+        return not self._hub.door.shows_all or any(server.native for server in entries)
 
     def register(self, server: Server[Any]) -> None:
         """Add the handlers to the server, which then declares the capabilities."""

@@ -1,0 +1,56 @@
+"""What another MCPX says of a failed call becomes the same error; what it could not have said does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp import MCPError
+
+from mcpx.errors import CallError, Code, Outcome
+from mcpx.upstream.errors import call_error
+from mcpx.upstream.transport.exchange import Refused
+
+
+def error_of(data: Any, *, from_mcpx: bool = True) -> CallError:
+    error = MCPError(-32603, "It failed", data)
+    return call_error(error, server="lab/s", tool="t", from_mcpx=from_mcpx)
+
+
+@pytest.mark.parametrize("code", Code)
+@pytest.mark.parametrize("outcome", Outcome)
+def test_code_outcome_and_details_are_those_that_were_said(code: Code, outcome: Outcome) -> None:
+    said = {"code": str(code), "outcome": str(outcome), "server": "s", "tool": "x", "cause": "why"}
+    error = error_of({"mcpx": said})
+    assert (error.code, error.outcome, str(error)) == (code, outcome, "It failed")
+    assert (error.server, error.tool, error.details) == ("lab/s", "t", {"cause": "why"})
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"code": "new_code"}, {"code": "timeout", "outcome": "fine"}, {"code": [], "outcome": {}}]
+)
+def test_an_outcome_that_is_not_understood_is_unknown(said: dict[str, Any]) -> None:
+    assert error_of({"mcpx": said}).outcome is Outcome.UNKNOWN
+
+
+def test_what_a_server_says_in_that_form_is_its_own_where_it_is_no_mcpx() -> None:
+    data = {"mcpx": {"code": "timeout", "outcome": "not_sent"}}
+    error = error_of(data, from_mcpx=False)
+    assert (error.code, error.outcome) == (Code.UPSTREAM_ERROR, Outcome.FAILED)
+    assert error.details["upstream"]["data"] == data
+
+
+@pytest.mark.parametrize("odd", ["text", 5, None, [], {"code": "x", "message": "y"}, {"code": 1}])
+def test_a_nested_error_that_is_none_is_left_out(odd: Any) -> None:
+    assert "upstream" not in error_of({"mcpx": {"code": "upstream_error", "upstream": odd}}).details
+
+
+@pytest.mark.parametrize("data", [None, "mcpx", {"mcpx": "x"}, {"other": {}}, []])
+def test_other_errors_are_those_of_the_server(data: Any) -> None:
+    assert error_of(data).code is Code.UPSTREAM_ERROR
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(500, "unknown"), (503, "unknown"), (429, "not_sent")])
+def test_a_status_in_place_of_an_answer_says_nothing_of_what_was_run(status: int, outcome: str) -> None:
+    error = call_error(Refused(status), server="s", tool="t", from_mcpx=True)
+    assert error.outcome == outcome
