@@ -18,6 +18,7 @@ from msgspec import Meta
 from mcpx.config.auth import OAuth, Tls, TokenStoreKind
 from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
+from mcpx.config.replica import Replica
 from mcpx.config.trust import Audit, NonEmpty, ProcessLimits, doc
 from mcpx.environment import Environment
 
@@ -127,6 +128,17 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Annotated[
         tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
     ] = ()
+    drain: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds after SIGTERM in which requests are still served, while /readyz says 503, so that a load"
+            " balancer sends no more; then shutdown_grace."
+        ),
+    ] = 0.0
+    replica: Annotated[
+        Replica,
+        doc("This MCPX as one of several behind a load balancer; without it, one that stands alone."),
+    ] = Replica()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
+from mcpx.core.leaving import Leaving
 from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
 from mcpx.core.readiness import await_descriptions
@@ -93,6 +94,7 @@ class Hub:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
+        self.leaving = Leaving(lambda: self.config.shutdown_grace)
         self.fleet = Fleet(config, state=state, tokens=tokens, clients=self.clients, starts=starts)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
@@ -196,6 +198,7 @@ class Hub:
 
     def stop(self) -> None:
         """Refuse new calls, let the running ones finish within the grace time, and end."""
+        self.leaving.stop()
         self.fleet.stop()
         self.sign_ins.stop()
         self.root.stop()
