@@ -77,8 +77,7 @@ class Hub:
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
     context that is entered while a configuration is put in force. `tokens` and `starts` are those of `Fleet`.
-    `tracing` makes the spans of calls; without it, the provider that the program has set does, if there is
-    one.
+    `tracing` makes the spans of calls; without it, the provider that the program has set does, if any.
     """
 
     def __init__(
@@ -240,16 +239,16 @@ class Hub:
         """Put another configuration in force: start, stop or restart the servers that differ, and no other.
 
         Returns what was done, once the servers that had to leave have left (they get the grace time for the
-        calls that run); those that were started may still be starting. Reloads are carried out one after the
-        other, and each to its end, even if its caller is cancelled.
+        calls that run); those that were started may still be starting. Reloads go one after the other, and
+        each to its end, even if its caller is cancelled.
         """
         return await self._changes.reload(config)
 
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.
 
-        Its entry is read again, with the environment and the secrets of now.
-        Calls that run may finish within the grace time; those that come meanwhile wait for the new session.
+        Its entry is read again, with the environment and the secrets of now. Calls that run may finish within
+        the grace time; those that come meanwhile wait for the new session.
 
         Raises:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.

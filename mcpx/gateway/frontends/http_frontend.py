@@ -7,10 +7,11 @@ Protocol, sessions and all checks are the SDK's; uvicorn serves, within the boun
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import anyio
@@ -177,7 +178,8 @@ class HttpFrontend:
         self._endpoints = doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
         clients: dict[str, ASGIApp] = {PATH: doors, SERVERS_PATH: transparent, PROFILE_PATH: doors}
         self._monitoring = monitoring = self._machines()
-        routes = {path: self._guarded(EncodedResults(each)) for path, each in clients.items()}
+        among, routing = self._among_replicas()
+        routes = {path: self._guarded(among(EncodedResults(each))) for path, each in clients.items()}
         middleware: list[Middleware] = []
         if self._token is not None and self._bearers is not None:
             backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
@@ -185,9 +187,26 @@ class HttpFrontend:
         app = Starlette(
             routes=[Route(path, endpoint=each) for path, each in (routes | monitoring.routes).items()],
             middleware=middleware,
-            lifespan=lambda _app: _running(doors.running(), transparent.running()),
+            lifespan=lambda _app: _running(doors.running(), transparent.running(), *routing),
         )
         return self._with_page(self._cors(app))
+
+    def _among_replicas(
+        self,
+    ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
+        """What is put around each door where this is one of several replicas, and what runs for it."""
+        replica = self._settings.replica
+        if not replica.url:
+            return _as_it_is, []
+        from mcpx.gateway.replicas.routing import Forwarders, ReplicaRouting  # noqa: PLC0415 - few are replicas
+        from mcpx.gateway.replicas.seals import Seals  # noqa: PLC0415 - as above
+
+        seals, forwarders = Seals(replica.url, replica.secret), Forwarders()
+        self._doors.hub.views.kept.seal = seals.seal_kept
+        guard = TransportSecurityMiddleware(self._security()).validate_request
+        limit = self._limit
+        among = partial(ReplicaRouting, seals=seals, guard=guard, limit=limit, forwarders=forwarders)
+        return among, [forwarders.running()]
 
     def _with_page(self, app: ASGIApp) -> ASGIApp:
         """The page beside the doors: with their tokens and origins it has nothing to do."""
@@ -240,11 +259,20 @@ class HttpFrontend:
         """Allow requests that name this host and come from no foreign page."""
         host, port = self._address
         names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
+        own = urlsplit(self._settings.replica.url).netloc
         return TransportSecuritySettings(
-            allowed_hosts=[f"{name}:{port}" for name in names] + list(self._settings.allowed_hosts),
+            allowed_hosts=[
+                *(f"{name}:{port}" for name in names),
+                *((own,) if own else ()),  # as other replicas name this one
+                *self._settings.allowed_hosts,
+            ],
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
+
+
+def _as_it_is(app: ASGIApp) -> ASGIApp:
+    return app
 
 
 async def _let_in(_request: Request) -> None:

@@ -47,7 +47,7 @@ async def served(folder, ears, *, real=False, **settings):
         origin = url.removesuffix("/mcp")
         async with httpx2.AsyncClient(timeout=20, base_url=origin) as client:
             with anyio.fail_after(20):
-                while (await client.get("/readyz")).status_code != 200:
+                while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - of another process
                     await anyio.sleep(0.01)
             yield mcpx, client, origin
 
@@ -78,7 +78,7 @@ def messages(response):
 
 async def until_stopping(client):
     with anyio.fail_after(10):
-        while (answer := await client.get("/readyz")).status_code == 200:
+        while (answer := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110
             await anyio.sleep(0.01)
     return answer
 
@@ -95,7 +95,7 @@ async def test_after_the_signal_it_says_so_and_serves_on_and_then_it_ends(tmp_pa
         assert answer.headers["connection"] == "close"
         assert "still here" in answer.text
         with anyio.fail_after(15):
-            while mcpx.process.poll() is None:
+            while mcpx.process.poll() is None:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert (mcpx.process.returncode, time.monotonic() - begun > 0.9) == (0, True)
         with pytest.raises(httpx2.ConnectError):
@@ -125,7 +125,7 @@ async def test_what_is_open_finishes_within_the_grace_time_in_both_eras(tmp_path
         said = sorted(messages(answer)[-1]["result"]["content"][0]["text"].split()[-1] for answer in answers)
         assert said == ["new", "old"]
         with anyio.fail_after(10):
-            while mcpx.process.poll() is None:
+            while mcpx.process.poll() is None:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
 
 
