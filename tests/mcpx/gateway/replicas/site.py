@@ -1,4 +1,4 @@
-"""Replicas that really run: `mcpx serve --transport http`, each with a state folder of its own; and a client."""
+"""Replicas that really run, by `mcpx serve`, each with a state folder of its own; and a client."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class Replica:
         self.origin = f"http://127.0.0.1:{port}"
 
     async def ready(self) -> None:
+        await self.served.logged("http.listening")
         async with httpx2.AsyncClient(base_url=self.origin) as client:
             with anyio.fail_after(PATIENCE_S):
                 while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - of another process

@@ -29,11 +29,8 @@ class Pair:
 @asynccontextmanager
 async def pair(folder, **settings):
     async with AsyncExitStack() as stack:
-        made = []
-        for name in "ab":
-            made.append(
-                await stack.enter_async_context(replica(folder / name, folder / "counted", **settings))
-            )
+        counted = folder / "counted"
+        made = [await stack.enter_async_context(replica(folder / name, counted, **settings)) for name in "ab"]
         client = Client()
         stack.push_async_callback(client.close)
         yield Pair(folder, *made, client)
@@ -47,40 +44,43 @@ def answers(asked, answer=YES):
     }
 
 
-async def test_what_one_replica_has_given_is_of_use_at_the_other(tmp_path):
-    async with pair(tmp_path) as site:
-        client, a, b = site.client, site.a, site.b
-        # a call that a handshake server has asked in: it waits at the holder
-        asked = await client.exec(a, "old", "ask", {"id": "held"})
-        assert asked["resultType"] == "input_required"
-        assert '"ok": true' in text_of(await client.exec(b, "old", "ask", {"id": "held"}, **answers(asked)))
-        # the state of a server of 2026-07-28, which only its process takes
-        asked = await client.exec(a, "new", "ask", {"id": "state"})
-        assert '"accept"' in text_of(await client.exec(b, "new", "ask", {"id": "state"}, **answers(asked)))
-        # the same at the transparent door, where a server's bytes pass as they are
-        path = "/mcp/servers/new"
-        asked = await client.ask(a, "tools/call", path, name="ask", arguments={"id": "direct"})
-        given = answers(asked)
-        done = await client.ask(b, "tools/call", path, name="ask", arguments={"id": "direct"}, **given)
-        assert '"accept"' in text_of(done)
-        # a question of MCPX's own
-        asked = await client.exec(a, "asking", "work", {"id": "approved"})
-        key = next(iter(asked["inputRequests"]))
-        schema = asked["inputRequests"][key]["params"]["requestedSchema"]["properties"]
-        agreed = {"action": "accept", "content": agreement(schema)}
-        done = await client.exec(b, "asking", "work", {"id": "approved"}, **answers(asked, agreed))
-        assert text_of(done).endswith("did approved")
-        # a result that is kept
-        large = text_of(await client.exec(a, "new", "large"))
-        uri = large.rpartition('"mcpx", "')[2].partition('"')[0]
-        assert uri.startswith("mcpx://result/")
-        read = await client.ask(
-            b, "tools/call", name="resources", arguments={"server_name": "mcpx", "uri": uri}
-        )
-        assert text_of(read).startswith("line ")
-        read = await client.ask(b, "resources/read", uri=uri)
-        assert read["contents"][0]["text"].startswith("line ")
-        assert counted_in(site.counted) == ["approved", "direct", "held", "state"]
+async def what_one_replica_has_given_is_of_use_at_the_other(site):
+    client, a, b = site.client, site.a, site.b
+    # a call that a handshake server has asked in: it waits at the holder
+    asked = await client.exec(a, "old", "ask", {"id": "held"})
+    assert asked["resultType"] == "input_required"
+    assert '"ok":true' in text_of(await client.exec(b, "old", "ask", {"id": "held"}, **answers(asked)))
+    # the state of a server of 2026-07-28, which only its process takes
+    asked = await client.exec(a, "new", "ask", {"id": "state"})
+    assert '"accept"' in text_of(await client.exec(b, "new", "ask", {"id": "state"}, **answers(asked)))
+    # the same at the transparent door, where a server's bytes pass as they are
+    path = "/mcp/servers/new"
+    asked = await client.ask(a, "tools/call", path, name="ask", arguments={"id": "direct"})
+    given = answers(asked)
+    done = await client.ask(b, "tools/call", path, name="ask", arguments={"id": "direct"}, **given)
+    assert '"accept"' in text_of(done)
+    # a question of MCPX's own
+    asked = await client.exec(a, "asking", "work", {"id": "approved"})
+    key = next(iter(asked["inputRequests"]))
+    schema = asked["inputRequests"][key]["params"]["requestedSchema"]["properties"]
+    agreed = {"action": "accept", "content": agreement(schema)}
+    done = await client.exec(b, "asking", "work", {"id": "approved"}, **answers(asked, agreed))
+    assert text_of(done).endswith("did approved")
+    # a result that is kept
+    large = text_of(await client.exec(a, "new", "large"))
+    uri = large.rpartition('"mcpx", "')[2].partition('"')[0]
+    assert uri.startswith("mcpx://result/")
+    read = await client.ask(b, "tools/call", name="resources", arguments={"server_name": "mcpx", "uri": uri})
+    assert text_of(read).startswith("line ")
+    read = await client.ask(b, "resources/read", uri=uri)
+    assert read["contents"][0]["text"].startswith("line ")
+    assert counted_in(site.counted) == ["approved", "direct", "held", "state"]
+
+
+async def read_kept(client, origin, uri):
+    return await client.ask(
+        origin, "tools/call", name="resources", arguments={"server_name": "mcpx", "uri": uri}
+    )
 
 
 def agreement(schema):
@@ -90,63 +90,72 @@ def agreement(schema):
     return {name: next((each for each in choices if "once" in str(each)), choices[0])}
 
 
-async def test_a_task_is_found_wherever_its_client_asks(tmp_path):
+async def a_task_is_found_wherever_its_client_asks(site):
+    for path in ("/mcp", "/mcp/servers/tasks"):
+        if path == "/mcp":
+            task = await site.client.exec(site.a, "tasks", "start", {"task_id": "t-1"})
+        else:
+            task = await site.client.ask(
+                site.a, "tools/call", path, name="start", arguments={"task_id": "t-2"}
+            )
+        assert task["resultType"] == "task"
+        for origin in (site.b, site.a):
+            found = await site.client.ask(origin, "tasks/get", path, taskId=task["taskId"])
+            assert found["taskId"] == task["taskId"], found
+        refused = await site.client.ask(site.b, "tasks/get", path, taskId="t-1")
+        assert refused["code"] == -32602
+
+
+async def what_was_altered_is_refused_by_both_and_sent_nowhere(site):
+    asked = await site.client.exec(site.a, "old", "ask", {"id": "x"})
+    state = asked["requestState"]
+    _, kind, url, mac, inner = (state.partition("-at-")[0], *state.partition("-at-")[2].split(".", 3))
+    other = "A" if mac[5] != "A" else "B"
+    altered = [
+        inner,
+        f"mcpx-at-{kind}.{url}.{mac[:5]}{other}{mac[6:]}.{inner}",
+        f"mcpx-at-{kind}.{url}.{mac}.{inner}x",
+        f"mcpx-at-a.{url}.{mac}.{inner}",
+        f"mcpx-at-{kind}.aHR0cDovL2V2aWwuZXhhbXBsZQ.{mac}.{inner}",
+        f"mcpx-at-{kind}..{mac}.{inner}",
+        "mcpx-at-",
+        "x" * 100_000,
+    ]
+    for wrong in altered:
+        for origin in (site.a, site.b):
+            given = answers(asked | {"requestState": wrong})
+            failed = await site.client.exec(origin, "old", "ask", {"id": "x"}, **given)
+            assert failed["isError"], wrong
+            assert failed["structuredContent"]["outcome"] == "not_sent"
+    done = await site.client.exec(site.b, "old", "ask", {"id": "x"}, **answers(asked))
+    assert '"ok":true' in text_of(done)
+    assert counted_in(site.counted) == ["x"]
+
+
+async def a_state_is_of_its_call_and_its_client_also_from_afar(site):
+    asked = await site.client.exec(site.a, "old", "ask", {"id": "x"})
+    failed = await site.client.exec(site.b, "old", "work", {"id": "x"}, **answers(asked))
+    assert failed["structuredContent"]["outcome"] == "not_sent"
+    wrong = {"Authorization": "Bearer wrong"}
+    given = {"server_name": "old", "tool_name": "ask", "arguments": {"id": "x"}}
+    body = {"name": "exec", "arguments": given, **answers(asked)}
+    refused = await site.client.post(site.b, "tools/call", **body, headers=wrong)
+    assert refused.status_code == 401
+    refused = await site.client.post(site.b, "tools/call", **body, headers={"Host": "evil.example"})
+    assert refused.status_code == 421
+    assert counted_in(site.counted) == []
+
+
+async def test_what_is_given_by_one_is_taken_by_the_other_and_nothing_that_was_altered(tmp_path):
     async with pair(tmp_path) as site:
-        for path in ("/mcp", "/mcp/servers/tasks"):
-            if path == "/mcp":
-                task = await site.client.exec(site.a, "tasks", "start", {"task_id": "t-1"})
-            else:
-                task = await site.client.ask(
-                    site.a, "tools/call", path, name="start", arguments={"task_id": "t-2"}
-                )
-            assert task["resultType"] == "task"
-            for origin in (site.b, site.a):
-                found = await site.client.ask(origin, "tasks/get", path, taskId=task["taskId"])
-                assert found["taskId"] == task["taskId"], found
-            refused = await site.client.ask(site.b, "tasks/get", path, taskId="t-1")
-            assert refused["code"] == -32602
-
-
-async def test_what_was_altered_is_refused_by_both_and_sent_nowhere(tmp_path):
-    async with pair(tmp_path) as site:
-        asked = await site.client.exec(site.a, "old", "ask", {"id": "x"})
-        state = asked["requestState"]
-        _, kind, url, mac, inner = (state.partition("-at-")[0], *state.partition("-at-")[2].split(".", 3))
-        other = "A" if mac[5] != "A" else "B"
-        altered = [
-            inner,
-            f"mcpx-at-{kind}.{url}.{mac[:5]}{other}{mac[6:]}.{inner}",
-            f"mcpx-at-{kind}.{url}.{mac}.{inner}x",
-            f"mcpx-at-a.{url}.{mac}.{inner}",
-            f"mcpx-at-{kind}.aHR0cDovL2V2aWwuZXhhbXBsZQ.{mac}.{inner}",
-            f"mcpx-at-{kind}..{mac}.{inner}",
-            "mcpx-at-",
-            "x" * 100_000,
-        ]
-        for wrong in altered:
-            for origin in (site.a, site.b):
-                given = answers(asked | {"requestState": wrong})
-                failed = await site.client.exec(origin, "old", "ask", {"id": "x"}, **given)
-                assert failed["isError"], wrong
-                assert failed["structuredContent"]["outcome"] == "not_sent"
-        done = await site.client.exec(site.b, "old", "ask", {"id": "x"}, **answers(asked))
-        assert '"ok": true' in text_of(done)
-        assert counted_in(site.counted) == ["x"]
-
-
-async def test_a_state_is_of_its_call_and_its_client_also_from_afar(tmp_path):
-    async with pair(tmp_path) as site:
-        asked = await site.client.exec(site.a, "old", "ask", {"id": "x"})
-        failed = await site.client.exec(site.b, "old", "ask", {"id": "other"}, **answers(asked))
-        assert failed["structuredContent"]["outcome"] == "not_sent"
-        wrong = {"Authorization": "Bearer wrong"}
-        given = {"server_name": "old", "tool_name": "ask", "arguments": {"id": "x"}}
-        body = {"name": "exec", "arguments": given, **answers(asked)}
-        refused = await site.client.post(site.b, "tools/call", **body, headers=wrong)
-        assert refused.status_code == 401
-        refused = await site.client.post(site.b, "tools/call", **body, headers={"Host": "evil.example"})
-        assert refused.status_code == 421
-        assert counted_in(site.counted) == []
+        for check in (
+            what_one_replica_has_given_is_of_use_at_the_other,
+            a_task_is_found_wherever_its_client_asks,
+            what_was_altered_is_refused_by_both_and_sent_nowhere,
+            a_state_is_of_its_call_and_its_client_also_from_afar,
+        ):
+            site.counted.write_text("")  # the servers append
+            await check(site)
 
 
 async def test_a_mark_of_the_clients_own_says_nothing_and_a_request_is_passed_on_once(tmp_path):
@@ -165,7 +174,7 @@ async def test_a_mark_of_the_clients_own_says_nothing_and_a_request_is_passed_on
             given = {"server_name": "old", "tool_name": "ask", "arguments": {"id": "y"}}
             more = answers(asked) | {"headers": {"Mcp-Passed-On": mark}}
             answer = await client.post(first.origin, "tools/call", name="exec", arguments=given, **more)
-            assert '"ok": true' in text_of(last_message(answer)["result"])
+            assert '"ok":true' in text_of(last_message(answer)["result"])
 
 
 async def test_where_the_holder_is_gone_it_says_what_became_of_it(tmp_path):
