@@ -60,7 +60,13 @@ def counting(counted: Path, *more: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def replica(
-    folder: Path, counted: Path, *, port: int = 0, hosts: tuple[str, ...] = (), **settings: Any
+    folder: Path,
+    counted: Path,
+    *,
+    port: int = 0,
+    hosts: tuple[str, ...] = (),
+    names: tuple[str, ...] = ("old", "new", "tasks", "asking"),
+    **settings: Any,
 ) -> AsyncIterator[Replica]:
     """A replica in that folder, whose servers count into that file, once it is ready."""
     port = port or free_port()
@@ -70,13 +76,14 @@ async def replica(
     token.write_text(TOKEN)
     servers = {
         "old": counting(counted),
+        "held": counting(counted),
         "new": counting(counted, "modern"),
         "tasks": {"command": sys.executable, "args": ["-S", "-E", str(TASKS)]},
         "asking": counting(counted) | {"tools": {"ask": ["work"]}},
     }
     named = {"url": f"http://127.0.0.1:{port}", "secret": "${SHARED}"}
     http = {"port": port, "allowed_hosts": list(hosts), "replica": named, **settings.pop("http", {})}
-    config = write_config(folder, servers, http=http, **{"shutdown_grace": 2, **settings})
+    config = write_config(folder, {name: servers[name] for name in names}, http=http, **{"shutdown_grace": 2, **settings})
     arguments = ["serve", config, "--transport", "http"]
     async with serving(folder, *arguments, SHARED=SECRET) as served:
         made = Replica(served, port)
