@@ -83,7 +83,9 @@ async def replica(
     }
     named = {"url": f"http://127.0.0.1:{port}", "secret": "${SHARED}"}
     http = {"port": port, "allowed_hosts": list(hosts), "replica": named, **settings.pop("http", {})}
-    config = write_config(folder, {name: servers[name] for name in names}, http=http, **{"shutdown_grace": 2, **settings})
+    config = write_config(
+        folder, {name: servers[name] for name in names}, http=http, **{"shutdown_grace": 2, **settings}
+    )
     arguments = ["serve", config, "--transport", "http"]
     async with serving(folder, *arguments, SHARED=SECRET) as served:
         made = Replica(served, port)
