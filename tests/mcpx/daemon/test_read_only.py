@@ -1,4 +1,4 @@
-"""A daemon as a container runs it: a plain user, a root that cannot be written to, and one folder that can."""
+"""MCPX as a container runs it: a plain user, a root that cannot be written to, and one folder that can."""
 
 from __future__ import annotations
 
@@ -63,6 +63,20 @@ def hidden(path: Path) -> str:
     return next((str(each) for each in reversed(path.parents) if not each.stat().st_mode & 0o001), "")
 
 
+def volume(folder: Path) -> Path:
+    """A folder that belongs to a group, as a volume with fsGroup does."""
+    folder.chmod(0o755)
+    state = folder / "state"
+    state.mkdir()
+    os.chown(state, 0, NOBODY)
+    state.chmod(0o2770)
+    return state
+
+
+def written_by_nobody(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path.stat().st_uid == NOBODY]
+
+
 @pytest.mark.skipif(needs() is not None, reason=str(needs()))
 @pytest.mark.parametrize("command", [["daemon", "run", "--config"], ["serve", "--transport", "http"]])
 async def test_a_plain_user_with_a_read_only_root_and_one_folder_serves_and_leaves(command):
@@ -71,11 +85,7 @@ async def test_a_plain_user_with_a_read_only_root_and_one_folder_serves_and_leav
         pytest.skip("the code is where others cannot read it")
     with tempfile.TemporaryDirectory(prefix="mcpx-read-only-") as name:
         folder = Path(name)
-        folder.chmod(0o755)
-        state = folder / "state"
-        state.mkdir()
-        os.chown(state, 0, NOBODY)
-        state.chmod(0o2770)  # as a volume with fsGroup is
+        state = volume(folder)
         port = free_port()
         settings = {"http": {"port": port}, "shutdown_grace": 1}
         config = folder / "config.json"
@@ -102,7 +112,7 @@ async def test_a_plain_user_with_a_read_only_root_and_one_folder_serves_and_leav
             *command,
             str(config),
         ]
-        with subprocess.Popen(
+        with subprocess.Popen(  # noqa: ASYNC220 - started in no time
             run, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as process:
             try:
@@ -116,9 +126,8 @@ async def test_a_plain_user_with_a_read_only_root_and_one_folder_serves_and_leav
                 process.kill()
                 print(process.stderr.read().decode() if process.stderr else "")
                 raise
-        written = {
-            path.parent for path in folder.rglob("*") if path.is_file() and path.stat().st_uid == NOBODY
-        }
+        written = written_by_nobody(folder)
+        assert written
         assert all(path.is_relative_to(state) for path in written)
         assert (state / "mcpx" / "audit").is_dir()
 

@@ -1,8 +1,8 @@
 """Clients of both eras at two replicas behind HAProxy, while replicas are stopped, killed and replaced.
 
-`play` starts it all, with HAProxy's configuration as docs/deployment.md prints it, and returns a `Tally`: what
-every call was told, beside what its server counted. Run as a program it is the long form, `scripts/balance`:
-`python -m tests.mcpx.gateway.replicas.balance [ROUNDS]`.
+`play` starts it all, with HAProxy's configuration as docs/deployment.md prints it, and returns a `Tally`:
+what every call was told, beside what its server counted. Run as a program it is the long form,
+`scripts/balance`: `python -m tests.mcpx.gateway.replicas.balance [ROUNDS]`.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ async def balancer(folder: Path, replicas: list[int]) -> AsyncIterator[str]:
     assert "bind :8080\n" in text
     file = folder / "haproxy.cfg"
     file.write_text(text.replace("bind :8080\n", f"bind 127.0.0.1:{port}\n"))
-    with subprocess.Popen([HAPROXY, "-db", "-q", "-f", str(file)], stdin=subprocess.DEVNULL) as process:
+    command = [HAPROXY, "-db", "-q", "-f", str(file)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:  # noqa: ASYNC220 - at once
         try:
             await _answers(f"http://127.0.0.1:{port}")
             yield f"http://127.0.0.1:{port}/mcp"
