@@ -101,7 +101,8 @@ class Seals:
         if found is None or found[1] not in set(Kind):
             raise AlteredError("it was not given out here, or was altered")
         kind, url, text = Kind(found[1]), _decode(found[2]), found[4]
-        if not hmac.compare_digest(_decode(found[3]), self.mac(b"seal", kind.encode(), url, _plain(text))):
+        expected = self.mac(b"seal", kind.encode(), url, _plain(text))
+        if not _is_written(found[2], url) or not _is_written(found[3], expected):
             raise AlteredError("it was not given out here, or was altered")
         return Sealed(kind, url.decode(), text)
 
@@ -125,12 +126,17 @@ class Seals:
         if found is None:
             return None
         url = _decode(found[2])
-        if not hmac.compare_digest(_decode(found[3]), self._kept_mac(found[1], url)):
+        if not _is_written(found[2], url) or not _is_written(found[3], self._kept_mac(found[1], url)):
             raise AlteredError("it was not given out here, or was altered")
         return Sealed(Kind.KEPT, url.decode(), found[0])
 
     def _kept_mac(self, result_id: str, url: bytes) -> bytes:
         return self.mac(b"kept", url, result_id.encode())[:SHORT_MAC_BYTES]
+
+
+def _is_written(text: str, data: bytes) -> bool:
+    """Whether the text is the data, in the one way to write it. Takes as long wherever they differ."""
+    return hmac.compare_digest(text.encode(), _encode(data).encode())
 
 
 def _plain(text: str) -> bytes:
