@@ -35,7 +35,7 @@ from tests.mcpx.gateway.replicas.site import (
 from tests.mcpx.serving import MODERN, PATIENCE_S
 
 HOST = "mcpx.example.com"
-DRAIN_S = 1.5
+DRAIN_S = 2.0
 NAMES = ("old", "new", "held")
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 MODERN_CLIENTS, OLDER_CLIENTS = 4, 3
