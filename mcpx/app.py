@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
@@ -168,7 +168,7 @@ def _supervised_http(config: Config) -> SupervisedHttp:
 @contextmanager
 def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> Iterator[Frontends]:
     """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
-    from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
+    from mcpx.gateway.frontends.http_frontend import HttpFrontend, http_shutdown, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
 
     listener = listen(host or config.http.host, config.http.port if port is None else port)
     with listener:
@@ -177,7 +177,7 @@ def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> 
         def frontends(doors: Doors) -> list[ChildSpec]:
             limit = config.max_message_bytes
             http = HttpFrontend(doors, listener, config.http, token=token, limit=limit)
-            return [ChildSpec(name="http", run=http.run, shutdown=Shutdown(grace=config.shutdown_grace))]
+            return [ChildSpec(name="http", run=http.run, shutdown=http_shutdown(config))]
 
         yield frontends
 
@@ -278,7 +278,7 @@ def _describe(hub: Hub) -> str:
 
 
 async def _handle_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.TaskGroup) -> None:
-    """The first signal ends everything in order; the second, or the deadline, at once.
+    """The first signal ends everything in order, after `http.drain`; the second, or the deadline, at once.
 
     SIGHUP reloads, as one of `tasks`, unless `hangup` says that it is the end; without `hangup` it is.
     """
@@ -289,13 +289,21 @@ async def _handle_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.Task
                 continue
             log.info("mcpx.stopping", signal=number.name)
             break
+        hub.leaving.begin()
+        with anyio.move_on_after(hub.leaving.drain_s):
+            await _second_signal(hub, signals)
         hub.stop()
         deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
         with anyio.move_on_after(deadline):
-            async for number in signals:
-                if number != signal.SIGHUP:
-                    end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+            await _second_signal(hub, signals)
         end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+
+
+async def _second_signal(hub: Hub, signals: AsyncIterator[signal.Signals]) -> None:
+    """Wait for a signal that ends everything at once."""
+    async for number in signals:
+        if number != signal.SIGHUP:
+            end_at_once(hub, f"a second signal ({number.name})", 128 + number)
 
 
 async def _reload(hub: Hub) -> None:

@@ -17,6 +17,7 @@ from msgspec import Meta
 from mcpx.config.auth import TokenStoreKind
 from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
+from mcpx.config.replica import Replica
 from mcpx.config.transport_model import Http, Placed, Sse, Stdio, Transport, command_of
 from mcpx.config.trust import Audit, NonEmpty, doc
 from mcpx.environment import Environment
@@ -113,6 +114,17 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Annotated[
         tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
     ] = ()
+    drain: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds after SIGTERM in which requests are still served, while /readyz says 503, so that a load"
+            " balancer sends no more; then shutdown_grace."
+        ),
+    ] = 0.0
+    replica: Annotated[
+        Replica,
+        doc("This MCPX as one of several behind a load balancer; without it, one that stands alone."),
+    ] = Replica()
 
 
 class ClusterLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

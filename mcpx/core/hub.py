@@ -33,6 +33,7 @@ from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
+from mcpx.core.leaving import Leaving
 from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
 from mcpx.core.readiness import await_descriptions
@@ -110,6 +111,7 @@ class Hub:
         self.config = config = self.peers.expand(config)
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
+        self.leaving = Leaving(lambda: self.config.shutdown_grace)
         self.fleet = Fleet(
             config, state=state, tokens=tokens, clients=self.clients, starts=starts, placement=placement
         )
@@ -225,6 +227,7 @@ class Hub:
 
     def stop(self) -> None:
         """Refuse new calls, let the running ones finish within the grace time, and end."""
+        self.leaving.stop()
         self.fleet.stop()
         self.sign_ins.stop()
         self.root.stop()
@@ -268,8 +271,8 @@ class Hub:
         """Put another configuration in force: start, stop or restart the servers that differ, and no other.
 
         Returns what was done, once the servers that had to leave have left (they get the grace time for the
-        calls that run); those that were started may still be starting. Reloads are carried out one after the
-        other, and each to its end, even if its caller is cancelled.
+        calls that run); those that were started may still be starting. Reloads go one after the other, and
+        each to its end, even if its caller is cancelled.
         """
         return await self._changes.reload(config)
 
@@ -280,8 +283,8 @@ class Hub:
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.
 
-        Its entry is read again, with the environment and the secrets of now.
-        Calls that run may finish within the grace time; those that come meanwhile wait for the new session.
+        Its entry is read again, with the environment and the secrets of now. Calls that run may finish within
+        the grace time; those that come meanwhile wait for the new session.
 
         Raises:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final
 
 import anyio
@@ -28,6 +28,7 @@ MAX_REMEMBERED_ROWS: Final = 200_000
 _ENTRY_BYTES: Final = 1024  # what an entry costs beside its texts, generously
 _SHORT_ID_BYTES: Final = 2  # ids of one client's own: four digits that a model can copy
 _LONG_ID_BYTES: Final = 16
+_SEALED_ID_BYTES: Final = 8  # what cannot be guessed is the seal
 
 
 class KeptResult(msgspec.Struct, frozen=True, eq=False):
@@ -53,6 +54,8 @@ class KeptResults:
         self._bytes: dict[ClientId, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._last_read: tuple[str, Rows] | None = None
+        self.seal: Callable[[str], str] | None = None
+        """Makes ids for clients without a session, which may come back to another replica; else None."""
 
     @property
     def size(self) -> int:
@@ -72,12 +75,17 @@ class KeptResults:
             return None
         self._make_room(size)
         results = self._by_client.setdefault(owner, {})
-        kept = KeptResult(_new_id(owner, results), texts, size, anyio.current_time(), limit)
+        kept = KeptResult(self._new_id(owner, results), texts, size, anyio.current_time(), limit)
         results[kept.id] = kept
         self._bytes[owner] = self._bytes.get(owner, 0) + size
         if self._timer is None:
             self._expire()
         return kept
+
+    def _new_id(self, owner: ClientId, results: Container[str]) -> str:
+        if self.seal is None or not owner.sessionless:
+            return _new_id(owner, results)
+        return self.seal(secrets.token_hex(_SEALED_ID_BYTES))
 
     def get(self, result_id: str, client: ClientId | None) -> KeptResult | None:
         """A result of this client; None where there is none of that id, or no more."""

@@ -23,7 +23,8 @@ PREFIX: Final = offered_uri(KEPT_SERVER, "")
 SERVER: Final = "mcpx"
 """Stands for the name of a server where a kept result is read with the resources tool."""
 MAX_ADDRESS_CHARS: Final = 65_536
-_ADDRESS: Final = re.compile(rf"{re.escape(PREFIX)}([0-9a-f]{{4,64}})/?(?:\?(.*))?", re.DOTALL)
+_ID: Final = r"[0-9a-f]{4,64}(?:~[A-Za-z0-9_-]{1,512}~[A-Za-z0-9_-]{22})?"  # of a replica, sealed
+_ADDRESS: Final = re.compile(rf"{re.escape(PREFIX)}({_ID})/?(?:\?(.*))?", re.DOTALL)
 _PARAMETERS: Final = ("from", "count", "select", "block", "unit")
 _NEXT_PARAMETER: Final = re.compile(rf"&(?=(?:{'|'.join(_PARAMETERS)})=)")  # `&` stands in expressions, too
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")

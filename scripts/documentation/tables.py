@@ -152,11 +152,19 @@ def settings() -> str:
     for key, value in schema["properties"].items():
         if key in FORMS:
             continue
-        nested = {f"{key}.{name}": one for name, one in value.get("properties", {}).items()}
-        for name, one in (nested or {key: value}).items():
+        for name, one in _leaves(key, value):
             default = json.dumps(one["default"])
             rows.append((f"`{name}`", f"`{default}`", "yes" if key in for_one else "", one["description"]))
     return _table(("setting", "default", "per server", "meaning"), rows)
+
+
+def _leaves(name: str, rule: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A setting by its dotted name; of a group, those in it."""
+    if not (inside := rule.get("properties")):
+        yield name, rule
+        return
+    for key, one in inside.items():
+        yield from _leaves(f"{name}.{key}", one)
 
 
 def server_keys() -> str:

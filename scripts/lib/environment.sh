@@ -221,6 +221,23 @@ prepare_promtool() {
     fi
 }
 
+# HAProxy, which the tests put before replicas: one that is installed, or else Debian's, for whoever may install it.
+prepare_haproxy() {
+    if [ -n "$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v haproxy)" ]; then
+        return
+    fi
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        without "haproxy is not installed"
+        return
+    fi
+    say "installing haproxy"
+    if ! quietly apt-get update --quiet --quiet || ! quietly without_services \
+        env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --quiet --quiet --yes --no-install-recommends haproxy; then
+        without "haproxy could not be installed, see above"
+    fi
+}
+
 # Runs a command that installs packages, and has none of their services started (policy-rc.d is asked for each).
 without_services() (
     policy=/usr/sbin/policy-rc.d

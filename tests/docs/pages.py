@@ -9,6 +9,7 @@ The words behind the fence say what a block is, and so how it is tested:
     console        commands that are run, with what they print
     python         a program that is run; what it prints follows as `text`
     ini, xml       generated from the code
+    text haproxy   a configuration of HAProxy, with which the tests run it
     text           anything else
 """
 
@@ -39,6 +40,7 @@ KINDS = {
     "python",
     "ini",
     "xml",
+    "text haproxy",
     "text",
 }
 _BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import h11
@@ -47,6 +47,12 @@ class Shared:
         self.max_body_bytes = max_body_bytes
         self.body_bytes = 0
         self.on_dropped = on_dropped
+        self.leaving = False
+        """Whether MCPX ends, or will soon: every response tells its client to close the connection."""
+
+    def leave(self) -> None:
+        """MCPX ends soon."""
+        self.leaving = True
 
 
 class _NoFlowControl(FlowControl):
@@ -125,6 +131,17 @@ class HttpConnection(H11Protocol):
         log.debug("http.overdue", waits_for="head" if self.idle_since is not None else "body")
         self.transport.abort()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no request has come yet."""
+        cycle: object = self.cycle  # before the first request there is none
+        return cycle is None and not self.transport.is_closing()
+
+    def give_up_at_end(self) -> None:
+        """End the connection of a client that has not taken its answer in time."""
+        log.warning("client.gone", reason="MCPX ends, and it leaves its answer unread")
+        self.transport.abort()
+
     def end_idle(self) -> None:
         """End the connection, to make room for another one."""
         self.transport.abort()
@@ -167,6 +184,8 @@ class HttpConnection(H11Protocol):
         scope[TAKEN] = self._taken
 
         async def watched(message: Message) -> None:
+            if self._shared.leaving and message["type"] == "http.response.start":
+                message = {**message, "headers": _closing(message.get("headers", []))}
             body = message.get("body", b"")
             if self.flow.write_paused and _LOSSY.match(body):
                 self._drop()
@@ -206,6 +225,12 @@ class HttpConnection(H11Protocol):
             return False
         host = next((value for key, value in scope["headers"] if key == b"host"), b"")
         return is_loopback(re.sub(r":\d*$", "", host.decode("latin-1")))
+
+
+def _closing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a response after which the connection ends."""
+    kept = [(name, value) for name, value in headers if name.lower() != b"connection"]
+    return [*kept, (b"connection", b"close")]
 
 
 async def _answer(send: Send, status: int, text: bytes) -> None:

@@ -7,10 +7,11 @@ Protocol, sessions and all checks are the SDK's; uvicorn serves, within the boun
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import anyio
@@ -27,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from mcpx.config import HttpGateway
+from mcpx.config import Config, HttpGateway
 from mcpx.config.urls import is_loopback
 from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
@@ -40,12 +41,12 @@ from mcpx.gateway.frontends.http_doors import PATH, PEERS_PATH, PROFILE_PATH, Do
 from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_monitoring import Monitoring
 from mcpx.gateway.frontends.http_results import EncodedResults
-from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.frontends.http_server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
 from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from mcpx.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
 from mcpx.trust.tokens import NamedTokens, token_file
-from supervisors import Incarnation
+from supervisors import Incarnation, Shutdown
 
 log = structlog.get_logger()
 PAGE_PREFIX = "/ui/"
@@ -81,6 +82,11 @@ def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
     return listener
 
 
+def http_shutdown(config: Config) -> Shutdown:
+    """How long the frontend may take to leave: the grace time, and then its last answers go out."""
+    return Shutdown(grace=config.shutdown_grace + FIRST_REQUEST_S + 2 * GRACEFUL_S)
+
+
 class HttpFrontend:
     """Serves any number of sessions on one socket. Without `token` everybody who reaches it may connect.
 
@@ -101,6 +107,7 @@ class HttpFrontend:
         self._page = page
         self._doors = doors
         self._listener = listener
+        self._address: tuple[str, int] = listener.getsockname()[:2]
         self._settings = settings
         self._token = token
         self._limit = limit
@@ -113,7 +120,7 @@ class HttpFrontend:
     @property
     def url(self) -> str:
         """Where clients connect."""
-        host, port = self._listener.getsockname()[:2]
+        host, port = self._address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
     def use(self) -> Use:
@@ -130,8 +137,11 @@ class HttpFrontend:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave."""
-        shared = Shared(2 * self._limit, self._doors.hub.clients.count_dropped)
-        uvicorn_server = HttpServer(self._app(), shared, lifespan="on")
+        hub = self._doors.hub
+        shared = Shared(2 * self._limit, hub.clients.count_dropped)
+        leaving = hub.leaving
+        uvicorn_server = HttpServer(self._app(), shared, lifespan="on", grace_s=lambda: leaving.grace_left_s)
+        leaving.drain_s, leaving.on_begin = self._settings.drain, shared.leave
         self._state = uvicorn_server.server_state
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
@@ -140,15 +150,21 @@ class HttpFrontend:
             tasks.start_soon(exit_when_asked, incarnation, uvicorn_server)
             if self._bearers is not None:
                 tasks.start_soon(self._bearers.run)
-            # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
+            # a copy of the socket: the server closes what it is given, and a restart needs it again
+            uvicorn_server.on_close = lambda: self._close_listener(incarnation)
             await uvicorn_server.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
         if uvicorn_server.lost is not None and not incarnation.stopping.is_set():
             raise ListenerLostError(f"the socket of {self.url} was lost: {uvicorn_server.lost}")
 
+    def _close_listener(self, incarnation: Incarnation) -> None:
+        """Have the system refuse connections, unless there will be another server on the socket."""
+        if incarnation.stopping.is_set():
+            self._listener.close()
+
     def _warn_of_exposure(self) -> None:
         """Warn where other hosts can connect: plain HTTP can be read on the way, with the token in it."""
-        host = self._listener.getsockname()[0]
+        host = self._address[0]
         if is_loopback(host):
             return
         if self._token is None:
@@ -167,7 +183,8 @@ class HttpFrontend:
             PROFILE_PATH: doors,
         }
         self._monitoring = monitoring = self._machines()
-        routes = {path: self._guarded(EncodedResults(each)) for path, each in clients.items()}
+        among, routing = self._among_replicas()
+        routes = {path: self._guarded(among(EncodedResults(each))) for path, each in clients.items()}
         middleware: list[Middleware] = []
         if self._token is not None and self._bearers is not None:
             backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
@@ -175,14 +192,31 @@ class HttpFrontend:
         app = Starlette(
             routes=[Route(path, endpoint=each) for path, each in (routes | monitoring.routes).items()],
             middleware=middleware,
-            lifespan=lambda _app: _running(doors.running(), transparent.running()),
+            lifespan=lambda _app: _running(doors.running(), transparent.running(), *routing),
         )
         return self._with_page(self._cors(app))
+
+    def _among_replicas(
+        self,
+    ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
+        """What is put around each door where this is one of several replicas, and what runs for it."""
+        replica = self._settings.replica
+        if not replica.url:
+            return _as_it_is, []
+        from mcpx.gateway.replicas.routing import Forwarders, ReplicaRouting  # noqa: PLC0415 - few are replicas
+        from mcpx.gateway.replicas.seals import Seals  # noqa: PLC0415 - as above
+
+        seals, forwarders = Seals(replica.url, replica.secret), Forwarders()
+        self._doors.hub.views.kept.seal = seals.seal_kept
+        guard = TransportSecurityMiddleware(self._security()).validate_request
+        limit = self._limit
+        among = partial(ReplicaRouting, seals=seals, guard=guard, limit=limit, forwarders=forwarders)
+        return among, [forwarders.running()]
 
     def _with_page(self, app: ASGIApp) -> ASGIApp:
         """The page beside the doors: with their tokens and origins it has nothing to do."""
         page = self._page
-        if page is None or not is_loopback(self._listener.getsockname()[0]):
+        if page is None or not is_loopback(self._address[0]):
             return app
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -205,7 +239,7 @@ class HttpFrontend:
     def _machines(self) -> Monitoring:
         """What is served to machines."""
         guard = TransportSecurityMiddleware(self._security()).validate_request
-        is_local = is_loopback(self._listener.getsockname()[0])
+        is_local = is_loopback(self._address[0])
         return Monitoring(self._doors, guard, self._guarded, guard if is_local else _let_in)
 
     def _end(self, bearer: Bearer) -> None:
@@ -228,13 +262,22 @@ class HttpFrontend:
 
     def _security(self) -> TransportSecuritySettings:
         """Allow requests that name this host and come from no foreign page."""
-        host, port = self._listener.getsockname()[:2]
+        host, port = self._address
         names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
+        own = urlsplit(self._settings.replica.url).netloc
         return TransportSecuritySettings(
-            allowed_hosts=[f"{name}:{port}" for name in names] + list(self._settings.allowed_hosts),
+            allowed_hosts=[
+                *(f"{name}:{port}" for name in names),
+                *((own,) if own else ()),  # as other replicas name this one
+                *self._settings.allowed_hosts,
+            ],
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
+
+
+def _as_it_is(app: ASGIApp) -> ASGIApp:
+    return app
 
 
 async def _let_in(_request: Request) -> None:

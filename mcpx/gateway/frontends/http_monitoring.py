@@ -107,9 +107,12 @@ class _Counted:
 def why_not_ready(hub: Hub) -> str | None:
     """Why MCPX is not ready to serve calls, without a name in it; None if it is.
 
-    It is once its servers have settled after the start, if one of those that are not disabled can be called,
-    or all are disabled, and no call is refused for want of an audit log.
+    It is once each server that is started with it has listed what it offers or has failed once, if one of
+    those that are not disabled can be called, or all are disabled, and no call is refused for want of an
+    audit log; and until it is asked to leave.
     """
+    if hub.leaving.begun:
+        return "MCPX is stopping"
     if not hub.fleet.readiness.is_settled:
         return "servers are starting"
     wanted = [upstream for upstream in hub.upstreams.values() if upstream.config.disabled is None]

@@ -1,8 +1,11 @@
-"""uvicorn with a bounded number of connections.
+"""uvicorn with a bounded number of connections, and an end that drops none of its requests.
 
-When that is reached, new connections wait in the listener's backlog, and the connection that has been idle
-longest is closed for the next one, if it has been idle for a while. That the server is full, or that there
-are no descriptors left, is logged once a minute.
+When that number is reached, new connections wait in the listener's backlog, and the connection that has been
+idle longest is closed for the next one, if it has been idle for a while. That the server is full, or that
+there are no descriptors left, is logged once a minute.
+
+At its end, connections that wait in the backlog are taken in, and the socket is closed at once: whoever comes
+later is refused by the system, and knows that nothing was read. What is open has the grace time.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import contextlib
 import errno
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
@@ -22,6 +25,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from mcpx.gateway.frontends.http_connection import HttpConnection, Shared
+from mcpx.gateway.frontends.http_draining import Draining
 from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 
@@ -33,7 +37,9 @@ MAX_CONNECTIONS: Final = 256
 MAX_DESCRIPTOR_SHARE: Final = 0.25
 BACKLOG: Final = 128  # connections that wait for a place
 MAX_HEAD_BYTES: Final = 65536  # of a request: a browser brings the cookies of every program of this computer
-GRACEFUL_S: Final = 1  # for open event streams, which would never end by themselves
+GRACEFUL_S: Final = 1  # for what is open at the end, where there is no other grace time; then for the answers
+FIRST_REQUEST_S: Final = 0.5  # for connections of which nothing was read yet, at the end
+DRAIN_POLL_S: Final = 0.01  # between looks at what is open, at the end only
 TICK_S: Final = 1.0
 MIN_IDLE_S: Final = 1.0  # before an idle connection is closed for another one
 ACCEPT_RETRY_S: Final = 0.1  # when no connection could be accepted
@@ -43,14 +49,23 @@ _LOST: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})  # accept(
 class HttpServer(uvicorn.Server):
     """Serves one application on listening sockets. Signals are the daemon's, not uvicorn's."""
 
-    def __init__(self, app: ASGIApp, shared: Shared, *, lifespan: Literal["on", "off"] = "off") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        shared: Shared,
+        *,
+        lifespan: Literal["on", "off"] = "off",
+        grace_s: Callable[[], float] = lambda: GRACEFUL_S,
+    ) -> None:
+        """`grace_s` gives how long requests that are open at the end may take to finish."""
         self._exit = anyio.Event()
+        self._grace_s = grace_s
+        self._draining = Draining(app)
         config = uvicorn.Config(
-            app,
+            self._draining,
             log_config=None,
             access_log=False,
             lifespan=lifespan,
-            timeout_graceful_shutdown=GRACEFUL_S,
             server_header=False,
             proxy_headers=False,  # any program of this computer could say whose request it is
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
@@ -61,7 +76,10 @@ class HttpServer(uvicorn.Server):
         self._shared = shared
         self._max_connections = share(MAX_DESCRIPTOR_SHARE, MAX_CONNECTIONS)
         self._throttle = Throttle()
+        self._starting: asyncio.Task[None] | None = None  # what was accepted last, which outlives its task
         self._accepting: list[asyncio.Task[None]] = []
+        self.on_close: Callable[[], None] | None = None
+        """Called in the turn in which the sockets are closed."""
         self.lost: str | None = None
         """Why the listener cannot be used any more; then the server exits."""
 
@@ -97,11 +115,45 @@ class HttpServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's; from now on no connection is accepted."""
+        """As uvicorn's; from now on no connection is accepted, and no request is left without an answer."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
-        await super().shutdown(sockets)
+        if self._starting is not None:
+            await self._starting
+        self._shared.leave()
+        for listener in sockets or []:
+            await self._accept_waiting(listener)
+            listener.close()
+        if self.on_close is not None:
+            self.on_close()
+        await self._within(FIRST_REQUEST_S, lambda: not any(each.is_new for each in self._shared.connections))
+        for connection in list(self._shared.connections):
+            connection.shutdown()
+        self._draining.end_streams()
+        await self._within(self._grace_s(), self._is_done)
+        self._draining.end_all()
+        await self._within(GRACEFUL_S, self._is_done)
+        for connection in list(self._shared.connections):
+            connection.give_up_at_end()
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
+
+    def _is_done(self) -> bool:
+        """Whether nothing is open, and everything has been sent."""
+        return not self.server_state.tasks and not self._shared.connections
+
+    async def _within(self, seconds: float, holds: Callable[[], bool]) -> None:
+        with anyio.move_on_after(seconds):
+            while not holds():  # noqa: ASYNC110 - at the end only
+                await anyio.sleep(DRAIN_POLL_S)
+
+    async def _accept_waiting(self, listener: socket.socket) -> None:
+        """Take in the connections that wait; then the socket is closed in the same turn."""
+        with contextlib.suppress(OSError):
+            while True:
+                await self._start(listener.accept()[0])
 
     async def _accept_forever(self, listener: socket.socket) -> None:
         while self.lost is None:
@@ -120,7 +172,8 @@ class HttpServer(uvicorn.Server):
                 self._log_full(error.strerror or str(error))
                 await anyio.sleep(ACCEPT_RETRY_S)
                 continue
-            await self._start(accepted)
+            self._starting = asyncio.create_task(self._start(accepted))
+            await asyncio.shield(self._starting)
 
     async def _start(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)  # noqa: FBT003 - the standard library's signature

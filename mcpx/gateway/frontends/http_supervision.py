@@ -20,7 +20,7 @@ from mcpx.core.idle_exit import Use
 from mcpx.core.status import HttpStatus
 from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.http_frontend import BindError, HttpFrontend, listen
+from mcpx.gateway.frontends.http_frontend import BindError, HttpFrontend, http_shutdown, listen
 from mcpx.observe.contained import contain
 from mcpx.trust.tokens import load_token
 from supervisors import (
@@ -32,7 +32,6 @@ from supervisors import (
     Event,
     Incarnation,
     Policy,
-    Shutdown,
     Supervisor,
 )
 
@@ -62,7 +61,7 @@ class SupervisedHttp:
 
     def serve(self, doors: Doors) -> ChildSpec:
         """The child that serves the clients of these doors. To be called once."""
-        grace = Shutdown(grace=self._config.shutdown_grace)
+        grace = http_shutdown(self._config)
 
         async def run(incarnation: Incarnation) -> None:
             await self._serve(doors, incarnation)

@@ -26,6 +26,7 @@ from supervisors import Incarnation
 
 log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; each is answered
+MIN_GRACE_S: Final = 1.0  # for a client's own end at the end of MCPX
 DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
 
 
@@ -94,10 +95,14 @@ class StreamClient:
         wire = self._wire
         self._leaving = True
         wire.channel.pause_reading()
-        with anyio.move_on_after(self._hub.config.shutdown_grace):
+        with anyio.move_on_after(self._grace_s()):
             while (wire.busy or wire.channel.unsent) and not wire.channel.hung_up():  # noqa: ASYNC110 - at the end only
                 await anyio.sleep(DRAIN_POLL_S)
         wire.end()
+
+    def _grace_s(self) -> float:
+        """The grace time; at the end of MCPX, what other frontends have left of it and a moment at least."""
+        return max(self._hub.leaving.grace_left_s, min(MIN_GRACE_S, self._hub.config.shutdown_grace))
 
     def _resume_reading(self) -> None:
         """Read again: the client has read what it was sent."""

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from mcpx.config import CallLimits, Config, HealthCheck, HttpGateway, RestartPolicy, json_schema, parse
+from mcpx.config.replica import Replica
 from mcpx.config.trust import AccessRules, Quota, ToolRules
 from mcpx.errors import ConfigError
 
@@ -67,7 +68,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (server.tools, server.resources, server.prompts) == (ToolRules(), AccessRules(), AccessRules())
     assert (server.approve, server.annotations, server.trust_annotations) == ("off", {}, True)
     assert (server.pin, server.quarantine, server.quota) == ("warn", False, Quota())
-    assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
+    assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), (), 0.0, Replica())
 
 
 def test_top_level_settings_reach_the_config() -> None:
@@ -138,12 +139,21 @@ def test_the_pins_of_a_server_are_of_its_own_tools() -> None:
 NESTED = ("restart", "http", "tools", "resources", "prompts", "limits")
 
 
+def leaves(key: str, rules: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings inside a group, those of groups in it too."""
+    found: dict[str, dict[str, Any]] = {}
+    for inner, rule in rules["properties"].items():
+        name = f"{key}.{inner}"
+        found |= leaves(name, rule) if "properties" in rule else {name: rule}
+    return found
+
+
 def documented(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The leaf settings of the top level by their dotted key."""
     found: dict[str, dict[str, Any]] = {}
     for key, rules in schema["properties"].items():
         if key in NESTED:
-            found |= {f"{key}.{inner}": rule for inner, rule in rules["properties"].items()}
+            found |= leaves(key, rules)
         elif key not in {"mcpServers", "servers", "mcp", "mcp_servers"}:
             found[key] = rules
     return found
@@ -160,6 +170,7 @@ def effective(config: Config) -> dict[str, Any]:
     names += ("expose", "pinned", "result_token_budget", "approve", "annotations", "trust_annotations")
     names += ("pin", "quarantine", "place")
     rest |= {key: server[key] for key in names}
+    nested |= {f"http.replica.{key}": value for key, value in nested.pop("http.replica").items()}
     return {**rest, **server["call_limits"], **server["health"]} | nested
 
 
@@ -195,7 +206,11 @@ def nested(key: str, value: Any) -> dict[str, Any]:
     return SERVERS | {outer: {inner: value} if inner else value}
 
 
-@pytest.mark.parametrize("key", documented(json_schema()))
+ALONE = [key for key in documented(json_schema()) if not key.startswith("http.replica.")]
+"""The settings that need no other."""
+
+
+@pytest.mark.parametrize("key", ALONE)
 def test_the_schema_and_the_parser_agree_on_every_setting(key: str) -> None:
     validator = Draft202012Validator(json_schema())
     verdicts = set()

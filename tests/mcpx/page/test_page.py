@@ -204,8 +204,7 @@ async def test_when_the_side_of_http_begins_anew_the_session_is_good_there(tmp_p
         async with visitor.stream("overview") as stream:
             await stream.next("overview")
             before._listener.shutdown(socket.SHUT_RDWR)
-            with pytest.raises((AssertionError, anyio.EndOfStream, anyio.BrokenResourceError)):
-                await stream.over()
+            await stream.over()
         await until(lambda: side.frontend not in (before, None))
         async with visitor.stream("overview") as stream:
             assert await stream.next("overview") == 1

@@ -1,0 +1,48 @@
+"""How MCPX leaves: whether it is about to, and how much of the grace time is left.
+
+One for a hub. A signal has it drain first (`http.drain`), so that a load balancer sends it nothing more; then
+it stops, and from there all frontends together have one grace time for what is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+
+class Leaving:
+    """Whether and since when. `grace_s` gives the grace time, in seconds."""
+
+    def __init__(self, grace_s: Callable[[], float]) -> None:
+        self._grace_s = grace_s
+        self._stopped_at: float | None = None
+        self.begun = False
+        """Whether it has been asked to leave: it is not ready for anybody who is not here yet."""
+        self.drain_s = 0.0
+        """Seconds between the signal and the stop; set by the frontend over HTTP, which has them."""
+        self.on_begin: Callable[[], None] = _nothing
+        """Called when it is asked; set by the same."""
+
+    def begin(self) -> None:
+        """It will stop soon."""
+        if not self.begun:
+            self.begun = True
+            self.on_begin()
+
+    def stop(self) -> None:
+        """It stops now: the grace time begins."""
+        self.begin()
+        if self._stopped_at is None:
+            self._stopped_at = anyio.current_time()
+
+    @property
+    def grace_left_s(self) -> float:
+        """Seconds that requests may still take to finish; before it stops, the whole grace time."""
+        if self._stopped_at is None:
+            return self._grace_s()
+        return max(0.0, self._stopped_at + self._grace_s() - anyio.current_time())
+
+
+def _nothing() -> None:
+    pass
