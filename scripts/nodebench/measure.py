@@ -32,8 +32,8 @@ BARE = 64  # processes of which the bare start rate is taken, at most
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one kind of server, in bytes and seconds.
 
-    `server_...` is the mean of its processes; `mcpx_pss`, `descriptors` and `tasks` are what MCPX itself needs
-    for a session.
+    `server_...` is the mean of its processes; `mcpx_pss`, `descriptors` and `tasks` are what MCPX needs for a
+    session.
     """
 
     kind: str
