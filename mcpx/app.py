@@ -26,7 +26,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
-from mcpx.config import Config, Stdio
+from mcpx.config import Config, Http, Sse
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import serving_only
@@ -225,7 +225,7 @@ async def _finish_start(hub: Hub) -> None:
     """Do what can wait until the servers have settled."""
     await hub.settled(SETTLED_TIMEOUT_S)
     EARLY.end()
-    if any(not isinstance(server.transport, Stdio) for server in hub.config.servers.values()):
+    if any(isinstance(server.transport, Http | Sse) for server in hub.config.servers.values()):
         # 50 ms, for which the first call of one that sleeps would wait
         await anyio.to_thread.run_sync(import_module, "mcpx.upstream.transport.http_link")
 

@@ -10,14 +10,18 @@ from mcpx.config.model import (
     Config,
     Http,
     HttpGateway,
+    PeerConfig,
+    Placed,
     ServerConfig,
     Sse,
     Stdio,
     StructuredContent,
     Transport,
     Variables,
+    command_of,
 )
 from mcpx.config.per_server import CallLimits, Era, HealthCheck, PerServer, RestartPolicy
+from mcpx.config.place import Place
 from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
@@ -30,7 +34,10 @@ __all__ = [
     "HealthCheck",
     "Http",
     "HttpGateway",
+    "PeerConfig",
     "PerServer",
+    "Place",
+    "Placed",
     "Profile",
     "Redactor",
     "RestartPolicy",
@@ -40,6 +47,7 @@ __all__ = [
     "StructuredContent",
     "Transport",
     "Variables",
+    "command_of",
     "json_schema",
     "load",
     "parse",

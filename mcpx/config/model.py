@@ -4,84 +4,45 @@ Owns, with `mcpx.config.per_server`, the shapes, bounds, defaults and meanings o
 once: the parser (`mcpx.config.settings`), the JSON Schema and the table in the documentation read them. Made
 by `mcpx.config.load` and `parse`, or by hand in a program or a test (which checks no bounds); immutable.
 
-Durations are seconds. The `repr` of a transport leaves out the values that may be secrets, so that a config
-can be logged.
+Durations are seconds. The transports are those of `mcpx.config.transport_model`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.auth import OAuth, Tls, TokenStoreKind
+from mcpx.config.auth import TokenStoreKind
 from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
-from mcpx.config.trust import Audit, NonEmpty, ProcessLimits, doc
+from mcpx.config.transport_model import Http, Placed, Sse, Stdio, Transport, command_of
+from mcpx.config.trust import Audit, NonEmpty, doc
 from mcpx.environment import Environment
+
+__all__ = [
+    "GIB",
+    "TOON_MAX_SIZE",
+    "Config",
+    "Http",
+    "HttpGateway",
+    "Placed",
+    "ServerConfig",
+    "Settings",
+    "Sse",
+    "Stdio",
+    "StructuredContent",
+    "Transport",
+    "Variables",
+    "command_of",
+]
 
 GIB: Final = 1 << 30
 TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
 StructuredContent = Literal["auto", "always", "never"]
-
-
-class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
-    """A server as a child process. `env` is added to what children inherit; `cwd` is absolute or `None`.
-
-    `limits` are those of the server's `quota`, for itself and for what it starts.
-    """
-
-    kind: ClassVar[Literal["stdio"]] = "stdio"
-
-    command: str
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    limits: ProcessLimits = ProcessLimits()
-
-    def __repr__(self) -> str:
-        hidden = f"args={len(self.args)}, env={sorted(self.env)}"
-        return f"Stdio(command={self.command!r}, {hidden}, cwd={self.cwd!r})"
-
-
-class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
-    """A server behind Streamable HTTP. `headers` go with every request.
-
-    `auth` says how MCPX signs in where the server wants that; None: not at all.
-    """
-
-    kind: ClassVar[Literal["http"]] = "http"
-
-    url: str
-    headers: dict[str, str] = {}
-    auth: OAuth | None = OAuth()
-    tls: Tls | None = None
-
-    def __repr__(self) -> str:
-        return f"Http(headers={sorted(self.headers)})"
-
-
-class Sse(msgspec.Struct, frozen=True, kw_only=True, tag="sse"):
-    """A server behind the older HTTP+SSE transport. `headers` go with every request.
-
-    `auth` says how MCPX signs in where the server wants that; None: not at all.
-    """
-
-    kind: ClassVar[Literal["sse"]] = "sse"
-
-    url: str
-    headers: dict[str, str] = {}
-    auth: OAuth | None = OAuth()
-    tls: Tls | None = None
-
-    def __repr__(self) -> str:
-        return f"Sse(headers={sorted(self.headers)})"
-
-
-Transport = Stdio | Http | Sse
 
 
 class Variables(msgspec.Struct, frozen=True, eq=False):
@@ -114,6 +75,30 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     disabled: str | None = None
     variables: Variables = Variables()
     source: str = ""
+    peer: str | None = None
+    """The entry of the other MCPX whose server it is; None for one that is configured here."""
+    name_there: str = ""
+    """Its name at that peer."""
+
+    @property
+    def is_remote_mcpx(self) -> bool:
+        """Whether an MCPX answers for it, whose word on how a call failed holds."""
+        return self.peer is not None or isinstance(self.transport, Placed)
+
+
+class PeerConfig(ServerConfig, frozen=True, kw_only=True):
+    """The entry of another MCPX, whose servers are servers here (`mcpx.config.peers`). It is none itself.
+
+    `prefix` is what their names begin with. The rules are as its entry has them, those for all servers are in
+    `common`: they are put together for each of its servers.
+    """
+
+    prefix: str | None = None
+    common: PerServer = PerServer()
+
+    def name_here(self, name: str) -> str:
+        """The name that one of its servers has here."""
+        return name if self.prefix is None else f"{self.prefix}/{name}"
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +248,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Config(Settings, frozen=True, kw_only=True):
     """A whole configuration. `servers` is in the order of the file; `source` is the file as shown to users.
 
+    `peers` are the entries of other MCPX. Their servers are among `servers` once they are known.
+
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
     `digest` is that of its text in this process; None for one that was made by a program.
@@ -272,6 +259,7 @@ class Config(Settings, frozen=True, kw_only=True):
 
     source: str
     servers: dict[str, ServerConfig]
+    peers: dict[str, PeerConfig] = {}
     notices: tuple[str, ...] = ()
     http_served: bool = False
     digest: int | None = None

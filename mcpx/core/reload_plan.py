@@ -34,10 +34,11 @@ LOOKED_UP: Final = (
     "pin",
     "quarantine",
     "quota",
+    "place",
 )
 """Settings of a server that are looked up when they are used: a new value restarts nothing.
 
-What the quota says of its processes is in their transport, too.
+What the quota says of its processes is in their transport, too, and the place in that of a server on a node.
 """
 _KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ServerConfig)}
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "digest", "environment"})

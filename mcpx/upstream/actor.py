@@ -29,6 +29,7 @@ from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.health import Health
+from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.incarnations import Incarnations
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
@@ -40,6 +41,7 @@ from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import KnownEras
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.placement import Placement
 from mcpx.upstream.unavailable import without_link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -78,8 +80,11 @@ class Upstream:
         clients: ConnectedClients | None = None,
         catalogues: CatalogueStore | None = None,
         has_open_tasks: Callable[[], bool] = lambda: False,
+        placement: Placement | None = None,
     ) -> None:
         self.config = config
+        self.placement = placement
+        """Says on which node its sessions are, where it is placed on one."""
         self.name = config.name
         self.child = child or config.name
         self.policy: ServerPolicy = main.policy if main is not None else ServerPolicy(config)
@@ -126,6 +131,8 @@ class Upstream:
         self.pid: int | None = None
         self.health: Health | None = None
         """The health check, while it serves."""
+        self.idleness: Idleness | None = None
+        """Knows whether it is in use, while it serves."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self.rests = 0

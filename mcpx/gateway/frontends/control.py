@@ -22,7 +22,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
     {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
-    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
                                                            from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
                                                            nothing is sent to a dying one

@@ -59,6 +59,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
     expose: Expose | None = None
     only: tuple[str, ...] | None = None
     profile: str | None = None
+    peer: str | None = None
     agreed: list[Agreed] | None = None
     of_all: bool = False
     scopes: tuple[str, ...] = ()
@@ -68,8 +69,8 @@ class ControlRequest(msgspec.Struct, frozen=True):
     @property
     def door(self) -> Door:
         """The door that it names: for `attach` as it is, for others to look through."""
-        server = self.server if self.mcpx == "attach" else None
-        return Door(self.expose, server, self.only, self.profile)
+        server, peer = (self.server, self.peer) if self.mcpx == "attach" else (None, None)
+        return Door(self.expose, server, self.only, self.profile, peer)
 
 
 async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda _step: None) -> JSON:

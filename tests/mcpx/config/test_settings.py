@@ -157,7 +157,7 @@ def effective(config: Config) -> dict[str, Any]:
     rest = {key: plain[key] for key in plain if key not in ours}
     names = ("auto_describe", "sessions", "era", "start", "remembered_for", "idle_stop", "native")
     names += ("expose", "pinned", "result_token_budget", "approve", "annotations", "trust_annotations")
-    names += ("pin", "quarantine")
+    names += ("pin", "quarantine", "place")
     rest |= {key: server[key] for key in names}
     return {**rest, **server["call_limits"], **server["health"]} | nested
 

@@ -1,0 +1,126 @@
+"""The watch over one node: a connection on which it says how it is, and answers pings at once.
+
+Run by the cluster for each node that listens. A node that is silent for `SILENCE_S` is given up, and one
+whose connection breaks at once: a process that was killed is noticed when the kernel closes its socket, a
+machine that lost its power by the pings. Only silence while this process runs counts, so that a busy gateway
+does not give up all of its nodes. A node that was given up is connected to again; it takes new sessions once
+it answers.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.cluster.node.protocol import MAX_REPORT_BYTES, Ping, Watch, WatchLine, line_of
+from mcpx.cluster.node_requests import connection
+from mcpx.cluster.node_table import Node
+from mcpx.cluster.ray_process.protocol import NodeAddress
+from mcpx.observe.contained import contain
+from mcpx.text import cut, one_line
+from mcpx.upstream.transport.loss import Ending
+from mcpx.wire.lines import LineSplitter, TooLong
+from mcpx.wire.tls_channel import TlsChannel
+
+log = structlog.get_logger()
+SILENCE_S: Final = 1.5
+PING_INTERVAL_S: Final = 0.5
+TICK_S: Final = 0.1
+RETRY_S: Final = 0.2  # doubled up to the next
+MAX_RETRY_S: Final = 2.0
+MAX_CAUSE_CHARS: Final = 300
+_LINE: Final = msgspec.json.Decoder(WatchLine)
+
+
+class OnChange(Protocol):
+    """Called when the node has said something, or is given up. `is_new`: it answers again, or at last."""
+
+    def __call__(self, node: Node, *, is_new: bool) -> None: ...
+
+
+class NodeWatch:
+    """Watches what listens at `address`. `on_change` must neither wait nor raise."""
+
+    def __init__(
+        self, node: Node, address: NodeAddress, *, token: str, certificate: str, on_change: OnChange
+    ) -> None:
+        self._node = node
+        self._address = address
+        self._greeting = line_of(Watch(token=token))
+        self._certificate = certificate
+        self._on_change = on_change
+        self._lines = LineSplitter(MAX_REPORT_BYTES)
+        self._silent_s = 0.0
+        self._lost = Ending()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        pause = RETRY_S
+        while True:
+            reason = await self._follow()
+            if self._node.answers:
+                pause = RETRY_S
+            self._node.give_up(cut(one_line(reason), MAX_CAUSE_CHARS))
+            self._on_change(self._node, is_new=False)
+            await anyio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_S)
+
+    async def _follow(self) -> str:
+        """Be told how the node is, for as long as it answers. Why it does not any more."""
+        self._lost, self._lines, self._silent_s = Ending(), LineSplitter(MAX_REPORT_BYTES), 0.0
+        try:
+            async with connection(self._address, self._certificate) as channel:
+                channel.on_data = self._on_data
+                channel.on_end = lambda: self._lost.set("it has closed the connection")
+                channel.on_broken = lambda _error: self._lost.set("the connection was reset")
+                channel.write(self._greeting)
+                channel.start_reading()
+                return await self._until_lost(channel)
+        except OSError as error:
+            return error.strerror or str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: one node must not end the watch over the others
+            contain(error, "node watch", node=self._node.name)
+            return type(error).__name__
+
+    async def _until_lost(self, channel: TlsChannel) -> str:
+        """Ping until it is lost, or has been silent for too long."""
+        seen, pinged, number = time.monotonic(), 0.0, 0
+        while self._silent_s < SILENCE_S:
+            with anyio.move_on_after(TICK_S):
+                return await self._lost.wait()
+            now = time.monotonic()
+            self._silent_s += min(now - seen, 2 * TICK_S)  # the rest of it this process has slept itself
+            seen = now
+            if now - pinged >= PING_INTERVAL_S:
+                pinged, number = now, number + 1
+                channel.write(line_of(Ping(ping=number)))
+        return f"it has said nothing for {SILENCE_S:g} s"
+
+    def _on_data(self, data: bytes) -> None:
+        self._silent_s = 0.0
+        for line in self._lines.feed(data):
+            try:
+                if isinstance(line, TooLong):
+                    self._lost.set("it says a line that is too long")
+                else:
+                    self._take(line)
+            except msgspec.MsgspecError as error:
+                self._lost.set(f"what it says cannot be read: {error}")
+
+    def _take(self, line: bytes) -> None:
+        said = _LINE.decode(line)
+        if said.error is not None:
+            self._lost.set(said.error)
+        if said.node is None:
+            return
+        node = self._node
+        node.heard(said.node)
+        is_new = not node.answers
+        if is_new:
+            node.answers, node.problem = True, None
+            log.info("cluster.node_answers", node=node.name, pid=said.node.pid, version=said.node.version)
+        self._on_change(node, is_new=is_new)
