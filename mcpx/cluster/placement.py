@@ -17,8 +17,10 @@ import msgspec
 MEMORY_RESERVE: Final = 0.05
 """The share of a node's memory that stays free: a machine without any is lost with all it runs."""
 MAX_STARTING: Final = 8
-"""Sessions that start on a node at a time while other nodes can take more: one that has just joined is the
-emptiest, and would get every session until it has as many as the rest, faster than it can start them."""
+STARTING_PER_CPU: Final = 4
+"""Sessions that start on a node at a time while other nodes can take more (the larger of both): one that has
+just joined is the emptiest, and would get every session until it has as many as the rest, faster than it can
+start them."""
 _MORE: Final = 1e-9  # amounts of a resource are floats, and sums of them are not exact
 
 
@@ -40,7 +42,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node as it is known at the moment of a decision. Memory is in bytes, 0 in all where it is not known.
 
     `free` and `memory_free` are without what was promised to servers that are still starting there, and
-    `starting` is their number, which counts in `sessions`, too.
+    `starting` is their number, which counts in `sessions`, too. `cpus` is 0 where it is not known.
     `is_suspect`: it has not been heard of for a moment, or nothing listens there yet.
     """
 
@@ -54,6 +56,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     memory_free: int = 0
     sessions: int = 0
     starting: int = 0
+    cpus: int = 0
     is_draining: bool = False
     is_suspect: bool = False
 
@@ -90,10 +93,10 @@ def candidates(nodes: Iterable[NodeView], demand: Demand) -> list[NodeView]:
 def spread(nodes: Iterable[NodeView], demand: Demand) -> NodeView | None:
     """The node for one more session among many; None if none can take it.
 
-    It is the one with the fewest sessions for the memory that it has free, among those on which fewer than
-    `MAX_STARTING` start. So equal nodes get equal numbers, and larger ones more in proportion, whatever else
-    runs on them. Figures that are a second old hardly change the order, because each session that is placed
-    does.
+    It is the one with the fewest sessions for the memory that it has free, among those that do not start as
+    many as they can; where all do, the one that starts the fewest for its processors. So equal nodes get
+    equal numbers, and larger ones more in proportion, whatever else runs on them. Figures that are a second
+    old hardly change the order, because each session that is placed does.
     """
     chosen: NodeView | None = None
     least = (math.inf, math.inf, "")
@@ -178,8 +181,10 @@ def _lacks(amounts: Mapping[str, float], demand: Demand) -> str | None:
 
 
 def _crowding(node: NodeView) -> tuple[float, float, str]:
-    starting = node.starting if node.starting >= MAX_STARTING else 0
-    sessions = node.sessions + 1
+    sessions, starting = node.sessions + 1, 0.0
+    if node.starting >= MAX_STARTING:
+        load = node.starting / max(MAX_STARTING, STARTING_PER_CPU * node.cpus)
+        starting = load if load >= 1 else 0.0
     return starting, sessions / max(node.memory_free, 1) if node.memory_total else sessions, node.id
 
 

@@ -52,8 +52,7 @@ class Node:
 class Known(msgspec.Struct):
     """What a gateway knows of one node: its last report, and what it has placed there itself since.
 
-    `promised` is the memory of sessions that it has placed and that do not run yet, `starting` their number;
-    `started` is the memory of those which ran after the report, which does not count them.
+    `promised` is the memory of sessions that it has placed there lately, `starting` their number.
     """
 
     sessions: int = 0
@@ -61,7 +60,6 @@ class Known(msgspec.Struct):
     placed: int = 0
     promised: int = 0
     starting: int = 0
-    started: int = 0
     is_suspect: bool = False
 
 
@@ -79,7 +77,7 @@ class Gateway:
         """Take a report of a node."""
         known = self.known.setdefault(node.id, Known())
         known.sessions, known.free = len(node.sessions), node.total - node.used
-        known.placed = known.started = 0
+        known.placed = 0
         self.show(node)
 
     def show(self, node: Node) -> None:
@@ -89,7 +87,7 @@ class Gateway:
             id=node.id,
             name=node.id,
             memory_total=node.total,
-            memory_free=known.free - known.promised - known.started,
+            memory_free=max(0, known.free - known.promised),
             sessions=known.sessions + known.placed,
             starting=known.starting,
             is_draining=node.is_draining,

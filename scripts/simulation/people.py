@@ -45,7 +45,7 @@ def sessions_of(person: int, simulation: Simulation) -> list[Session]:
         Session(
             f"{person}/{server}",
             gateway,
-            Demand(memory=typical(world, server)),
+            Demand(memory=int(typical(world, server) * world.seen)),
             real(world, server, chance),
         )
         for server in range(world.private_servers)
@@ -54,7 +54,7 @@ def sessions_of(person: int, simulation: Simulation) -> list[Session]:
 
 
 def typical(world: World, server: int) -> int:
-    """What such servers have been seen to take."""
+    """What a session with that server takes, on average."""
     return int(world.sizes_mb[server % len(world.sizes_mb)] * MB)
 
 

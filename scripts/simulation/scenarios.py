@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from mcpx.cluster.placement import MEMORY_RESERVE, moves, spread
-from scripts.simulation.engine import Choose, Move, Simulation
+from scripts.simulation.engine import Move, Simulation
 from scripts.simulation.figures import Figures
 from scripts.simulation.people import all_sessions, come_and_go, come_at_once
+from scripts.simulation.placing import Choose
 from scripts.simulation.world import HOUR, MINUTE, World
 
 DRAIN_EVERY = 5 * MINUTE

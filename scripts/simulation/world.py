@@ -37,6 +37,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """What a session takes, for the per_client servers in turn."""
     scatter: float = 0.3
     """How far single sessions are above or below that."""
+    seen: float = 1.15
+    """What a gateway asks for, over the average: the most that it has seen counts."""
     arrival: tuple[float, float] = (9 * HOUR, 45 * MINUTE)
     """When people come: mean and standard deviation. None comes before the day begins."""
     stay: tuple[float, float] = (8 * HOUR, 1 * HOUR)

@@ -104,7 +104,7 @@ def test_a_wrong_decision_is_found(wrong, found):
 def test_a_node_that_joins_does_not_get_every_session(monkeypatch):
     """Or it would be asked for more starts than it can do, while others have time."""
     world = small(deaths=0, rack_deaths=(), drains=0, rack=1, joins=(9 * 3600,), people=2000, node_gb=64)
-    world = replace(world, starts_per_s=0.5, gateways=1)
+    world = replace(world, starts_per_s=1.8, gateways=1, people=6000)
     limited = day(world)
     monkeypatch.setattr("mcpx.cluster.placement.MAX_STARTING", 1 << 30)
     assert max(day(world).waits) > 2 * max(limited.waits)

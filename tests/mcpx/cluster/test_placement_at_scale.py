@@ -20,7 +20,8 @@ nodes = st.builds(
     memory_total=st.sampled_from([0, GIB, 4 * GIB]),
     memory_free=st.integers(0, GIB),
     sessions=st.integers(0, 50),
-    starting=st.integers(0, 2 * MAX_STARTING),
+    starting=st.integers(0, 40),
+    cpus=st.integers(0, 8),
     is_draining=st.booleans(),
     is_suspect=st.booleans(),
 )
@@ -31,7 +32,8 @@ demands = st.builds(
 
 def crowding(node: NodeView) -> tuple[float, float, str]:
     """As `spread` is documented: starts over the limit first, then sessions for the memory that is free."""
-    queued = node.starting if node.starting >= MAX_STARTING else 0
+    load = node.starting / max(8, 4 * node.cpus)
+    queued = load if load >= 1 else 0
     return queued, (node.sessions + 1) / (max(node.memory_free, 1) if node.memory_total else 1), node.id
 
 
