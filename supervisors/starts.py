@@ -8,16 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from typing import Final
 
 from supervisors.lifecycle import Phase
 from supervisors.managed_child import ManagedChild
+
+FIRST_RANK: Final = 0
 
 
 class StartLimit:
     """At most `limit` starts at the same time; None is no limit.
 
     A start that takes longer than `slow_after` seconds no longer counts: it waits for something other than
-    the processor. With `by_priority` the children with the lowest priority go first, else the oldest.
+    the processor. With `by_priority` the children with the lowest priority go first, else the oldest; no
+    priority is below `FIRST_RANK`.
     """
 
     def __init__(self, limit: int | None, slow_after: float = math.inf, *, by_priority: bool = True) -> None:
@@ -34,12 +38,31 @@ class StartLimit:
         counted = [
             child for child in starting if child.pending is None and child.spawned_at > now - self._slow_after
         ]
-        ranked = [(self._rank(child), child) for child in pending]
-        ranked.sort(key=itemgetter(0))
-        count = may_start([rank for rank, _ in ranked], [self._rank(each) for each in counted], self._limit)
+        admitted = self._first_of(pending, [self._rank(each) for each in counted], self._limit)
         first = min((child.spawned_at for child in counted), default=now) + self._slow_after
-        again_at = first if count < len(ranked) and first < math.inf else None
-        return [child for _, child in ranked[:count]], again_at
+        again_at = first if len(admitted) < len(pending) and first < math.inf else None
+        return admitted, again_at
+
+    def _first_of(self, pending: list[ManagedChild], starting: list[int], limit: int) -> list[ManagedChild]:
+        """Return what may start of the pending children. Thousands may wait: few are asked for their rank.
+
+        Nothing goes before rank 0. So when the first of that rank have taken all places, or there are none
+        left for it, the others need not be looked at.
+        """
+        places = limit - starting.count(FIRST_RANK)
+        if places <= 0:
+            return []
+        ranked: list[tuple[int, ManagedChild]] = []
+        firsts: list[ManagedChild] = []
+        for child in pending:
+            ranked.append((rank := self._rank(child), child))
+            if rank == FIRST_RANK:
+                firsts.append(child)
+                if len(firsts) == places:
+                    return firsts
+        ranked.sort(key=itemgetter(0))
+        count = may_start([rank for rank, _ in ranked], starting, limit)
+        return [child for _, child in ranked[:count]]
 
     def _rank(self, child: ManagedChild) -> int:
         return child.spec.priority() if self._by_priority else 0

@@ -16,6 +16,7 @@ from scripts.nodebench.servers import KINDS, Kind
 from tests.docs import pages
 
 SMALL = KINDS[0]
+REGIONS = ("node-sessions", "node-process", "scale-model")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -41,11 +42,11 @@ def test_a_server_that_does_not_run_is_no_figure(tmp_path: Path) -> None:
 
 def test_the_tables_are_those_of_the_page() -> None:
     figures = {field.name: 1.0 if field.type is float else 1 for field in msgspec.structs.fields(Node)} | {
-        "kind": "small"
+        "kind": "real"
     }
     drawn = [part.splitlines()[:2] for part in markdown([Node(**figures)]).split("\n\n")]
     page = pages.ROOT / "docs" / "scale.md"
-    heads = [body.splitlines()[:2] for body in measured(page, "node-sessions", "node-process")]
+    heads = [body.splitlines()[:2] for body in measured(page, *REGIONS)]
     assert heads == drawn
 
 
