@@ -45,9 +45,9 @@ def test_two_days_of_one_seed_are_the_same_and_of_another_are_not(simulated):
     assert day(small(seed=2)).same() != simulated.same()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_cluster_that_is_nearly_full_refuses_and_never_overfills(seed):
-    figures = day(small(seed=seed, node_gb=3.2, gateways=1))
+    figures = day(small(seed=seed, node_gb=3.2, gateways=1, people=500))
     assert figures.problems == []
     assert figures.refused > 0
     assert 0.9 < figures.fullest <= 1
@@ -103,8 +103,9 @@ def test_a_wrong_decision_is_found(wrong, found):
 
 def test_a_node_that_joins_does_not_get_every_session(monkeypatch):
     """Or it would be asked for more starts than it can do, while others have time."""
-    world = small(deaths=0, rack_deaths=(), drains=0, rack=1, joins=(9 * 3600,), people=2000, node_gb=64)
-    world = replace(world, starts_per_s=1.8, gateways=1, people=6000)
+    nothing_fails = {"deaths": 0, "rack_deaths": (), "drains": 0}
+    world = small(**nothing_fails, rack=1, joins=(9.1 * 3600,), people=2500, node_gb=64, gateways=1)
+    world = replace(world, arrival=(9 * 3600, 60), starts_per_s=1.8, end=9.3 * 3600)
     limited = day(world)
     monkeypatch.setattr("mcpx.cluster.placement.MAX_STARTING", 1 << 30)
     assert max(day(world).waits) > 2 * max(limited.waits)
