@@ -10,11 +10,10 @@ again. Returns the exit code; never leaves a child process behind.
 from __future__ import annotations
 
 import gc
-import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -27,6 +26,8 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.config import Config, Http, Sse
+from mcpx.config.cluster_link import cluster_address
+from mcpx.core.ending import end_at_once
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import serving_only
@@ -49,13 +50,14 @@ from mcpx.observe.systemd import Notifier
 from mcpx.observe.tracing_setup import open_tracing
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.page.page import Page
-from mcpx.paths import claim_configuration_folder
+from mcpx.paths import claim_configuration_folder, configuration_folder
 from mcpx.trust.tokens import load_token
 from mcpx.upstream.transport.descriptors import raise_limit
 from mcpx.upstream.transport.spawning import EARLY
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
+    from mcpx.cluster.membership import Membership
     from mcpx.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
@@ -95,7 +97,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
 
     if door.server is None:
         return await _run(config, frontends, prepare=partial(serving_only, door), patience=patience)
-    alone = replace(config, servers={door.server: config.servers[door.server]})
+    alone = replace(config, servers={door.server: config.servers[door.server]}, peers={})
     return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
@@ -191,8 +193,20 @@ async def _run(
 ) -> int:
     notifier, hangup = Notifier(), Hangup()
     tracing = open_tracing()
-    hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts, tracing=tracing)
-    hub.file.prepare = prepare
+    membership = _membership(config) if watches else None
+    placement = None
+    if membership is not None:
+        placement, prepare = membership.cluster, membership.prepared(prepare)
+    hub = Hub(
+        config,
+        reloading=notifier.reloading,
+        starts=starts,
+        tracing=tracing,
+        placement=placement,
+        prepare=prepare,
+    )
+    if membership is not None:
+        membership.join(hub)
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
@@ -205,7 +219,7 @@ async def _run(
     for notice in config.notices:
         log.info("config.notice", notice=notice)
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
-    watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
+    watchdog = watching(patience, lambda why: end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub, hangup if watches else None, tasks)
         tasks.start_soon(_finish_start, hub)
@@ -219,6 +233,22 @@ async def _run(
         finally:
             tasks.cancel_scope.cancel()
     return 0
+
+
+def _membership(config: Config) -> Membership | None:
+    """The cluster that this MCPX is a gateway of, if there is one.
+
+    Raises:
+        DaemonError: It cannot be read whether there is one.
+    """
+    folder = configuration_folder(config.source)
+    address = cluster_address(config, folder)
+    if address is None:
+        return None
+    from mcpx.cluster.membership import Membership  # noqa: PLC0415 - for those who have a cluster
+    from mcpx.core.federation.identity import own_id  # noqa: PLC0415 - likewise
+
+    return Membership(address, folder=folder, gateway=own_id(folder))
 
 
 async def _finish_start(hub: Hub) -> None:
@@ -264,8 +294,8 @@ async def _handle_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.Task
         with anyio.move_on_after(deadline):
             async for number in signals:
                 if number != signal.SIGHUP:
-                    _end_at_once(hub, f"a second signal ({number.name})", 128 + number)
-        _end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+                    end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+        end_at_once(hub, f"not stopped within {deadline:g} s", 1)
 
 
 async def _reload(hub: Hub) -> None:
@@ -276,16 +306,3 @@ async def _reload(hub: Hub) -> None:
         pass  # noted where it was found
     except Exception as error:  # noqa: BLE001 - the boundary: what a file may hold does not end the daemon
         contain(error, "config")
-
-
-def _end_at_once(hub: Hub, why: str, code: int) -> None:
-    """Kill every child's process group and leave without another step."""
-    upstreams = hub.fleet.children()
-    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
-    log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in upstreams:
-        if upstream.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(upstream.pid, signal.SIGKILL)
-    EARLY.end()
-    os._exit(code)

@@ -14,6 +14,8 @@ from supervisors.lifecycle import Phase
 from supervisors.managed_child import ManagedChild
 
 FIRST_RANK: Final = 0
+CROWD: Final = 64  # pending children; a look at a thousand takes a millisecond, and each has several events
+LOOK_PAUSE_S: Final = 50e-6  # after such a look, for each child that was looked at
 
 
 class StartLimit:
@@ -28,9 +30,15 @@ class StartLimit:
         self._limit = limit
         self._slow_after = slow_after
         self._by_priority = by_priority
+        self._next_look_at = -math.inf
 
     def admit(self, children: Iterable[ManagedChild], now: float) -> tuple[list[ManagedChild], float | None]:
-        """Return what may start of the pending children, and when to ask again, if time lets others."""
+        """Return what may start of the pending children, and when to ask again, if time lets others.
+
+        Where a whole crowd had to be looked through, the next look is not at once.
+        """
+        if now < self._next_look_at:
+            return [], self._next_look_at
         starting = [child for child in children if child.state.phase is Phase.STARTING]
         pending = [child for child in starting if child.pending is not None]
         if self._limit is None or not pending:
@@ -38,20 +46,25 @@ class StartLimit:
         counted = [
             child for child in starting if child.pending is None and child.spawned_at > now - self._slow_after
         ]
-        admitted = self._first_of(pending, [self._rank(each) for each in counted], self._limit)
+        admitted, looked = self._first_of(pending, [self._rank(each) for each in counted], self._limit)
+        left = len(pending) - len(admitted)
         first = min((child.spawned_at for child in counted), default=now) + self._slow_after
-        again_at = first if len(admitted) < len(pending) and first < math.inf else None
+        again_at = first if left and first < math.inf else None
+        if left and looked > CROWD:
+            again_at = self._next_look_at = now + LOOK_PAUSE_S * looked
         return admitted, again_at
 
-    def _first_of(self, pending: list[ManagedChild], starting: list[int], limit: int) -> list[ManagedChild]:
-        """Return what may start of the pending children. Thousands may wait: few are asked for their rank.
+    def _first_of(
+        self, pending: list[ManagedChild], starting: list[int], limit: int
+    ) -> tuple[list[ManagedChild], int]:
+        """Return what may start of the pending children, and how many were looked at for that.
 
         Nothing goes before rank 0. So when the first of that rank have taken all places, or there are none
-        left for it, the others need not be looked at.
+        left for it, the others need not be looked at: thousands may wait.
         """
         places = limit - starting.count(FIRST_RANK)
         if places <= 0:
-            return []
+            return [], 0
         ranked: list[tuple[int, ManagedChild]] = []
         firsts: list[ManagedChild] = []
         for child in pending:
@@ -59,10 +72,10 @@ class StartLimit:
             if rank == FIRST_RANK:
                 firsts.append(child)
                 if len(firsts) == places:
-                    return firsts
+                    return firsts, len(ranked)
         ranked.sort(key=itemgetter(0))
         count = may_start([rank for rank, _ in ranked], starting, limit)
-        return [child for _, child in ranked[:count]]
+        return [child for _, child in ranked[:count]], len(ranked)
 
     def _rank(self, child: ManagedChild) -> int:
         return child.spec.priority() if self._by_priority else 0

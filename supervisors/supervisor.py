@@ -62,7 +62,7 @@ class Supervisor:
             self._starts = StartLimit(max_starting, slow_start)
         else:  # siblings that depend on each other start one after the other, as in OTP
             self._starts = StartLimit(1, by_priority=False)
-        self._release_is_due = False
+        self._release_due_at = math.inf
         self._stop_together = stop_together
         self._observe = observe
         self._jitter = jitter
@@ -166,7 +166,7 @@ class Supervisor:
         self._over, self._failure = anyio.Event(), None
         self._restarts.clear()
         self._facts.clear()
-        self._release_is_due = False
+        self._release_due_at = math.inf
         for child in list(self._children.values()):
             again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
             self._children[child.spec.name] = again
@@ -291,11 +291,12 @@ class Supervisor:
         admitted, again_at = self._starts.admit(children, anyio.current_time())
         for child in admitted:
             child.spawn(self._group)
-        if again_at is not None and not self._release_is_due:
-            self._release_is_due = True
+        if again_at is not None and again_at < self._release_due_at:
+            self._release_due_at = again_at
             self._group.start_soon(self._release_at, again_at)
 
     async def _release_at(self, at: float) -> None:
         await anyio.sleep_until(at)
-        self._release_is_due = False
+        if self._release_due_at == at:
+            self._release_due_at = math.inf
         self._release()

@@ -44,6 +44,7 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
+    from mcpx.cli.clustered import started_here
     from mcpx.config import read_config
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
@@ -65,7 +66,7 @@ def run(config_path: str | None) -> None:
         begin()
     paths.stopped.unlink(missing_ok=True)
     try:
-        with listening(paths) as listener, early_children(text.parse) as resolved:
+        with listening(paths) as listener, early_children(text.parse, started_here) as resolved:
             with light_sdk(serves_http=loaded.http_served):
                 from mcpx.app import LOOP, serve_daemon
 

@@ -55,6 +55,7 @@ def serve(
     import anyio
     from msgspec.structs import replace
 
+    from mcpx.cli.clustered import started_here
     from mcpx.core.profiles import select
     from mcpx.daemon.startup_report import STARTED, report
     from mcpx.light_imports import import_structlog, light_sdk
@@ -81,7 +82,7 @@ def serve(
     early = server is None and transport == "stdio"
 
     def needed(config: Config) -> Config:
-        return select(shown, config).config if early else replace(config, servers={})
+        return started_here(select(shown, config).config) if early else replace(config, servers={})
 
     with early_children(text.parse, needed) as resolved:
         with light_sdk(serves_http=transport == "http"):

@@ -50,9 +50,10 @@ class _Shared(msgspec.Struct):
 
 
 class _Assigned(msgspec.Struct):
-    """One session. `key` is that of a reservation for it alone."""
+    """One session. `digest` is that of its server, `key` that of a reservation for it alone."""
 
     node: Node
+    digest: str
     shared: _Shared | None = None
     key: str | None = None
 
@@ -75,6 +76,10 @@ class Assignments:
         """The node that a session is on."""
         assigned = self._sessions.get(session)
         return None if assigned is None else assigned.node
+
+    def nodes_of(self, digest: str) -> list[Node]:
+        """The nodes with sessions of the server of that digest."""
+        return [each.node for each in self._sessions.values() if each.digest == digest]
 
     def take_unplaced(self) -> set[str]:
         """The sessions for which there was no node; they are forgotten."""
@@ -159,22 +164,25 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        if self._ray.joined is None or not candidates(self._nodes.views(), demand):
+        able = candidates(self._nodes.views(), _without_resources(demand))
+        if self._ray.joined is None or not able:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
-            return None if node is None else _Assigned(node, known)
+            return None if node is None else _Assigned(node, spec.digest, known)
         if spec.sessions == "shared":
-            return await self._choose_shared(spec, demand)
+            # a gateway that has just been started must not move a server from a node that it has yet to hear
+            awaited = any(node.is_awaited for node in self._nodes)
+            return None if awaited else await self._choose_shared(spec, demand)
         if demand.resources:
             key = f"session/{self._gateway}/{session}"
             node = await self._reserve(key, demand)
-            return None if node is None else _Assigned(node, key=key)
-        return self._spread(demand)
+            return None if node is None else _Assigned(node, spec.digest, key=key)
+        node = self._spread(demand)
+        return None if node is None else _Assigned(node, spec.digest)
 
-    def _spread(self, demand: Demand) -> _Assigned | None:
+    def _spread(self, demand: Demand) -> Node | None:
         chosen = spread(self._nodes.views(), demand)
-        node = None if chosen is None else self._nodes.get(chosen.id)
-        return None if node is None else _Assigned(node)
+        return None if chosen is None else self._nodes.get(chosen.id)
 
     async def _choose_shared(self, spec: ServerSpec, demand: Demand) -> _Assigned | None:
         key = _key(spec)
@@ -185,7 +193,7 @@ class Assignments:
         if node is not None and shared.node != node.record.id:
             self._leave(shared)
             shared.node = node.record.id
-        return None if node is None else _Assigned(node, shared)
+        return None if node is None else _Assigned(node, spec.digest, shared)
 
     def _staying(self, shared: _Shared | None, demand: Demand) -> Node | None:
         """The node that a server is on, if it can stay there: it takes new sessions, and is still meant."""
@@ -204,7 +212,7 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        able = {view.id for view in candidates(self._nodes.views(), demand)}
+        able = {view.id for view in candidates(self._nodes.views(), _without_resources(demand))}
         exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
         try:
             chosen = await self._ray.reserve(
@@ -218,8 +226,7 @@ class Assignments:
         except RayError as error:
             if error.code == "unavailable" and not demand.resources:
                 log.warning("cluster.placed_without_ray", key=key, cause=str(error))
-                found = self._spread(demand)  # who runs is better than who is placed best
-                return None if found is None else found.node
+                return self._spread(demand)  # one that runs is better than one that is placed best
             raise ConnectionLost(str(error), retryable=error.code != "invalid") from None
         node = self._nodes.get(chosen)
         return node if node is not None and node.answers else None
@@ -232,7 +239,9 @@ class Assignments:
         """
         views = self._nodes.views()
         coming = self._ray.joined is None or any(
-            candidates([_as_if_there(view)], demand) for view in views if view.is_suspect
+            node.is_awaited or candidates([_as_if_there(node.view())], demand)
+            for node in self._nodes
+            if not node.answers
         )
         left = deadline - time.monotonic()
         if coming and left > 0:
@@ -272,6 +281,22 @@ class Assignments:
                     del self._shared[key]
                     self._release(key)
 
+    async def release_all(self) -> None:
+        """Give up all reservations, but for those of servers that another gateway uses, too.
+
+        Raises:
+            RayError: Ray cannot be asked.
+        """
+        keys = [each.key for each in self._sessions.values() if each.key is not None]
+        keys += [key for key, shared in self._shared.items() if not self._is_used_by_others(shared)]
+        for key in keys:
+            await self._ray.release(key)
+
+    def _is_used_by_others(self, shared: _Shared) -> bool:
+        node = None if shared.node is None else self._nodes.get(shared.node)
+        servers = node.report.servers if node is not None and node.report is not None else ()
+        return any(each.digest == shared.digest and each.connections > shared.sessions for each in servers)
+
     def _release(self, key: str) -> None:
         """Give up a reservation, without waiting."""
         task = asyncio.ensure_future(self._try_to_release(key))
@@ -287,6 +312,11 @@ class Assignments:
 
 def _key(spec: ServerSpec) -> str:
     return f"server/{spec.digest[:32]}/{spec.name}"
+
+
+def _without_resources(demand: Demand) -> Demand:
+    """What is asked for but for what Ray counts: it alone knows what of it the session has reserved."""
+    return msgspec.structs.replace(demand, resources={})
 
 
 def _as_if_there(view: NodeView) -> NodeView:

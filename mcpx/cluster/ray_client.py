@@ -38,6 +38,7 @@ log = structlog.get_logger()
 JOIN_TIMEOUT_S: Final = 40.0  # for the process to join, or to say why it does not; a little more than its own
 MARGIN_S: Final = 2.0  # for an answer, beyond the process's own deadline
 STOP_NODES_TIMEOUT_S: Final = 20.0
+NOT_TRIED: Final = "it has not been asked yet"
 BACKOFF: Final = Backoff(initial=0.5, cap=10.0)
 _MAIN: Final = ("-P", "-m", "mcpx.cluster.ray_process")
 
@@ -65,7 +66,7 @@ class RayProcess:
         self.address = address
         self.nodes: Mapping[str, NodeRecord] = MappingProxyType({})
         self.joined: Joined | None = None
-        self.problem: str | None = "it has not been asked yet"
+        self.problem: str | None = NOT_TRIED
         self._command = (*command, address)
         self._observers: list[Callable[[], None]] = []
         self._process: RayChild | None = None
@@ -75,6 +76,11 @@ class RayProcess:
     def is_joined(self) -> bool:
         """Whether Ray can be asked."""
         return self.problem is None
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether it is known if Ray can be asked."""
+        return self.problem != NOT_TRIED
 
     def child(self) -> ChildSpec:
         """For a supervisor; what cannot be helped by starting it again is tried every five minutes."""
@@ -194,6 +200,7 @@ class RayProcess:
         match line:
             case say.Joined():
                 self.joined = line
+                return  # its nodes follow, and nobody is to believe that there are none
             case say.Nodes(nodes=changed, gone=gone, complete=complete):
                 nodes = {} if complete else {id_: node for id_, node in self.nodes.items() if id_ not in gone}
                 self.nodes = MappingProxyType(nodes | {node.id: node for node in changed})

@@ -24,6 +24,7 @@ from mcpx.environment import Environment
 __all__ = [
     "GIB",
     "TOON_MAX_SIZE",
+    "ClusterLink",
     "Config",
     "Http",
     "HttpGateway",
@@ -112,6 +113,15 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Annotated[
         tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
     ] = ()
+
+
+class ClusterLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Ray cluster whose nodes run the servers."""
+
+    address: Annotated[
+        NonEmpty,
+        doc("HOST:PORT of Ray's GCS; auto: the cluster that this machine is a node of."),
+    ] = "auto"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +246,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    cluster: Annotated[
+        ClusterLink | None,
+        doc(
+            "The Ray cluster whose nodes run the servers; mcpx cluster start sets it as well. Takes effect"
+            " with the next start."
+        ),
+    ] = None
     ui: Annotated[
         bool, doc("Whether mcpx ui opens a page of the daemon in the browser, on this computer alone.")
     ] = True

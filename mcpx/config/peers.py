@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from msgspec.structs import asdict, replace
 
 from mcpx.config.document import Location
-from mcpx.config.model import PeerConfig, ServerConfig, Sse, Stdio, Transport
+from mcpx.config.model import PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.per_server import Era, PerServer, Sessions
 from mcpx.config.profiles import own_pattern, own_patterns, rules_of_server
@@ -71,7 +71,7 @@ def derived(peer: PeerConfig, name_there: str, sessions: Sessions) -> ServerConf
 
 
 def _era(peer: PeerConfig, sessions: Sessions) -> Era:
-    """An MCPX speaks both eras. Over HTTP only the older one has sessions, by which it can tell clients apart."""
+    """The era to speak in: over HTTP only the older one has sessions, by which clients are told apart."""
     if peer.era != "auto":
         return peer.era
     return "handshake" if sessions == "per_client" and peer.transport.kind == "http" else "modern"
@@ -82,6 +82,8 @@ def _door(transport: Transport, name: str) -> Transport:
     encoded = quote(name, safe="")
     if isinstance(transport, Stdio):
         return replace(transport, args=(*transport.args, f"--peer={encoded}"))
+    if isinstance(transport, Placed):  # an entry never says so
+        return transport
     parts = urlsplit(transport.url)
     path = f"{parts.path.rstrip('/')}/peers/{encoded}"
     return replace(transport, url=urlunsplit(parts._replace(path=path, fragment="")))

@@ -7,7 +7,7 @@ What is shown by it `mcpx.core.profiles` says. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from glob import escape
@@ -147,7 +147,9 @@ def check_profiles(
             if pattern not in servers and not is_pattern(pattern) and not may_be(pattern):
                 yield here.key("servers").item(index).error(no_server(pattern, servers))
         possible = {*filter(may_be, (*profile.servers, *profile.servers_with_rules))}
-        yield from _check_tools(profile, {**dict.fromkeys(servers), **dict.fromkeys(possible)}, here.key("tools"))
+        yield from _check_tools(
+            profile, {**dict.fromkeys(servers), **dict.fromkeys(possible)}, here.key("tools")
+        )
 
 
 def _check_tools(profile: Profile, servers: Collection[str], at: Location) -> Iterator[LocatedError]:

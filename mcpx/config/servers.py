@@ -17,8 +17,8 @@ from mcpx.config.document import Location, as_object, quote
 from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
-from mcpx.config.per_server import PerServer
 from mcpx.config.peers import read_peer, with_common_rules
+from mcpx.config.per_server import PerServer
 from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport

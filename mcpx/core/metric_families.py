@@ -162,4 +162,30 @@ MALFORMED: Final = Family(
     ("server",),
 )
 
+PEER_UP: Final = Family(
+    "mcpx_peer_up",
+    "gauge",
+    "1 while another MCPX whose servers are servers here tells which it has, else 0; by its entry.",
+    ("peer",),
+)
+NODE_UP: Final = Family("mcpx_node_up", "gauge", "1 while a node of the cluster answers, else 0.", ("node",))
+NODE_DRAINING: Final = Family(
+    "mcpx_node_draining", "gauge", "1 while a node of the cluster takes nothing new, else 0.", ("node",)
+)
+NODE_SESSIONS: Final = Family(
+    "mcpx_node_sessions", "gauge", "Sessions of this MCPX that are on a node of the cluster.", ("node",)
+)
+NODE_CONNECTIONS: Final = Family(
+    "mcpx_node_connections", "gauge", "Sessions of all gateways that are on a node.", ("node",)
+)
+NODE_MEMORY: Final = Family(
+    "mcpx_node_servers_memory_bytes", "gauge", "Memory of the servers on a node, together.", ("node",)
+)
+NODE_FREE: Final = Family(
+    "mcpx_node_memory_free_bytes", "gauge", "Memory that is free on the machine of a node.", ("node",)
+)
+PEER_SERVERS: Final = Family(
+    "mcpx_peer_servers", "gauge", "Servers that another MCPX gives; by its entry.", ("peer",)
+)
+
 FAMILIES: Final = tuple(each for each in list(globals().values()) if isinstance(each, Family))

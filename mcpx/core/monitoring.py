@@ -19,6 +19,7 @@ from mcpx.config import Stdio
 from mcpx.core import metric_families as families
 from mcpx.core.process_figures import ProcessFigures
 from mcpx.core.stats import Count
+from mcpx.core.status import NodeStatus, PeerStatus
 from mcpx.core.status_snapshot import restarts
 from mcpx.errors import Code
 from mcpx.observe.openmetrics import Family, Samples, encode
@@ -68,6 +69,8 @@ class Reading(NamedTuple):
     costs: tuple[tuple[str, Count], ...]
     """By server, under names that are labels already."""
     servers: tuple[ServerReading, ...]
+    peers: tuple[PeerStatus, ...] = ()
+    nodes: tuple[NodeStatus, ...] = ()
 
 
 # --- on the event loop
@@ -91,6 +94,8 @@ def read(hub: Hub, *, clients: int) -> Reading:
         clients=tuple((name, _copy(count)) for name, count in totals.clients.items()),
         costs=tuple((server, totals.of_server(server)) for server in totals.tools),
         servers=tuple(_server(upstream, info) for upstream, info in infos[:MAX_SERVERS]),
+        peers=tuple(hub.peers.status()),
+        nodes=() if hub.nodes is None else tuple(hub.nodes()[:MAX_SERVERS]),
     )
 
 
@@ -172,9 +177,29 @@ def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[byt
     labels = _labels(reading.servers)
     for server in reading.servers:
         _add_server(samples, labels[server.name], server)
+    peers = _labels(reading.peers)
+    for peer in reading.peers:
+        samples.add(families.PEER_UP, peer.state == "ready", peers[peer.name])
+        samples.add(families.PEER_SERVERS, peer.servers, peers[peer.name])
+    _add_nodes(samples, reading.nodes)
     for name, memory, used_s in processes.look(reading.servers):
         _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
     return encode(samples, accept)
+
+
+def _add_nodes(samples: Samples, nodes: tuple[NodeStatus, ...]) -> None:
+    labels = _labels(nodes)
+    for node in nodes:
+        up = node.state in {"ready", "draining"}
+        values: Values = {
+            families.NODE_UP: up,
+            families.NODE_DRAINING: node.state == "draining",
+            families.NODE_SESSIONS: node.sessions,
+            families.NODE_CONNECTIONS: node.connections if up else None,
+            families.NODE_MEMORY: node.servers_memory_bytes if up else None,
+            families.NODE_FREE: node.memory_free_bytes,
+        }
+        _add_values(samples, values, labels[node.name])
 
 
 def _add_values(samples: Samples, values: Values, *labels: str) -> None:
@@ -208,7 +233,7 @@ def _add_server(samples: Samples, label: str, server: ServerReading) -> None:
         samples.add(families.OFFERS, number, label, kind)
 
 
-def _labels(servers: Iterable[ServerReading]) -> dict[str, str]:
+def _labels(servers: Iterable[ServerReading | PeerStatus | NodeStatus]) -> dict[str, str]:
     """The servers' labels by their names: one scrape with two of the same would be refused whole."""
     labels: dict[str, str] = {}
     taken: set[str] = set()

@@ -15,18 +15,14 @@ import os
 import socket
 import ssl
 from contextlib import suppress
-from functools import lru_cache, partial
 from typing import Final
 
 import anyio
 
 from mcpx.wire.channel import MAX_JOINED_BYTES, READ_BYTES, Channel
+from mcpx.wire.tls_sockets import client_context, configure, connected_to
 
-CONNECT_TIMEOUT_S: Final = 5.0  # to reach the other side and shake hands, in the same network
-KEEPALIVE_IDLE_S: Final = 20  # a peer whose machine has gone without a word is noticed within 35 s
-KEEPALIVE_INTERVAL_S: Final = 5
-KEEPALIVE_PROBES: Final = 3
-UNACKNOWLEDGED_S: Final = 30.0  # the same for a peer to which something was sent (Linux, tcp(7))
+CONNECT_TIMEOUT_S: Final = 10.0  # to reach the other side and shake hands; it may be busy with many others
 CERTIFICATE_ERROR: Final = "it shows another certificate than the one that is known: this is not the node"
 
 
@@ -55,10 +51,9 @@ class TlsChannel(Channel):
 
     # --- in
 
-    def start_reading(self) -> None:
-        """Start reading, or resume after `pause_reading`."""
-        super().start_reading()
-        if self._has_early:
+    def _read_if(self, *, reading: bool, held: bool) -> None:
+        super()._read_if(reading=reading, held=held)
+        if self._has_early and reading and not held:
             self._loop.call_soon(self._take_early)
 
     def _take_early(self) -> None:
@@ -135,6 +130,10 @@ class TlsChannel(Channel):
 
     # --- the end
 
+    def hung_up(self) -> bool:
+        """Whether the other side has gone: it closes both directions at once, and its end may be unread."""
+        return self._ended or super().hung_up()
+
     def close(self) -> None:
         """Let go of the socket and close it: no callback comes after this."""
         if self.socket.fileno() < 0:
@@ -205,7 +204,7 @@ async def connect_tls(
     context = client_context(certificate)
     channel: TlsChannel | None = None
     with anyio.move_on_after(timeout):
-        connected = await _connected(host, port)
+        connected = await connected_to(host, port)
         try:
             shaken = _Handshake(connected, context, server_side=False)
             await shaken.run()
@@ -230,91 +229,7 @@ async def accept_tls(connected: socket.socket, context: ssl.SSLContext) -> TlsCh
     Raises:
         OSError: It is no TLS, or the client leaves.
     """
-    _configure(connected)
+    configure(connected)
     handshake = _Handshake(connected, context, server_side=True)
     await handshake.run()
     return TlsChannel(handshake)
-
-
-async def _connected(host: str, port: int) -> socket.socket:
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    error: OSError = OSError(errno.EHOSTUNREACH, f"{host} has no address")
-    for family, kind, protocol, _, address in found:
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.setblocking(False)  # noqa: FBT003 - the standard library's signature
-            await _connect(made, address)
-            _configure(made)
-        except OSError as failed:
-            made.close()
-            error = failed
-        except BaseException:
-            made.close()
-            raise
-        else:
-            return made
-    raise error
-
-
-async def _connect(made: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
-    with suppress(BlockingIOError):
-        made.connect(address)
-        return
-    await anyio.wait_writable(made)
-    if code := made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-        raise OSError(code, os.strerror(code))
-
-
-def _configure(connected: socket.socket) -> None:
-    """Have small messages sent at once, and a peer noticed that has gone without a word."""
-    option = partial(connected.setsockopt, socket.IPPROTO_TCP)
-    option(socket.TCP_NODELAY, 1)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPALIVE", KEEPALIVE_IDLE_S),  # the same, on macOS
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        ("TCP_USER_TIMEOUT", int(UNACKNOWLEDGED_S * 1000)),
-    ):
-        if hasattr(socket, name):
-            with suppress(OSError):
-                option(getattr(socket, name), value)
-
-
-@lru_cache(maxsize=64)
-def client_context(certificate: str) -> ssl.SSLContext:
-    """What a client needs to connect to the one that shows this certificate (PEM).
-
-    Raises:
-        OSError: This is no certificate.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=certificate)
-    return context
-
-
-def server_context(certificate: str, key: str, folder: str) -> ssl.SSLContext:
-    """What a server needs to show this certificate (both PEM). Blocks.
-
-    OpenSSL reads them from a file: it lies in `folder` for that moment, for its owner alone.
-
-    Raises:
-        OSError: They are no certificate and its key, or the folder cannot be written to.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # nobody resumes: connections last
-    path = os.path.join(folder, f"tls-{os.urandom(8).hex()}.pem")  # noqa: PTH118 - text to text
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-            file.write(f"{key}\n{certificate}\n")
-        context.load_cert_chain(path)
-    finally:
-        with suppress(OSError):
-            os.unlink(path)  # noqa: PTH108 - as above
-    return context

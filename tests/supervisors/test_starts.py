@@ -68,3 +68,12 @@ def test_thousands_that_wait_are_not_asked_for_their_rank_at_each_start() -> Non
     assert limit.admit([*run, *held], now=11.0)[0] == []
     assert limit.admit([*run[1:], *held], now=11.0)[0] == held[:1]
     assert asked < 30
+
+
+def test_where_all_had_to_be_looked_at_the_next_look_is_a_little_later() -> None:
+    held = [child(f"held-{number}", lambda: 3, runs=False) for number in range(1000)]
+    limit = StartLimit(1, 20.0)
+    assert limit.admit(held, now=11.0) == (held[:1], 11.05)
+    held[0].pending = None  # it has been started, and failed at once
+    assert limit.admit(held[1:], now=11.04) == ([], 11.05)
+    assert limit.admit(held[1:], now=11.05)[0] == held[1:2]

@@ -67,6 +67,7 @@ def _facts(row: Row, use: Use | None, width: int) -> Iterator[Text]:
     for text, style in remarks(known):
         yield _fact("", Text(one_line(text, MAX_TEXT), style=style))
     where = [known.transport, known.protocol_version, known.pid and f"pid {known.pid}"]
+    where += [f"on the node {known.node}"] if known.node else []
     if use is not None:
         where += [f"{in_bytes(use.memory)} of memory", f"{percent(use.cpu)} of a core"]
     yield _fact("connection", Text(", ".join(one_line(each, MAX_TEXT) for each in where if each)))

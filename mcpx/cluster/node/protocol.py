@@ -1,4 +1,4 @@
-"""What a gateway and a node say to each other, and what starts a node: all of it frozen structs.
+"""What a gateway and a node say to each other: frozen structs, one to a line of JSON.
 
 A gateway connects over TLS, to the certificate that it knows, and says one line first: a `Hello`, with the
 token of the cluster. What follows depends on what it asks:
@@ -9,101 +9,60 @@ token of the cluster. What follows depends on what it asks:
 - `Watch`: the node sends `Report`s, at once and every second, and a `Pong` for each `Ping`, at once.
 - `Release`, `Restart`, `Logs`, `Stop`: the node answers `Accepted` or `Tail`, and closes the connection.
 
-Where something cannot be done, the answer is a `Refused`, and the connection is closed. Lines end with a
-newline. A node that does not get a whole hello within `HELLO_TIMEOUT_S` closes the connection without a word,
-and so it does for a wrong token, after an answer that says so.
+Where something cannot be done, or the token is wrong, the answer is a `Refused`, and that is the end of it.
+Lines end with a newline; the gateway says nothing more before it has the answer. A node that does not get a
+whole hello in time, or too long a one, closes the connection without a word. What starts a node, and what it
+runs, are in `starting` and `spec`, and offered here as well.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from mcpx.config import CallLimits, HealthCheck, RestartPolicy, ServerConfig, Stdio, Variables
-from mcpx.config.per_server import Era, Sessions
-from mcpx.config.trust import ProcessLimits
+from mcpx.cluster.node.spec import Name, ServerSpec, server_of, spec_of
+from mcpx.cluster.node.starting import NodeReady, NodeSettings, NodeStart
+from mcpx.config.per_server import Sessions
+
+__all__ = [
+    "MAX_HELLO_BYTES",
+    "MAX_LOG_BYTES",
+    "MAX_LOG_LINES",
+    "MAX_REPORT_BYTES",
+    "Accepted",
+    "Attach",
+    "FirstAnswer",
+    "FirstLine",
+    "Hello",
+    "Logs",
+    "Name",
+    "NodeReady",
+    "NodeReport",
+    "NodeSettings",
+    "NodeStart",
+    "Ping",
+    "Pong",
+    "Refused",
+    "Release",
+    "Report",
+    "Restart",
+    "ServerReport",
+    "ServerSpec",
+    "Stop",
+    "Tail",
+    "Watch",
+    "WatchLine",
+    "line_of",
+    "server_of",
+    "spec_of",
+]
 
 MAX_HELLO_BYTES: Final = 4 << 20  # arguments and environment of a server; the kernel takes 2 MB of both
 MAX_REPORT_BYTES: Final = 64 << 20  # 100,000 servers
 MAX_LOG_LINES: Final = 10_000
 MAX_LOG_BYTES: Final = 4 << 20
-HELLO_TIMEOUT_S: Final = 5.0
-REPORT_INTERVAL_S: Final = 1.0
-LINGER_S: Final = 120.0  # for a server that nobody uses: a gateway that is started again finds it running
-
-Name = Annotated[str, Meta(min_length=1, max_length=1024)]
-
-
-class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server as a node needs to know it: how it is started, and how it is treated.
-
-    Everything is resolved: no `${VAR}` is left. `secrets` are the variables (name, value) that are kept out
-    of the node's log. Rules, pins and the like are the gateway's.
-    """
-
-    name: Name
-    command: str
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    limits: ProcessLimits = ProcessLimits()
-    sessions: Sessions = "shared"
-    era: Literal["auto"] | Era = "auto"
-    call_limits: CallLimits = CallLimits()
-    health: HealthCheck = HealthCheck()
-    restart: RestartPolicy = RestartPolicy()
-    secrets: tuple[tuple[str, str], ...] = ()
-
-    def __repr__(self) -> str:
-        return f"ServerSpec(name={self.name!r}, sessions={self.sessions!r})"
-
-    @property
-    def digest(self) -> str:
-        """What tells it apart from others of its name, in hexadecimal. Nothing can be read out of it."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
-
-
-def spec_of(server: ServerConfig, stdio: Stdio) -> ServerSpec:
-    """The spec of a server that is started by that command."""
-    return ServerSpec(
-        name=server.name,
-        command=stdio.command,
-        args=stdio.args,
-        env=stdio.env,
-        cwd=stdio.cwd,
-        limits=stdio.limits,
-        sessions=server.sessions,
-        era=server.era,
-        call_limits=server.call_limits,
-        health=server.health,
-        restart=server.restart,
-        secrets=server.variables.values,
-    )
-
-
-def server_of(spec: ServerSpec, name: str) -> ServerConfig:
-    """The server that a node runs under that name.
-
-    It shows everything and asks nobody: rules, pins, questions and budgets hold at the gateway. A server that
-    all share is started with its first client; one that each client has alone, once to list it.
-    """
-    return ServerConfig(
-        name=name,
-        transport=Stdio(command=spec.command, args=spec.args, env=spec.env, cwd=spec.cwd, limits=spec.limits),
-        sessions=spec.sessions,
-        era=spec.era,
-        call_limits=spec.call_limits,
-        health=spec.health,
-        restart=spec.restart,
-        variables=Variables(spec.secrets),
-        start="eager" if spec.sessions == "shared" else "auto",
-        auto_describe=False,
-        result_token_budget=0,
-        pin="off",
-    )
 
 
 # --- what a gateway says first
@@ -131,7 +90,7 @@ class Watch(Hello, frozen=True, kw_only=True, tag="watch"):
 
 
 class Release(Hello, frozen=True, kw_only=True, tag="release"):
-    """The gateway does not need that server here any more: end it once nobody uses it, without `LINGER_S`."""
+    """The gateway does not need that server here any more: end it once nobody uses it, without lingering."""
 
     server: Name
     digest: str
@@ -274,48 +233,6 @@ class FirstAnswer(msgspec.Struct, frozen=True):
     log: tuple[str, ...] = ()
     error: str | None = None
     code: str = ""
-
-
-# --- what starts a node
-
-
-class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a node works; the defaults will do."""
-
-    max_message_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 64 << 20
-    shutdown_grace_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
-    linger_s: Annotated[float, Meta(ge=0, le=86_400)] = LINGER_S
-    hello_timeout_s: Annotated[float, Meta(gt=0, le=60)] = HELLO_TIMEOUT_S
-    report_interval_s: Annotated[float, Meta(gt=0, le=60)] = REPORT_INTERVAL_S
-
-
-class NodeStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The one line on a node's standard input, which then stays open: its end is the end of the node.
-
-    `host` is the address to listen on, `certificate` and `key` are PEM, `state` is the folder of this node
-    alone, which is made.
-    """
-
-    name: Name
-    host: str
-    token: Annotated[str, Meta(min_length=16)]
-    certificate: str
-    key: str
-    state: str
-    settings: NodeSettings = NodeSettings()
-
-    def __repr__(self) -> str:
-        return f"NodeStart(name={self.name!r}, host={self.host!r}, state={self.state!r})"
-
-
-class NodeReady(msgspec.Struct, frozen=True, kw_only=True):
-    """The one line on a node's standard output, once it listens; or `error`, and then it ends."""
-
-    host: str = ""
-    port: int = 0
-    pid: int = 0
-    version: str = ""
-    error: str | None = None
 
 
 def line_of(message: Any) -> bytes:

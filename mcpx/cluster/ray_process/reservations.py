@@ -70,6 +70,7 @@ class Reservations:
                     return node
             if time.monotonic() >= deadline or not self._can_ever(request, allowed):
                 raise NoNodeError(self._why(request))
+            time.sleep(POLL_S)
 
     def release(self, key: str) -> None:
         """Give a reservation up, if there is one."""

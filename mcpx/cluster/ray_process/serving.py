@@ -19,7 +19,8 @@ from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
-from mcpx.cluster.ray_process.protocol import MAX_LINE_BYTES, Answer, Ended, Request, Say
+from mcpx.cluster.ray_process.protocol import MAX_LINE_BYTES, Answer, Ended, Joined, Request, Say
+from mcpx.cluster.ray_process.reaching import JoinError, try_address
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
@@ -81,18 +82,16 @@ def serve(address: str) -> None:
     requests, output = _take_streams()
     watch = Watch(output)
     try:
-        import ray  # noqa: F401, PLC0415 - an extra, and half a second
-    except ImportError as error:
-        output.end(f"Ray is not installed ({error}): pip install 'mcpx-gateway[ray]'", final=True)
-    from mcpx.cluster.ray_process.joining import JoinError, join  # noqa: PLC0415 - they need Ray
-    from mcpx.cluster.ray_process.session import Session  # noqa: PLC0415
-
-    watch.beat(f"let this process join at {address}", JOIN_TIMEOUT_S)
-    try:
-        joined = join(address)
+        try_address(address)
+        joined = _join(address, watch)
     except JoinError as error:
         output.end(str(error), final=error.is_final)
         return
+    except Exception as error:  # noqa: BLE001 - whatever Ray raises: the gateway is told, and starts the next
+        output.end(f"{type(error).__name__}: {error}")
+        return
+    from mcpx.cluster.ray_process.session import Session  # noqa: PLC0415 - needs Ray
+
     output.say(joined)
     session = Session()
     threading.Thread(target=_read, args=(requests, session, output), name="requests", daemon=True).start()
@@ -105,6 +104,22 @@ def serve(address: str) -> None:
             session.wait(LOOK_S)
     except Exception as error:  # noqa: BLE001 - whatever Ray raises: the gateway is told, and starts the next
         output.end(f"{type(error).__name__}: {error}")
+
+
+def _join(address: str, watch: Watch) -> Joined:
+    """Import Ray, and join.
+
+    Raises:
+        JoinError: Ray is not installed, or there is no joining.
+    """
+    try:
+        from mcpx.cluster.ray_process.joining import join  # noqa: PLC0415 - Ray is an extra, and half a second
+    except ImportError as error:
+        raise JoinError(
+            f"Ray is not installed ({error}): pip install 'mcpx-gateway[ray]'", is_final=True
+        ) from error
+    watch.beat(f"let this process join at {address}", JOIN_TIMEOUT_S)
+    return join(address)
 
 
 def _take_streams() -> tuple[IO[bytes], Output]:

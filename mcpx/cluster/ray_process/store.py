@@ -17,6 +17,7 @@ from ray.experimental.internal_kv import (
     _internal_kv_put,
 )
 
+from mcpx.cluster.node.credentials import Credentials, make_credentials
 from mcpx.cluster.ray_process.protocol import MAX_VALUE_BYTES
 
 _NAMESPACE: Final = b"mcpx"
@@ -25,14 +26,6 @@ _SHARED: Final = "shared/"
 _FLAGS: Final = "flag/"
 _DRAINED: Final = "drained/"
 _STOPPED: Final = "stopped"
-
-
-class Credentials(msgspec.Struct, frozen=True):
-    """What proves nodes and gateways to each other: the token, and in PEM the certificate and its key."""
-
-    token: str
-    certificate: str
-    key: str
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -67,16 +60,11 @@ class Store:
         """The keys that gateways share and that begin so, sorted."""
         return tuple(sorted(key.removeprefix(_SHARED) for key in _list(_SHARED + prefix)))
 
-    def credentials(self) -> tuple[str, str]:
-        """The token and the certificate of this cluster's nodes; the first who asks makes them."""
-        known = self.all_credentials()
-        return known.token, known.certificate
-
-    def all_credentials(self) -> Credentials:
-        """The same, with the key."""
+    def credentials(self) -> Credentials:
+        """What the nodes of this cluster and its gateways know each other by; the first who asks makes it."""
         text = _read(_CREDENTIALS)
         if text is None:
-            text = _write(_CREDENTIALS, msgspec.json.encode(_make()).decode(), overwrite=False)
+            text = _write(_CREDENTIALS, msgspec.json.encode(make_credentials()).decode(), overwrite=False)
         return msgspec.json.decode(text, type=Credentials)
 
     def flags(self) -> Flags:
@@ -98,13 +86,6 @@ class Store:
             _write(_FLAGS + name, "1", overwrite=True)
         else:
             _remove(_FLAGS + name)
-
-
-def _make() -> Credentials:
-    from mcpx.cluster.node.certificates import make_certificate, make_token  # noqa: PLC0415 - once in a cluster
-
-    certificate, key = make_certificate()
-    return Credentials(make_token(), certificate, key)
 
 
 def _read(key: str) -> str | None:

@@ -21,6 +21,9 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "login"}                                      {"needed": [NAME]}
     {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
     {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
+    {"mcpx": "cluster", "do"?, "node"?, "timeout"?}        the nodes of the cluster (`mcpx.cluster.control`),
+                                                           after start_nodes, stop_nodes, leave, drain or
+                                                           undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
                                                            from now on this is an MCP client at that door
@@ -61,7 +64,7 @@ from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.gateway.frontends import sign_in_requests
+from mcpx.gateway.frontends import cluster_requests, sign_in_requests
 from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
 from mcpx.gateway.frontends.sign_in_requests import SIGN_INS
 from mcpx.oauth.errors import SignInError
@@ -73,7 +76,11 @@ from mcpx.wire.mending import shallow
 
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
-PERFORMERS: Final = dict.fromkeys(OPERATIONS, perform) | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+PERFORMERS: Final = (
+    dict.fromkeys(OPERATIONS, perform)
+    | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+    | {"cluster": cluster_requests.perform}
+)
 """What carries out those requests that are more than a look."""
 
 WriteLine = Callable[[bytes], None]
@@ -129,9 +136,8 @@ class Control:
             case "reload":
                 plan: JSON = msgspec.to_builtins(await self._hub.file.reload())
                 return plan
-            case "restart":
-                info = await self._hub.restart(request.server or "")
-                return {"restarted": info.name, "state": info.describe_state()}
+            case "restart" | "logs":
+                return await self._of_server(request)
             case "ui":
                 return {"url": await self._hub.page_link()}
             case "stop":
@@ -144,6 +150,13 @@ class Control:
             case method if method in PERFORMERS:
                 return await PERFORMERS[method](self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
+
+    async def _of_server(self, request: ControlRequest) -> JSON:
+        """One server started again, or what it has logged, wherever it is."""
+        if request.mcpx == "logs":
+            return {"lines": await self._hub.directory.log_tail(request.server or "", request.lines)}
+        info = await self._hub.restart(request.server or "")
+        return {"restarted": info.name, "state": info.describe_state()}
 
     def _attach(self, request: ControlRequest) -> JSON:
         if request.server is not None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 1.0  # between figures
 TOGETHER_S: Final = 0.1  # in which changes of states become one piece of news
+MAX_NODES: Final = 200  # that are shown
 MAX_CLIENTS: Final = 200  # that are shown
 News = dict[str, Any]
 
@@ -73,7 +74,9 @@ class _Seen:
         daemon = _daemon(self._page, len(attached))
         problems = _problems(daemon)
         daemon.pop("environment", None)  # long, and always the same
+        nodes = _nodes(self._page)
         return {
+            "nodes": (nodes, nodes),
             "daemon": (daemon, {**daemon, "uptime_s": coarse(daemon["uptime_s"])}),
             "order": (order, order),
             "clients": (clients, [{**each, "since_s": coarse(each["since_s"])} for each in clients]),
@@ -108,6 +111,26 @@ def _daemon(page: Page, clients: int) -> News:
         for name, count in (("since_start", hub.meter.since_start().total), ("all_time", hub.meter.total()))
     }
     return shown
+
+
+def _nodes(page: Page) -> list[News]:
+    """The nodes of the cluster; none without one. Figures that change all the time are rounded."""
+    found = [] if page.hub.nodes is None else page.hub.nodes()
+    found.sort(key=lambda node: (node.state == "ready", node.name))
+    return [
+        {
+            "name": node.name,
+            "host": node.host,
+            "state": node.state,
+            "problem": node.problem or None,
+            "sessions": node.sessions,
+            "servers": node.servers,
+            "memory_bytes": round(node.servers_memory_bytes, -6),
+            "free_bytes": None if node.memory_free_bytes is None else round(node.memory_free_bytes, -8),
+            "load": None if node.load is None else round(node.load, 1),
+        }
+        for node in found[:MAX_NODES]
+    ]
 
 
 def _problems(daemon: News) -> list[str]:

@@ -53,6 +53,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "tiers": False,
         "audit": "on",
         "audit_required": False,
+        "cluster": None,
         "ui": True,
     }
     server = config.servers["s"]

@@ -4,6 +4,7 @@ import { useTopic } from "../api.mjs";
 import { Loading, Notice } from "../widgets/notice.mjs";
 import { Clients, Daemon } from "./overview-daemon.mjs";
 import { Curves } from "./overview-curves.mjs";
+import { Nodes } from "./overview-nodes.mjs";
 import { Servers } from "./overview-servers.mjs";
 import { Faults, isFault, remark } from "./overview-faults.mjs";
 
@@ -40,6 +41,7 @@ export function Overview() {
     ${state?.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
     ${ready && html`<${Faults} servers=${state.listed} />`}
     <${Curves} />
+    ${ready && state.nodes?.length > 0 && html`<${Nodes} nodes=${state.nodes} />`}
     ${ready && html`<div class="overview">
       <${Clients} clients=${state.clients ?? []} seen=${state.heard} />
       <${Servers} servers=${state.listed} />

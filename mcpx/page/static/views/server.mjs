@@ -124,6 +124,7 @@ function About({ offers, card }) {
   const facts = [
     ["It calls itself", [offers.title, offers.version_said].filter(Boolean).join(" ")],
     ["Reached over", card.transport],
+    ["On the node", card.node],
     ["Protocol", offers.protocol],
     ["Signed in with", (card.sign_in?.scopes ?? []).join(" ")],
     ["Its token expires", card.sign_in?.expires_at],

@@ -1,0 +1,123 @@
+"""What `mcpx cluster` asks of a daemon that is in a cluster: how it is, and the few things a person may do.
+
+The answer to everything is how the cluster is then: the link to Ray, and a row for each node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from mcpx.catalog.model import JSON
+from mcpx.cluster.ray_process.protocol import NodeRecord
+from mcpx.errors import MCPXError
+
+if TYPE_CHECKING:
+    from mcpx.cluster.cluster import Cluster
+    from mcpx.cluster.ray_client import RayProcess
+
+MAX_PLACED: Final = 100  # names of sessions in a row
+
+
+class ClusterControl:
+    """Answers for that link to Ray and the cluster behind it."""
+
+    def __init__(self, ray: RayProcess, cluster: Cluster) -> None:
+        self._ray = ray
+        self._cluster = cluster
+
+    async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
+        """Do what is asked, if anything, and say how the cluster is.
+
+        `drain` waits for at most `wait_s` seconds until nothing of this gateway is there; what is, is `left`.
+
+        Raises:
+            MCPXError: It cannot be done.
+        """
+        left: list[str] = []
+        match do:
+            case "":
+                pass
+            case "start_nodes":
+                await self._ray.start_nodes()
+            case "stop_nodes":
+                await self._ray.stop_nodes()
+            case "leave":
+                await self._cluster.assignments.release_all()
+            case "drain":
+                left = await self._cluster.draining.drain(self._meant(node).id, wait_s or 0)
+            case "undrain":
+                await self._cluster.draining.undrain(self._meant(node).id)
+            case _:
+                raise MCPXError(f"a cluster cannot {do}")
+        answer = self._describe()
+        if do in {"drain", "undrain"}:
+            answer |= {"node": self._meant(node).name, "left": left}
+        return answer
+
+    def _meant(self, name: str | None) -> NodeRecord:
+        """The node of that name, id, beginning of an id, or host.
+
+        Raises:
+            MCPXError: There is none, or more than one.
+        """
+        nodes = list(self._ray.nodes.values())
+        exact = [node for node in nodes if name in {node.name, node.id}]
+        found = exact or [node for node in nodes if name and (node.host == name or node.id.startswith(name))]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(sorted(node.name for node in found or nodes)[:20]) or "none"
+        if found:
+            raise MCPXError(f"{name} is more than one node: {names}")
+        raise MCPXError(f"there is no node {name}; there are: {names}")
+
+    def _describe(self) -> JSON:
+        ray, joined = self._ray, self._ray.joined
+        about: dict[str, Any] = {"address": ray.address, "joined": ray.is_joined}
+        if ray.problem is not None:
+            about["problem"] = ray.problem
+            about["refused"] = ray.was_tried
+        if joined is not None:
+            about |= {"gcs": joined.address, "ray": joined.ray_version}
+        nodes = [self._row(node) for node in sorted(ray.nodes.values(), key=lambda node: node.name)]
+        return {"cluster": about, "nodes": nodes}
+
+    def _row(self, record: NodeRecord) -> dict[str, Any]:
+        node = self._cluster.nodes.get(record.id)
+        row: dict[str, Any] = {
+            "id": record.id,
+            "name": record.name,
+            "host": record.host,
+            "state": _state(record, answers=node is not None and node.answers),
+            "draining": (record if node is None else node.record).draining,
+            "sessions": 0 if node is None else len(node.sessions),
+            "placed": [] if node is None else sorted(node.sessions)[:MAX_PLACED],
+            "resources": record.resources,
+            "free": record.free,
+            "labels": record.labels,
+        }
+        problem = record.problem or (node.problem if node is not None else None)
+        if problem is not None and row["state"] != "up":
+            row["problem"] = problem
+        if record.endpoint is not None:
+            row |= {"port": record.endpoint.port, "pid": record.endpoint.pid}
+            row["version"] = record.endpoint.version
+        report = None if node is None else node.report
+        if report is not None:
+            row |= {
+                "memory_bytes": report.memory_bytes,
+                "memory_free_bytes": report.memory_free_bytes,
+                "load": report.load,
+                "servers": len(report.servers),
+            }
+        return row
+
+
+def _state(record: NodeRecord, *, answers: bool) -> str:
+    """`up`, `starting`, `not answering`, `failing` or `stopped`."""
+    if answers:
+        return "up"
+    if record.actor == "running":
+        return "not answering"
+    if record.actor == "none":
+        return "stopped"
+    return record.actor

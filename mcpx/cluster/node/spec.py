@@ -1,0 +1,84 @@
+"""A server as a node needs to know it, and what a node makes of that. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from mcpx.config import CallLimits, HealthCheck, RestartPolicy, ServerConfig, Stdio, Variables
+from mcpx.config.per_server import Era, Sessions
+from mcpx.config.trust import ProcessLimits
+
+Name = Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A server as a node needs to know it: how it is started, and how it is treated.
+
+    Everything is resolved: no `${VAR}` is left. `secrets` are the variables (name, value) that are kept out
+    of the node's log. Rules, pins and the like are the gateway's.
+    """
+
+    name: Name
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    limits: ProcessLimits = ProcessLimits()
+    sessions: Sessions = "shared"
+    era: Literal["auto"] | Era = "auto"
+    call_limits: CallLimits = CallLimits()
+    health: HealthCheck = HealthCheck()
+    restart: RestartPolicy = RestartPolicy()
+    secrets: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"ServerSpec(name={self.name!r}, sessions={self.sessions!r})"
+
+    @property
+    def digest(self) -> str:
+        """What tells it apart from others of its name, in hexadecimal. Nothing can be read out of it."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+
+
+def spec_of(server: ServerConfig, stdio: Stdio) -> ServerSpec:
+    """The spec of a server that is started by that command."""
+    return ServerSpec(
+        name=server.name,
+        command=stdio.command,
+        args=stdio.args,
+        env=stdio.env,
+        cwd=stdio.cwd,
+        limits=stdio.limits,
+        sessions=server.sessions,
+        era=server.era,
+        call_limits=server.call_limits,
+        health=server.health,
+        restart=server.restart,
+        secrets=server.variables.values,
+    )
+
+
+def server_of(spec: ServerSpec, name: str) -> ServerConfig:
+    """The server that a node runs under that name.
+
+    It shows everything and asks nobody: rules, pins, questions and budgets hold at the gateway. A server that
+    all share is started with its first client; one that each client has alone, once to list it.
+    """
+    return ServerConfig(
+        name=name,
+        transport=Stdio(command=spec.command, args=spec.args, env=spec.env, cwd=spec.cwd, limits=spec.limits),
+        sessions=spec.sessions,
+        era=spec.era,
+        call_limits=spec.call_limits,
+        health=spec.health,
+        restart=spec.restart,
+        variables=Variables(spec.secrets),
+        start="eager" if spec.sessions == "shared" else "auto",
+        auto_describe=False,
+        result_token_budget=0,
+        pin="off",
+    )
