@@ -37,7 +37,7 @@ class Figures:
     """Sessions that ran later than a call waits."""
     waits: list[float] = field(default_factory=list)
     decisions_s: list[float] = field(default_factory=list)
-    """Wall-clock time of each decision: what alone is not the same in two runs."""
+    """Processor time of each decision: what alone is not the same in two runs."""
     recoveries: list[Recovery] = field(default_factory=list)
     drained_s: list[float] = field(default_factory=list)
     peak_sessions: int = 0

@@ -21,7 +21,10 @@ def day_table(world: World, figures: Figures) -> Table:
         ("nodes, people, gateways", f"{world.nodes:,}, {world.people:,}, {world.gateways}"),
         ("sessions opened; most at a time", f"{figures.opened:,}; {figures.peak_sessions:,}"),
         ("placed; of them again, after a death or for a drain", f"{figures.placed:,}; {figures.again:,}"),
-        ("a decision, p50 and p99", f"{_ms(quantile(decisions, 0.5))}, {_ms(quantile(decisions, 0.99))}"),
+        (
+            "processor time of a decision, p50 and p99",
+            f"{_ms(quantile(decisions, 0.5))}, {_ms(quantile(decisions, 0.99))}",
+        ),
         ("decisions a second of one processor", f"{1 / each_s:,.0f}" if each_s else "-"),
         ("refused because there was no room", f"{figures.refused:,}"),
         ("placed on a node that was dead, before that was known", f"{figures.to_the_dead:,}"),
