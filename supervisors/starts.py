@@ -13,15 +13,17 @@ from typing import Final
 from supervisors.lifecycle import Phase
 from supervisors.managed_child import ManagedChild
 
-CROWD: Final = 64  # pending children; a look at a thousand takes 10 ms, and each of them has several events
-LOOK_PAUSE_S: Final = 50e-6  # between two looks, for each pending child
+FIRST_RANK: Final = 0
+CROWD: Final = 64  # pending children; a look at a thousand takes a millisecond, and each has several events
+LOOK_PAUSE_S: Final = 50e-6  # after such a look, for each child that was looked at
 
 
 class StartLimit:
     """At most `limit` starts at the same time; None is no limit.
 
     A start that takes longer than `slow_after` seconds no longer counts: it waits for something other than
-    the processor. With `by_priority` the children with the lowest priority go first, else the oldest.
+    the processor. With `by_priority` the children with the lowest priority go first, else the oldest; no
+    priority is below `FIRST_RANK`.
     """
 
     def __init__(self, limit: int | None, slow_after: float = math.inf, *, by_priority: bool = True) -> None:
@@ -33,7 +35,7 @@ class StartLimit:
     def admit(self, children: Iterable[ManagedChild], now: float) -> tuple[list[ManagedChild], float | None]:
         """Return what may start of the pending children, and when to ask again, if time lets others.
 
-        A crowd of pending children is looked through now and then, not each time.
+        Where a whole crowd had to be looked through, the next look is not at once.
         """
         if now < self._next_look_at:
             return [], self._next_look_at
@@ -44,14 +46,36 @@ class StartLimit:
         counted = [
             child for child in starting if child.pending is None and child.spawned_at > now - self._slow_after
         ]
-        ranked = [(self._rank(child), child) for child in pending]
-        ranked.sort(key=itemgetter(0))
-        count = may_start([rank for rank, _ in ranked], [self._rank(each) for each in counted], self._limit)
+        admitted, looked = self._first_of(pending, [self._rank(each) for each in counted], self._limit)
+        left = len(pending) - len(admitted)
         first = min((child.spawned_at for child in counted), default=now) + self._slow_after
-        again_at = first if count < len(ranked) and first < math.inf else None
-        if len(ranked) - count > CROWD:
-            again_at = self._next_look_at = now + LOOK_PAUSE_S * len(ranked)
-        return [child for _, child in ranked[:count]], again_at
+        again_at = first if left and first < math.inf else None
+        if left and looked > CROWD:
+            again_at = self._next_look_at = now + LOOK_PAUSE_S * looked
+        return admitted, again_at
+
+    def _first_of(
+        self, pending: list[ManagedChild], starting: list[int], limit: int
+    ) -> tuple[list[ManagedChild], int]:
+        """Return what may start of the pending children, and how many were looked at for that.
+
+        Nothing goes before rank 0. So when the first of that rank have taken all places, or there are none
+        left for it, the others need not be looked at: thousands may wait.
+        """
+        places = limit - starting.count(FIRST_RANK)
+        if places <= 0:
+            return [], 0
+        ranked: list[tuple[int, ManagedChild]] = []
+        firsts: list[ManagedChild] = []
+        for child in pending:
+            ranked.append((rank := self._rank(child), child))
+            if rank == FIRST_RANK:
+                firsts.append(child)
+                if len(firsts) == places:
+                    return firsts, len(ranked)
+        ranked.sort(key=itemgetter(0))
+        count = may_start([rank for rank, _ in ranked], starting, limit)
+        return [child for _, child in ranked[:count]], len(ranked)
 
     def _rank(self, child: ManagedChild) -> int:
         return child.spec.priority() if self._by_priority else 0

@@ -284,8 +284,9 @@ class Supervisor:
     def _release(self) -> None:
         """Start what is pending, as far as leaving siblings and the limit allow."""
         children = list(self._children.values())
-        leaving = any(child.state.phase is Phase.STOPPING for child in children)
-        if leaving and self._strategy is not Strategy.ONE_FOR_ONE:
+        if self._strategy is not Strategy.ONE_FOR_ONE and any(
+            child.state.phase is Phase.STOPPING for child in children
+        ):
             return
         admitted, again_at = self._starts.admit(children, anyio.current_time())
         for child in admitted:

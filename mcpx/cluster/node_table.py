@@ -44,6 +44,8 @@ class Node:
         """Shared servers (name, digest) that were placed elsewhere while it did not answer."""
         self._promised: deque[tuple[float, int]] = deque()  # until when, bytes
         self._others = 0  # sessions of other gateways
+        self._view: NodeView | None = None
+        self._viewed: tuple[object, ...] = ()  # what the view was made of, beside the promises
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._listened = 0
 
@@ -63,10 +65,17 @@ class Node:
         return self.record.endpoint
 
     def view(self) -> NodeView:
-        """The node for a decision."""
+        """The node for a decision. It is made anew only after a change: there may be a thousand nodes."""
         now = time.monotonic()
         while self._promised and self._promised[0][0] <= now:
             self._promised.popleft()
+            self._view = None
+        known = self.record, self.report, self.answers, len(self.sessions), self._others
+        if self._view is None or self._viewed != known:
+            self._view, self._viewed = self._make_view(), known
+        return self._view
+
+    def _make_view(self) -> NodeView:
         record, report = self.record, self.report
         free = (report and report.memory_free_bytes) or 0
         return NodeView(
@@ -79,6 +88,8 @@ class Node:
             memory_total=(report and report.memory_bytes) or 0,
             memory_free=max(0, free - sum(memory for _, memory in self._promised)),
             sessions=len(self.sessions) + self._others,
+            starting=len(self._promised),
+            cpus=report.cpus if report else 0,
             is_draining=record.draining or (report is not None and report.stopping),
             is_suspect=not self.answers,
         )
@@ -86,8 +97,8 @@ class Node:
     def take(self, session: str, demand: Demand) -> None:
         """Note that a session is placed here."""
         self.sessions[session] = demand
-        if demand.memory:
-            self._promised.append((time.monotonic() + PROMISE_S, demand.memory))
+        self._promised.append((time.monotonic() + PROMISE_S, demand.memory))
+        self._view = None
 
     def heard(self, report: NodeReport) -> None:
         """Take in what it says of itself."""

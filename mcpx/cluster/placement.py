@@ -8,6 +8,7 @@ waits, knows Ray, or remembers anything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
@@ -15,6 +16,11 @@ import msgspec
 
 MEMORY_RESERVE: Final = 0.05
 """The share of a node's memory that stays free: a machine without any is lost with all it runs."""
+MAX_STARTING: Final = 8
+STARTING_PER_CPU: Final = 4
+"""Sessions that start on a node at a time while other nodes can take more (the larger of both): one that has
+just joined is the emptiest, and would get every session until it has as many as the rest, faster than it can
+start them."""
 _MORE: Final = 1e-9  # amounts of a resource are floats, and sums of them are not exact
 
 
@@ -35,7 +41,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node as it is known at the moment of a decision. Memory is in bytes, 0 in all where it is not known.
 
-    `free` and `memory_free` are without what was promised to servers that are still starting there.
+    `free` and `memory_free` are without what was promised to servers that are still starting there, and
+    `starting` is their number, which counts in `sessions`, too. `cpus` is 0 where it is not known.
     `is_suspect`: it has not been heard of for a moment, or nothing listens there yet.
     """
 
@@ -48,6 +55,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     memory_total: int = 0
     memory_free: int = 0
     sessions: int = 0
+    starting: int = 0
+    cpus: int = 0
     is_draining: bool = False
     is_suspect: bool = False
 
@@ -84,11 +93,18 @@ def candidates(nodes: Iterable[NodeView], demand: Demand) -> list[NodeView]:
 def spread(nodes: Iterable[NodeView], demand: Demand) -> NodeView | None:
     """The node for one more session among many; None if none can take it.
 
-    It is the one with the fewest sessions for the memory that it has free. So equal nodes get equal numbers,
-    and larger ones more in proportion, whatever else runs on them. Figures that are a second old hardly
-    change the order, because each session that is placed does.
+    It is the one with the fewest sessions for the memory that it has free, among those that do not start as
+    many as they can; where all do, the one that starts the fewest for its processors. So equal nodes get
+    equal numbers, and larger ones more in proportion, whatever else runs on them. Figures that are a second
+    old hardly change the order, because each session that is placed does.
     """
-    return min(candidates(nodes, demand), key=_crowding, default=None)
+    chosen: NodeView | None = None
+    least = (math.inf, math.inf, "")
+    for node in nodes:
+        crowding = _crowding(node)
+        if crowding < least and _fits(node, demand):  # the dear question last: there may be a thousand nodes
+            chosen, least = node, crowding
+    return chosen
 
 
 def moves(sessions: Iterable[Session], nodes: Mapping[str, NodeView]) -> list[Move]:
@@ -164,8 +180,12 @@ def _lacks(amounts: Mapping[str, float], demand: Demand) -> str | None:
     return None
 
 
-def _crowding(node: NodeView) -> tuple[float, str]:
-    return (node.sessions + 1) / max(node.memory_free, 1) if node.memory_total else node.sessions + 1, node.id
+def _crowding(node: NodeView) -> tuple[float, float, str]:
+    sessions, starting = node.sessions + 1, 0.0
+    if node.starting >= MAX_STARTING:
+        load = node.starting / max(MAX_STARTING, STARTING_PER_CPU * node.cpus)
+        starting = load if load >= 1 else 0.0
+    return starting, sessions / max(node.memory_free, 1) if node.memory_total else sessions, node.id
 
 
 def _those(nodes: list[NodeView]) -> str:

@@ -1,0 +1,55 @@
+"""What one node carries: a run with a few sessions, and the tables of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scripts.benchmarks.process import Unmeasured
+from scripts.documentation.regions import regions
+from scripts.nodebench.measure import Node, measure
+from scripts.nodebench.report import markdown
+from scripts.nodebench.servers import KINDS, Kind
+from tests.docs import pages
+
+SMALL = KINDS[0]
+REGIONS = ("node-sessions", "node-process", "scale-model")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_few_sessions_are_opened_called_and_ended(tmp_path: Path) -> None:
+    node = measure(SMALL, tmp_path / "node", sessions=6, people=3, seconds=0.1, idle_s=0.1)
+    assert node.sessions == 6
+    assert node.server_pss > 1 << 20
+    assert node.server_rss >= node.server_pss
+    assert node.server_threads == 1
+    assert 3 <= node.descriptors <= 8  # its standard streams, and what waits for its end
+    assert node.tasks >= 1
+    assert 0 < node.starts_per_s < 10_000
+    assert node.calls_per_s > 10
+    assert node.first_call_s > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_server_that_does_not_run_is_no_figure(tmp_path: Path) -> None:
+    broken = Kind("broken", [sys.executable, "-c", "pass"], sys.executable)
+    with pytest.raises(Unmeasured, match="broken has left"):
+        measure(broken, tmp_path / "node", sessions=2, people=2, seconds=0.1, idle_s=0)
+
+
+def test_the_tables_are_those_of_the_page() -> None:
+    figures = {field.name: 1.0 if field.type is float else 1 for field in msgspec.structs.fields(Node)} | {
+        "kind": "real"
+    }
+    drawn = [part.splitlines()[:2] for part in markdown([Node(**figures)]).split("\n\n")]
+    page = pages.ROOT / "docs" / "scale.md"
+    heads = [body.splitlines()[:2] for body in measured(page, *REGIONS)]
+    assert heads == drawn
+
+
+def measured(page: Path, *names: str) -> list[str]:
+    found = {name: body for kind, name, body in regions(page.read_text()) if kind == "measured"}
+    return [found[name] for name in names]
