@@ -98,6 +98,12 @@ class PinStore:
             if pins.await_others(awaited=awaited):
                 self._on_change(pins.name)
 
+    def release(self, identity: str) -> None:
+        """Have one server wait for others no more."""
+        pins = self._pins[identity][0]
+        if pins.await_others(awaited=False):
+            self._on_change(pins.name)
+
     def compared(self) -> dict[str, ServerPins]:
         """By identity, the pins that are believed, of servers that are compared with theirs."""
         return {
