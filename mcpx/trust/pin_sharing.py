@@ -8,8 +8,9 @@ not know it yet.
 The rules: what a person has approved here since then holds over what is shared; what is shared holds over
 everything else, most of all over what this gateway has merely seen first. So approvals of different tools add
 up, and of two forms of one tool the one that is written later holds, for all. An approval ends by another one
-alone, so nothing has to be taken back. `number` grows with each change of the shared record, and outlives the
-store: a store with a lower number than is known here was lost and begun again, and learns all from here.
+alone, so nothing has to be taken back. `number` grows with each change of the shared record. A store that was
+lost, and has another `origin` now, is begun again by one gateway from what that one knew (`known`): whoever
+knew more of the lost one has all that hold, and whoever knew no more takes over as ever.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     by: str
+    origin: str
+    known: int
+    """Of the store that was lost, the highest number whose record is in this one."""
     record: PinRecord
 
 
@@ -36,6 +40,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int = 0
     """Of the shared record; 0 where nothing was shared yet."""
+    origin: str = ""
     state: str = "unseen"
     about: str = ""
     tools: dict[str, str] = {}
@@ -61,10 +66,11 @@ def shareable(record: PinRecord) -> PinRecord | None:
     return replace(record, waiting={}, waiting_about=None)
 
 
-def marks_of(record: PinRecord, number: int) -> Marks:
+def marks_of(record: PinRecord, number: int = 0, origin: str = "") -> Marks:
     """The marks of a record that was taken over from the shared one of that number."""
     return Marks(
         number=number,
+        origin=origin,
         state=record.state,
         about=record.about.digest,
         tools={name: pin.digest for name, pin in record.tools.items()},
@@ -97,19 +103,12 @@ def all_of(record: PinRecord) -> Approvals:
 
 def first_marks(record: PinRecord) -> Marks | None:
     """The marks of a record of which nothing is shared: where it is held, all in it will be approvals."""
-    return marks_of(record, 0) if record.state == "held" else None
+    return marks_of(record) if record.state == "held" else None
 
 
 def is_same(one: PinRecord, other: PinRecord) -> bool:
     """Whether the same is approved in both."""
-    return marks_of(one, 0) == marks_of(other, 0)
-
-
-def mine_over(record: PinRecord, marks: Marks | None, shared: Shared) -> Approvals:
-    """What of a record holds over the shared one."""
-    if marks is not None and shared.number < marks.number:
-        return all_of(record)
-    return approved_since(record, marks)
+    return marks_of(one) == marks_of(other)
 
 
 def taken_over(record: PinRecord, shared: PinRecord, mine: Approvals = NONE) -> PinRecord:
@@ -138,14 +137,35 @@ def taken_over(record: PinRecord, shared: PinRecord, mine: Approvals = NONE) -> 
     )
 
 
+def together(record: PinRecord, marks: Marks | None, shared: Shared, *, by: str) -> Shared:
+    """What is to be shared of both: what is shared already, or the next, to be written `by` this gateway."""
+    knows_more = marks is not None and marks.origin != shared.origin and marks.number > shared.known
+    mine = all_of(record) if knows_more else approved_since(record, marks)
+    both = shareable(taken_over(record, shared.record, mine))
+    if both is None or is_same(both, shared.record):
+        return shared
+    number = 0 if marks is None else marks.number
+    known = number if knows_more else shared.known
+    return replace(shared, number=1 + max(number, shared.number), by=by, known=known, record=both)
+
+
+def begun(record: PinRecord, marks: Marks | None, *, by: str, origin: str) -> Shared | None:
+    """What is to be shared where nothing is; None while there is nothing."""
+    number = 0 if marks is None else marks.number
+    if (mine := shareable(record)) is None:
+        return None
+    return Shared(number=number + 1, by=by, origin=origin, known=number, record=mine)
+
+
 def _differs(one: Pin | None, other: Pin) -> bool:
     return one is None or one.digest != other.digest
 
 
-def distrusted(record: PinRecord, server: str) -> str | None:
-    """Why a shared record cannot be that of this server, as MCPX would have written it."""
-    if record.server != server:
-        return "it is of another server"
+def distrusted(shared: Shared, server: str, number: int) -> str | None:
+    """Why it cannot be what is shared of this server under this number, as MCPX would have written it."""
+    record = shared.record
+    if record.server != server or shared.number != number:
+        return "it is of another server, or another version"
     if record.state not in {"pinned", "held"} or record.waiting or record.waiting_about is not None:
         return "it holds what no gateway shares"
     for name, pin in record.tools.items():

@@ -22,13 +22,13 @@ from mcpx.trust.pin_sharing import (
     Marks,
     Shared,
     approved_since,
+    begun,
     distrusted,
     first_marks,
     is_same,
     marks_of,
-    mine_over,
-    shareable,
     taken_over,
+    together,
 )
 from mcpx.trust.pin_store import PinStore
 from mcpx.trust.pins import ServerPins
@@ -36,13 +36,6 @@ from mcpx.trust.pins import ServerPins
 log = structlog.get_logger()
 ATTEMPTS: Final = 10  # at one server in a round, while other gateways write
 MAX_RECORD_CHARS: Final = 16_000_000  # of what the store takes
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    """What stands in the store. `by` is the gateway's id."""
-
-    by: str
-    record: PinRecord
 
 
 class _NotShared(Exception):  # noqa: N818 - a condition
@@ -56,16 +49,20 @@ class PinExchange:
         self._pins = pins
         self._store = store
         self._gateway = gateway
+        self._origin = ""
         self._known: dict[str, tuple[int, PinRecord]] = {}  # as they were when they were looked at last
         self._marks: dict[str, Marks | None] = {}
         self._logged: set[tuple[str, str]] = set()
 
-    async def round(self, versions: Mapping[str, int]) -> None:
-        """Look at what has changed. `versions` are those of the keys in the store.
+    async def round(self, versions: Mapping[str, int], origin: str) -> None:
+        """Look at what has changed. `versions` are those of the keys in the store of that origin.
 
         Raises:
             MCPXError: The store cannot be asked.
         """
+        if origin != self._origin:
+            self._origin = origin
+            self._known.clear()
         for identity, pins in self._pins.compared().items():
             version = versions.get(_key(identity), 0)
             before = self._known.get(identity)
@@ -95,17 +92,19 @@ class PinExchange:
             if shared is None and version:
                 version = await self._version(identity)
                 continue
-            new = _together(record, marks, shared)
+            if shared is None:
+                new = begun(record, marks, by=self._gateway, origin=self._origin)
+            else:
+                new = together(record, marks, shared, by=self._gateway)
             if new is None:
                 await self._note(identity, marks or first_marks(record))
                 return 0
-            if shared is None or not is_same(new, shared.record):
-                shared = await self._write(identity, new, 1 + max(version, marks.number if marks else 0))
-            if shared is None:
+            if new is not shared and not await self._write(identity, new):
                 version = await self._version(identity)
                 continue
+            shared = new
             await self._pins.adopt(identity, partial(_adopted, shared=shared.record, since=record))
-            await self._note(identity, marks_of(shared.record, shared.number))
+            await self._note(identity, marks_of(shared.record, shared.number, shared.origin))
             if shared.by != self._gateway and not is_same(record, shared.record):
                 log.info("pins.taken_over", server=pins.name, gateway=shared.by, version=shared.number)
             return shared.number
@@ -125,26 +124,24 @@ class PinExchange:
         if text is None:
             return None
         try:
-            stored = msgspec.json.decode(text, type=_Stored)
-            problem = distrusted(stored.record, pins.name)
+            shared = msgspec.json.decode(text, type=Shared)
+            problem = distrusted(shared, pins.name, version)
         except (msgspec.DecodeError, RecursionError) as error:
             raise _NotShared(f"what other gateways say of it cannot be read: {error}") from None
         if problem is not None:
             raise _NotShared(f"what other gateways say of it is not believed: {problem}")
-        return Shared(number=version, by=stored.by, record=stored.record)
+        return shared
 
-    async def _write(self, identity: str, record: PinRecord, number: int) -> Shared | None:
-        """Have it shared; None if another gateway was first.
+    async def _write(self, identity: str, new: Shared) -> bool:
+        """Have it shared; whether no other gateway was first.
 
         Raises:
             _NotShared: It is too large.
         """
-        text = msgspec.json.encode(_Stored(self._gateway, record)).decode()
+        text = msgspec.json.encode(new).decode()
         if len(text) > MAX_RECORD_CHARS:
             raise _NotShared("it is too large for the store")
-        if not await self._store.put(_key(identity), text, number):
-            return None
-        return Shared(number=number, by=self._gateway, record=record)
+        return await self._store.put(_key(identity), text, new.number)
 
     async def _marks_of(self, identity: str) -> Marks | None:
         if identity not in self._marks:
@@ -162,17 +159,9 @@ class PinExchange:
             log.warning("pins.not_shared", server=pins.name, problem=problem)
 
 
-def _together(record: PinRecord, marks: Marks | None, shared: Shared | None) -> PinRecord | None:
-    """What is to be shared of both; None while there is nothing."""
-    if shared is None:
-        return shareable(record)
-    both = taken_over(record, shared.record, mine_over(record, marks, shared))
-    return shareable(both) or shared.record
-
-
 def _adopted(record: PinRecord, *, shared: PinRecord, since: PinRecord) -> PinRecord:
     """The edit of the record here: what was approved since it was looked at goes on to hold."""
-    marks = None if since.state in {"unseen", "succeeding"} else marks_of(since, 0)
+    marks = None if since.state in {"unseen", "succeeding"} else marks_of(since)
     return taken_over(record, shared, approved_since(record, marks))
 
 

@@ -89,11 +89,11 @@ class Sharing:
                 await anyio.sleep(ROUND_S)
 
     async def _round(self, tasks: anyio.abc.TaskGroup) -> None:
-        versions = await self._store.versions()
+        origin, versions = await self._store.origin(), await self._store.versions()
         if self.members.is_to_reload(versions):
             tasks.start_soon(_contained, self.members.reload)  # it may wait for servers that end
         await self.members.round(versions)
-        await self._pins.round(versions)
+        await self._pins.round(versions, origin)
 
     def _heard(self) -> None:
         self._heard_at = anyio.current_time()

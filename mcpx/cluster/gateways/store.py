@@ -8,8 +8,10 @@ What was written last has the highest version; whoever writes removes the older 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
+from uuid import uuid4
 
 PREFIX: Final = "gateways/"
+ORIGIN: Final = "gateways origin"
 MAX_ENTRIES: Final = 100_000  # that are looked at
 
 
@@ -45,6 +47,10 @@ class SharedStore:
 
     def __init__(self, below: KeyValue) -> None:
         self._below = below
+
+    async def origin(self) -> str:
+        """A name of this store that another one, begun when it was lost, does not have."""
+        return await self._below.put(ORIGIN, uuid4().hex, overwrite=False)
 
     async def versions(self, key: str = "") -> dict[str, int]:
         """The newest version of each key, or of one: what has changed is what has another. One request."""

@@ -8,7 +8,7 @@ from mcpx.errors import MCPXError
 
 
 class MemoryStore:
-    """A `KeyValue`. While `away` it fails; each request is a turn of the loop, so that others come between."""
+    """A `KeyValue`. While `away` it fails; each request takes a turn of the loop."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
