@@ -26,7 +26,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
-from mcpx.config import Config, Stdio
+from mcpx.config import Config, Http, Sse
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import serving_only
@@ -49,13 +49,14 @@ from mcpx.observe.systemd import Notifier
 from mcpx.observe.tracing_setup import open_tracing
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.page.page import Page
-from mcpx.paths import claim_configuration_folder
+from mcpx.paths import claim_configuration_folder, configuration_folder
 from mcpx.trust.tokens import load_token
 from mcpx.upstream.transport.descriptors import raise_limit
 from mcpx.upstream.transport.spawning import EARLY
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
+    from mcpx.cluster.membership import Membership
     from mcpx.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
@@ -191,8 +192,16 @@ async def _run(
 ) -> int:
     notifier, hangup = Notifier(), Hangup()
     tracing = open_tracing()
-    hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts, tracing=tracing)
+    membership = _membership(config) if watches else None
+    placement = None
+    if membership is not None:
+        placement, prepare = membership.cluster, membership.prepared(prepare)
+    hub = Hub(
+        prepare(config), reloading=notifier.reloading, starts=starts, tracing=tracing, placement=placement
+    )
     hub.file.prepare = prepare
+    if membership is not None:
+        membership.join(hub)
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
@@ -221,11 +230,27 @@ async def _run(
     return 0
 
 
+def _membership(config: Config) -> Membership | None:
+    """The cluster that this MCPX is a gateway of, if there is one.
+
+    Raises:
+        DaemonError: It cannot be read whether there is one.
+    """
+    folder = configuration_folder(config.source)
+    address = cluster_address(config, folder)
+    if address is None:
+        return None
+    from mcpx.cluster.membership import Membership  # noqa: PLC0415 - for those who have a cluster
+    from mcpx.core.federation.identity import own_id  # noqa: PLC0415 - likewise
+
+    return Membership(address, folder=folder, gateway=own_id(folder))
+
+
 async def _finish_start(hub: Hub) -> None:
     """Do what can wait until the servers have settled."""
     await hub.settled(SETTLED_TIMEOUT_S)
     EARLY.end()
-    if any(not isinstance(server.transport, Stdio) for server in hub.config.servers.values()):
+    if any(isinstance(server.transport, Http | Sse) for server in hub.config.servers.values()):
         # 50 ms, for which the first call of one that sleeps would wait
         await anyio.to_thread.run_sync(import_module, "mcpx.upstream.transport.http_link")
 

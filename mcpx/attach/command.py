@@ -17,6 +17,7 @@ from mcpx.errors import MCPXError
 
 USAGE: Final = """Usage: mcpx attach [--config CONFIG] [--expose HOW] [--profile NAME] [--only NAMES]
        mcpx attach [--config CONFIG] --server NAME
+       mcpx attach [--config CONFIG] [--profile NAME] --peer NAME
 
   Join standard input and output to the daemon, which is started if none runs.
   This is what desktop clients start.
@@ -28,6 +29,8 @@ Options:
   --profile NAME The servers and tools of a profile of the configuration, no others.
   --only NAMES   These servers and no others, separated by commas.
   --server NAME  This server alone, exactly as it is, under supervision.
+  --peer NAME    This server, for another MCPX to offer as one of its own. The
+                 name may be percent-encoded.
   -h, --help     Show this message and exit.
 """
 WAITS_FOR_CLIENT: Final = (
@@ -41,6 +44,7 @@ _OPTIONS: Final = {
     "--profile": "a profile's name",
     "--only": "the names of servers, separated by commas",
     "--server": "a server's name",
+    "--peer": "a server's name",
 }
 
 
@@ -62,17 +66,36 @@ def main(arguments: list[str]) -> int:
             return _usage(f"no such option: {word}")
         else:
             given["--config"] = word
+    if (problem := _problem_with(given)) is not None:
+        return _usage(problem)
     expose = next((each for each in EXPOSURES if each == given.get("--expose")), None)
-    if "--expose" in given and expose is None:
-        return _usage(f"--expose wants {_OPTIONS['--expose']}")
-    if expose is not None and "--server" in given:
-        return _usage("--server shows one server as it is; --expose says how all are shown: give one of them")
-    if "--server" in given and ("--only" in given or "--profile" in given):
-        return _usage("--server shows one server as it is; --only and --profile choose among all of them")
     only = only_of([given["--only"]]) if "--only" in given else None
-    if only == ():
-        return _usage(f"--only wants {_OPTIONS['--only']}")
-    return _attach(given.get("--config"), Door(expose, given.get("--server"), only, given.get("--profile")))
+    door = Door(expose, given.get("--server"), only, given.get("--profile"), _decoded(given.get("--peer")))
+    return _attach(given.get("--config"), door)
+
+
+def _problem_with(given: dict[str, str]) -> str | None:
+    """What is wrong with the options, or with their going together."""
+    if given.get("--expose", EXPOSURES[0]) not in EXPOSURES:
+        return f"--expose wants {_OPTIONS['--expose']}"
+    if "--expose" in given and "--server" in given:
+        return "--server shows one server as it is; --expose says how all are shown: give one of them"
+    if "--server" in given and ("--only" in given or "--profile" in given):
+        return "--server shows one server as it is; --only and --profile choose among all of them"
+    if "--peer" in given and given.keys() - {"--peer", "--config", "--profile"}:
+        return "--peer gives one server to another MCPX; only --config and --profile go with it"
+    if "--only" in given and not only_of([given["--only"]]):
+        return f"--only wants {_OPTIONS['--only']}"
+    return None
+
+
+def _decoded(name: str | None) -> str | None:
+    """A name without its percent-encoding, by which it passes every shell on its way."""
+    if name is None or "%" not in name:
+        return name
+    from urllib.parse import unquote  # noqa: PLC0415 - few names need it
+
+    return unquote(name)
 
 
 def _usage(problem: str) -> int:
@@ -94,19 +117,25 @@ def _attach(config: str | None, door: Door) -> int:
         return 1
     if os.isatty(0):
         sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
-    answers = None if door.server is not None else RememberedAnswers(paths, greeting(door))
-    serve_client(Connecting(paths), door, answers)
-    return 0
+    alone = door.server is not None or door.peer is not None
+    answers = None if alone else RememberedAnswers(paths, greeting(door))
+    failure = serve_client(Connecting(paths), door, answers)
+    if failure is None:
+        return 0
+    sys.stderr.write(f"mcpx attach: {failure}\n")
+    return 1
 
 
-def serve_client(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> None:
-    """Serve the client on standard input and output until it is done."""
+def serve_client(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> str | None:
+    """Serve the client on standard input and output until it is done; why that failed for another MCPX."""
     diverted = [fd for fd in (0, 1) if not os.isatty(fd)]  # a terminal is shared with the shell
     before = {fd: os.get_blocking(fd) for fd in diverted}
     try:
         for fd in diverted:
             os.set_blocking(fd, False)
-        Shim(connecting, door, 0, 1, answers).run()
+        shim = Shim(connecting, door, 0, 1, answers)
+        shim.run()
     finally:
         for fd, blocking in before.items():
             os.set_blocking(fd, blocking)
+    return shim.failure

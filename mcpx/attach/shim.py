@@ -5,7 +5,8 @@ of a daemon that is dying. Without a connection, what the client sends waits for
 
 Until the first daemon has answered the greeting, the client is answered from what is remembered: at once if
 none listens, and after a moment if one listens that may be starting itself. When connecting was given up, or
-takes long, its session is opened nevertheless; when it was given up, `inspect` says why.
+takes long, its session is opened nevertheless; when it was given up, `inspect` says why. Another MCPX is
+told nothing that its server has not said: for it the shim ends with its daemon, or without one.
 
 Memory is bounded: while one side does not read, the other is not read. When the client closes its input, its
 requests are still answered, as long as the daemon does so; when it closes its output, the shim ends at once.
@@ -54,7 +55,11 @@ class Shim:
         self._stdout = stdout
         self._connecting = connecting
         self._answers = answers
-        self._session = Session(answers, transparent=door.server is not None)
+        self._ends_with_daemon = door.peer is not None  # a peer connects again by itself
+        self._is_over = False
+        self.failure: str | None = None
+        """Why another MCPX cannot be served."""
+        self._session = Session(answers, transparent=door.server is not None or door.peer is not None)
         self._answers_known = None if answers is None else False  # what is known already; None: no longer
         self._from_client = LineSplitter(MAX_CLIENT_LINE)
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
@@ -74,7 +79,7 @@ class Shim:
             while not self._is_done():
                 self._poll_once(self._poll_timeout_ms())
                 self._count_waiting()
-                if self._connection is None and (self._to_daemon.lines or not self._input_closed):
+                if self._wants_connection:
                     self._connect()
         except BrokenPipeError:
             pass  # the client has closed its output
@@ -93,7 +98,15 @@ class Shim:
         self._connecting.begin()
         self._connect()
 
+    @property
+    def _wants_connection(self) -> bool:
+        if self._connection is not None or self._is_over:
+            return False
+        return bool(self._to_daemon.lines) or not self._input_closed
+
     def _is_done(self) -> bool:
+        if self._is_over:
+            return not self._to_client.lines
         if not self._input_closed or self._to_daemon.lines or self._to_client.lines:
             return False
         if self._connection is None or not (self._greeted or self._session.awaits_daemon):
@@ -165,7 +178,7 @@ class Shim:
 
     def _count_waiting(self) -> None:
         """After `ANSWERED_AFTER_S` open the session and list the tools without a daemon."""
-        if self._greeted or not self._to_daemon.lines:
+        if self._greeted or self._ends_with_daemon or not self._to_daemon.lines:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = time.monotonic()
@@ -255,10 +268,16 @@ class Shim:
     # --- from one daemon to the next
 
     def _disconnect(self, given_up: DaemonError | None = None) -> None:
-        """The daemon is gone: answer what was in flight, and connect to the next unless none is wanted."""
+        """The daemon is gone: answer what was in flight, and connect to the next unless none is wanted.
+
+        Another MCPX learns of it by the end of the shim, as of a server that has died.
+        """
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if self._ends_with_daemon and self._greeted:
+            self._is_over = True
+            return
         self._greeted = False
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
         to_client, to_next_daemon = self._session.daemon_lost(self._to_daemon.take_unsent())
@@ -293,6 +312,9 @@ class Shim:
 
     def _refuse(self, cause: DaemonError) -> None:
         """There is no daemon for now: refuse what waits."""
+        if self._ends_with_daemon:
+            self.failure, self._is_over = str(cause), True
+            return
         self._answers_known = None
         self._to_client.put(self._session.refuse(self._to_daemon.take_unsent(), str(cause)))
         self._to_client.flush(self._stdout)

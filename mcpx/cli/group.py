@@ -47,6 +47,7 @@ SECTIONS: Final = {
         "audit",
         "stats",
         "daemon",
+        "cluster",
     ),
     "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
     "For programs": ("attach", "serve", "token"),

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "approve": "approve:approve",
     "audit": "audit:audit",
     "check": "check:check",
+    "cluster": "cluster:cluster",
     "completion": "completion:completion",
     "config": "check:config",
     "daemon": "daemon:daemon",

@@ -10,14 +10,17 @@ from mcpx.config.model import (
     Config,
     Http,
     HttpGateway,
+    Placed,
     ServerConfig,
     Sse,
     Stdio,
     StructuredContent,
     Transport,
     Variables,
+    command_of,
 )
 from mcpx.config.per_server import CallLimits, Era, HealthCheck, PerServer, RestartPolicy
+from mcpx.config.place import Place
 from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
@@ -31,6 +34,8 @@ __all__ = [
     "Http",
     "HttpGateway",
     "PerServer",
+    "Place",
+    "Placed",
     "Profile",
     "Redactor",
     "RestartPolicy",
@@ -40,6 +45,7 @@ __all__ = [
     "StructuredContent",
     "Transport",
     "Variables",
+    "command_of",
     "json_schema",
     "load",
     "parse",

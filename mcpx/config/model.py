@@ -4,84 +4,46 @@ Owns, with `mcpx.config.per_server`, the shapes, bounds, defaults and meanings o
 once: the parser (`mcpx.config.settings`), the JSON Schema and the table in the documentation read them. Made
 by `mcpx.config.load` and `parse`, or by hand in a program or a test (which checks no bounds); immutable.
 
-Durations are seconds. The `repr` of a transport leaves out the values that may be secrets, so that a config
-can be logged.
+Durations are seconds. The transports are those of `mcpx.config.transport_model`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.auth import OAuth, Tls, TokenStoreKind
+from mcpx.config.auth import TokenStoreKind
 from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
-from mcpx.config.trust import Audit, NonEmpty, ProcessLimits, doc
+from mcpx.config.transport_model import Http, Placed, Sse, Stdio, Transport, command_of
+from mcpx.config.trust import Audit, NonEmpty, doc
 from mcpx.environment import Environment
+
+__all__ = [
+    "GIB",
+    "TOON_MAX_SIZE",
+    "ClusterLink",
+    "Config",
+    "Http",
+    "HttpGateway",
+    "Placed",
+    "ServerConfig",
+    "Settings",
+    "Sse",
+    "Stdio",
+    "StructuredContent",
+    "Transport",
+    "Variables",
+    "command_of",
+]
 
 GIB: Final = 1 << 30
 TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
 StructuredContent = Literal["auto", "always", "never"]
-
-
-class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
-    """A server as a child process. `env` is added to what children inherit; `cwd` is absolute or `None`.
-
-    `limits` are those of the server's `quota`, for itself and for what it starts.
-    """
-
-    kind: ClassVar[Literal["stdio"]] = "stdio"
-
-    command: str
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    limits: ProcessLimits = ProcessLimits()
-
-    def __repr__(self) -> str:
-        hidden = f"args={len(self.args)}, env={sorted(self.env)}"
-        return f"Stdio(command={self.command!r}, {hidden}, cwd={self.cwd!r})"
-
-
-class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
-    """A server behind Streamable HTTP. `headers` go with every request.
-
-    `auth` says how MCPX signs in where the server wants that; None: not at all.
-    """
-
-    kind: ClassVar[Literal["http"]] = "http"
-
-    url: str
-    headers: dict[str, str] = {}
-    auth: OAuth | None = OAuth()
-    tls: Tls | None = None
-
-    def __repr__(self) -> str:
-        return f"Http(headers={sorted(self.headers)})"
-
-
-class Sse(msgspec.Struct, frozen=True, kw_only=True, tag="sse"):
-    """A server behind the older HTTP+SSE transport. `headers` go with every request.
-
-    `auth` says how MCPX signs in where the server wants that; None: not at all.
-    """
-
-    kind: ClassVar[Literal["sse"]] = "sse"
-
-    url: str
-    headers: dict[str, str] = {}
-    auth: OAuth | None = OAuth()
-    tls: Tls | None = None
-
-    def __repr__(self) -> str:
-        return f"Sse(headers={sorted(self.headers)})"
-
-
-Transport = Stdio | Http | Sse
 
 
 class Variables(msgspec.Struct, frozen=True, eq=False):
@@ -127,6 +89,15 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Annotated[
         tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
     ] = ()
+
+
+class ClusterLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Ray cluster whose nodes run the servers."""
+
+    address: Annotated[
+        NonEmpty,
+        doc("HOST:PORT of Ray's GCS; auto: the cluster that this machine is a node of."),
+    ] = "auto"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +222,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    cluster: Annotated[
+        ClusterLink | None,
+        doc(
+            "The Ray cluster whose nodes run the servers; mcpx cluster start sets it as well. Takes effect"
+            " with the next start."
+        ),
+    ] = None
     ui: Annotated[
         bool, doc("Whether mcpx ui opens a page of the daemon in the browser, on this computer alone.")
     ] = True

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.place import Place
 from mcpx.config.trust import AccessRules, Approve, Hints, NonEmpty, Pin, Quota, ToolRules, doc
 from mcpx.door import Expose
 
@@ -180,4 +181,11 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         doc("Whether a server that was never seen before is held, with all it offers, until mcpx approve."),
     ] = False
+    place: Annotated[
+        Place | bool,
+        doc(
+            "In a cluster (mcpx cluster), where a server that is a command runs. false: at the gateway, as"
+            " servers with a url do."
+        ),
+    ] = Place()
     quota: Annotated[Quota, doc("What a server may use.")] = msgspec.field(default=Quota(), name="limits")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from mcpx.config.document import quote
-from mcpx.config.model import Config, ServerConfig, Stdio
+from mcpx.config.model import Config, Placed, ServerConfig, Stdio
 from mcpx.config.secrets import MIN_SECRET_LEN
 
 _SECRET_NAME: Final = re.compile(
@@ -90,6 +90,8 @@ def literal_secrets(server: ServerConfig) -> list[str]:
     """The names of what is secret by its name, and stands in the entry itself; values are not returned."""
     transport = server.transport
     expanded = [value for _, value in server.variables.values if value]
+    if isinstance(transport, Placed):
+        transport = transport.stdio
     if isinstance(transport, Stdio):
         options = (_SECRET_OPTION.fullmatch(word) for word in transport.args)
         named = [*transport.env.items(), *((one[0].partition("=")[0], one[1]) for one in options if one)]

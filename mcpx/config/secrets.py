@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 import msgspec
 
 from mcpx.config.auth import OAuth
-from mcpx.config.model import ServerConfig, Stdio
+from mcpx.config.model import Placed, ServerConfig, Stdio
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
 HIDDEN_GENERATIONS: Final = 2  # of the tokens of one account
@@ -146,6 +146,8 @@ def secrets_of(server: ServerConfig) -> list[Secret]:
     found = [each for each in server.variables.values if each[0] not in _ORDINARY_VARIABLES]
     known = {value for name, value in server.variables.values if name in _ORDINARY_VARIABLES}
     transport = server.transport
+    if isinstance(transport, Placed):
+        transport = transport.stdio
     if isinstance(transport, Stdio):
         for name, value in transport.env.items():
             if name not in _ORDINARY_VARIABLES and value not in known:

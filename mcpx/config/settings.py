@@ -20,7 +20,7 @@ from msgspec.structs import FieldInfo
 
 from mcpx.config.document import LocatedError, Location, as_object, quote
 from mcpx.config.notices import ConfigNotices, is_comment, similar
-from mcpx.config.per_server import FLAT
+from mcpx.config.per_server import FLAT, YEAR_S
 from mcpx.config.trust import AccessRules, Patterns, ToolRules
 from mcpx.documents.jsonc import JSONObject
 from mcpx.text import cut, kind_of
@@ -74,6 +74,9 @@ def read_settings(
 def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notices: ConfigNotices) -> Any:
     if isinstance(before, AccessRules) and isinstance(value, list):  # as other clients write it
         return msgspec.structs.replace(before, allow=convert(value, Patterns, at))
+    if bool in get_args(_plain(field.type)) and (struct := _struct_of(_plain(field.type))) is not None:
+        full = before if isinstance(before, msgspec.Struct) else struct()
+        return (value and full) if isinstance(value, bool) else _read_struct(value, full, at, notices)
     if isinstance(before, msgspec.Struct):
         return _read_struct(value, before, at, notices)
     if (wanted := _members(field.type)) is not None:
@@ -100,8 +103,13 @@ def _read_struct(value: Any, before: S, at: Location, notices: ConfigNotices) ->
 
 def _members(wanted: Any) -> Any:
     """The type of the members of an object that has a name for each; None for any other type."""
-    plain = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
+    plain = _plain(wanted)
     return get_args(plain)[1] if get_origin(plain) is dict else None
+
+
+def _plain(wanted: Any) -> Any:
+    """A type without its bounds and its description."""
+    return get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
 
 
 def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices) -> dict[str, Any]:
@@ -200,7 +208,8 @@ def _expected(rule: inspect.Type) -> str:
             return f"a whole number from {rule.ge} to {rule.le}"
         case inspect.FloatType():
             least = f"from {rule.ge}" if rule.gt is None else f"above {rule.gt}"
-            return f"a number of seconds {least} and at most {rule.le}"
+            what = "a number of seconds" if rule.le == YEAR_S else "a number"
+            return f"{what} {least} and at most {rule.le}"
         case inspect.LiteralType():
             return f"one of {', '.join(quote(str(each)) for each in rule.values)}"
         case inspect.VarTupleType():

@@ -38,6 +38,7 @@ from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.placement import Placement
 from supervisors import (
     ChildFailed,
     ChildHeld,
@@ -75,8 +76,11 @@ class Fleet:
         tokens: Path | None = None,
         clients: ConnectedClients | None = None,
         starts: bool = True,
+        placement: Placement | None = None,
     ) -> None:
         self._config = config
+        self.placement = placement
+        """Says where servers run that are placed on nodes; None without a cluster."""
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
@@ -99,6 +103,7 @@ class Fleet:
             self.ledger,
             folder=configuration_folder(config.source, state),
             clients=clients or ConnectedClients(),
+            placement=placement,
         )
         self.observers = Observers()
         self.news = Signal()
@@ -107,7 +112,8 @@ class Fleet:
         """How often that was."""
         self.timelines = Timelines()
         """What has become of each server."""
-        self._stopping = False
+        self.stopping = False
+        """Whether no more calls are taken."""
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._sessions.beside, self._start, self._dismiss)
@@ -160,7 +166,7 @@ class Fleet:
 
     def _start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
         """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
-        if self._stopping:
+        if self.stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
@@ -251,7 +257,7 @@ class Fleet:
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""
-        self._stopping = True
+        self.stopping = True
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
                 each.queue.close()

@@ -20,12 +20,14 @@ import anyio.to_thread
 import structlog
 
 from mcpx.audit.audit import Audit
+from mcpx.catalog.model import JSON
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config
 from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
+from mcpx.core.federation.own_directory import OwnDirectory
 from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
@@ -52,6 +54,7 @@ from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.health import distrust_all
 from mcpx.upstream.relay.clients import ConnectedClients
+from mcpx.upstream.transport.placement import Placement
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import (
     ActorRef,
@@ -75,7 +78,8 @@ class Hub:
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
-    context that is entered while a configuration is put in force. `tokens` and `starts` are those of `Fleet`.
+    context that is entered while a configuration is put in force. `tokens`, `starts` and `placement` are those
+    of `Fleet`.
     `tracing` makes the spans of calls; without it, the provider that the program has set does, if there is
     one.
     """
@@ -89,11 +93,14 @@ class Hub:
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
         starts: bool = True,
         tracing: Tracing | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
-        self.fleet = Fleet(config, state=state, tokens=tokens, clients=self.clients, starts=starts)
+        self.fleet = Fleet(
+            config, state=state, tokens=tokens, clients=self.clients, starts=starts, placement=placement
+        )
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
@@ -128,6 +135,10 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
+        self.cluster: Callable[[str, str | None], Awaitable[JSON]] | None = None
+        """Answers what is asked of the cluster (what, of which node), where there is one: set likewise."""
+        self.directory = OwnDirectory(self, state)
+        """What other MCPX are told of the servers."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page

@@ -59,6 +59,8 @@ def select(door: Door, config: Config) -> Selection:
     names = chosen(config.servers, profile.servers)
     if door.only is not None:
         names = chosen(names, door.only)
+    if door.peer is not None:
+        names = [name for name in names if name == door.peer]
     servers = {name: _as_shown(config.servers[name], profile) for name in names}
     return Selection(replace(config, servers=servers), None if profile is ALL else profile)
 
@@ -89,6 +91,9 @@ def check_door(door: Door, config: Config) -> None:
             raise DoorError(f"there is no profile {quote(door.profile)}: none is configured")
         hint = did_you_mean(door.profile, config.profiles)
         raise DoorError(f"there is no profile {quote(door.profile)}{hint}")
+    if door.peer is not None and not select(door, config).config.servers:
+        servers = select(replace(door, peer=None), config).config.servers
+        raise DoorError(no_server(door.peer, servers))
     if door.only is None:
         return
     if not door.only:

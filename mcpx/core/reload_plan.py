@@ -19,7 +19,7 @@ from mcpx.upstream.offers.server_identity import program_of
 
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
-AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
+AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served", "cluster")
 """Settings that the tree and its frontends are built with."""
 LOOKED_UP: Final = (
     "result_token_budget",
@@ -34,10 +34,11 @@ LOOKED_UP: Final = (
     "pin",
     "quarantine",
     "quota",
+    "place",
 )
 """Settings of a server that are looked up when they are used: a new value restarts nothing.
 
-What the quota says of its processes is in their transport, too.
+What the quota says of its processes is in their transport, too, and the place in that of a server on a node.
 """
 _KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ServerConfig)}
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "digest", "environment"})
@@ -119,7 +120,7 @@ def _settings(config: Config) -> list[str]:
 def _parts(name: str, old: Config, new: Config) -> list[str]:
     """The names of what differs in a setting: its own, or for a group those of its fields."""
     before, after = getattr(old, name), getattr(new, name)
-    if not isinstance(after, msgspec.Struct):
+    if not (isinstance(before, msgspec.Struct) and isinstance(after, msgspec.Struct)):
         return ["http" if name == "http_served" else name]
     fields = after.__struct_fields__
     return [f"{name}.{field}" for field in fields if getattr(before, field) != getattr(after, field)]

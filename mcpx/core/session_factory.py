@@ -14,6 +14,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.placement import Placement
 from supervisors import Supervisor
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ class SessionFactory:
         *,
         folder: Path,
         clients: ConnectedClients,
+        placement: Placement | None = None,
     ) -> None:
         self._config = config
         self._supervisor = supervisor
         self._ledger = ledger
         self._folder = folder
         self._clients = clients
+        self._placement = placement
         self._made: Counter[str] = Counter()  # children of each name so far
 
     def configure(self, config: Config) -> None:
@@ -63,6 +66,7 @@ class SessionFactory:
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
             clients=self._clients,
+            placement=self._placement,
             **more,
         )
 
@@ -73,7 +77,13 @@ class SessionFactory:
         from mcpx.upstream.direct.session import DirectSession  # noqa: PLC0415 - for those who want one
 
         return DirectSession(
-            client, upstream.config, self._supervisor, child=child, account=upstream.account, **more
+            client,
+            upstream.config,
+            self._supervisor,
+            child=child,
+            account=upstream.account,
+            placement=self._placement,
+            **more,
         )
 
     def _child_name(self, name: str) -> str:

@@ -23,7 +23,7 @@ import structlog
 from mcp import MCPError
 
 from mcpx.catalog.model import JSON
-from mcpx.config import ServerConfig, Stdio
+from mcpx.config import Http, ServerConfig, Sse
 from mcpx.errors import CallError, MCPXError
 from mcpx.oauth.errors import SignInError
 from mcpx.rendering.result_reading import INPUT_REQUIRED
@@ -244,7 +244,7 @@ class _Link:
         url = await self._pending.url()
         name = cut(shown_server(self._server.name), MAX_NAME_CHARS)
         transport = self._server.transport
-        host = "" if isinstance(transport, Stdio) else f" ({_host(transport.url)})"
+        host = f" ({_host(transport.url)})" if isinstance(transport, Http | Sse) else ""
         message = (
             f"The server {name}{host} wants {self._wants} before it runs this call."
             f" The link opens {_host(url)} in your browser; the call goes on when you have done that there."

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from mcpx.config import Config, Stdio
+from mcpx.config import Config, Http, Sse
 from mcpx.config.urls import is_loopback
 from mcpx.daemon.paths import check_runtime_folder, check_state_folder
 from mcpx.doctor.findings import Finding, Fix, note, ok, wrong
@@ -158,7 +158,7 @@ def _proxy(environ: Mapping[str, str], config: Config | None) -> Iterator[Findin
 
 def _hosts(config: Config | None) -> Iterator[tuple[str, str]]:
     for server in config.servers.values() if config else ():
-        if server.disabled is None and not isinstance(server.transport, Stdio):
+        if server.disabled is None and isinstance(server.transport, Http | Sse):
             yield server.name, urlsplit(server.transport.url).hostname or ""
 
 

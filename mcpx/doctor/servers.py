@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mcpx.clients.masking import command_line
-from mcpx.config import ServerConfig, Stdio, redactor_of
+from mcpx.config import Http, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.config.servers import DISABLED
 from mcpx.doctor.configuration import concerns_command
 from mcpx.doctor.findings import Finding, note, ok, wrong
@@ -134,7 +134,7 @@ def _failed(server: ServerConfig, problem: str, installation: Installation) -> F
 def _credentials_advice(server: ServerConfig, installation: Installation) -> str:
     """What to type where a server answers 401 and MCPX does not sign in to it."""
     login, file = installation.command("login", server.name), installation.file
-    if isinstance(server.transport, Stdio) or identity_of(server) is not None:
+    if not isinstance(server.transport, Http | Sse) or identity_of(server) is not None:
         return f'it names no sign-in: put what it wants into "headers" of its entry in {file}'
     if server.transport.auth is None:
         return f'take "auth": false out of its entry in {file}, then: {login}'

@@ -20,6 +20,7 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.wire.channel import Channel
 
 if TYPE_CHECKING:
+    from mcpx.gateway.peer.server import PeerServer
     from mcpx.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
 
 
@@ -30,15 +31,25 @@ class Doors:
         self.hub = hub
         self.clients = clients
         self._servers: WeakValueDictionary[Door, GatewayServer] = WeakValueDictionary()
+        self._peers: WeakValueDictionary[Door, PeerServer] = WeakValueDictionary()
         self._of_all: dict[Door, GatewayServer] = {}  # those that show all servers
 
     def gateway(self, door: Door) -> GatewayServer:
-        """The server of a door that is not transparent."""
+        """The server of a door at which servers are shown to clients."""
         server = self._servers.get(door)
         if server is None:
             server = self._servers[door] = GatewayServer(self.hub, self.clients, door)
             if door.shows_all:
                 self._of_all[door] = server
+        return server
+
+    def peer(self, door: Door) -> PeerServer:
+        """The server of a door for other MCPX."""
+        from mcpx.gateway.peer.server import PeerServer  # noqa: PLC0415 - for those who are peers
+
+        server = self._peers.get(door)
+        if server is None:
+            server = self._peers[door] = PeerServer(self.clients, door)
         return server
 
     def stream_client(self, door: Door, channel: Channel, transport: Transport = "stdio") -> StreamClient:
@@ -48,6 +59,10 @@ class Doors:
 
             serve = partial(TransparentConnection, self.hub, door.server, transport)
             return StreamClient(self.hub, channel, serve)
+        if door.peer is not None:
+            from mcpx.gateway.peer.stream import peer_connection  # noqa: PLC0415 - likewise
+
+            return StreamClient(self.hub, channel, partial(peer_connection, self.peer(door), transport))
         return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(door), transport))
 
     def transparent_endpoint(self, make_manager: MakeManager) -> TransparentEndpoint:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from mcp import MCPError
 from mcp.server.connection import Connection, NotifyOnlyOutbound
@@ -24,13 +24,14 @@ from pydantic import ValidationError
 
 from mcpx.audit.origin import Transport
 from mcpx.gateway.clients.identity import bind_client
-from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.door_server import DoorServer
 from mcpx.upstream.context import ClientId
 from mcpx.wire.batch import BATCH_REVISION
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 
 Params = Mapping[str, Any] | None
+GREETINGS: Final = frozenset({"initialize", "server/discover"})
 
 
 class Era(Enum):
@@ -45,7 +46,7 @@ class EraServer:
     """Serves one connection. `era` and `connection` tell the fast path what it may take."""
 
     def __init__(
-        self, server: GatewayServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
+        self, server: DoorServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
     ) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
@@ -76,6 +77,23 @@ class EraServer:
         modern = method != "initialize" and _has_envelope(params)
         if self.era is Era.UNDECIDED:
             self.era = Era.MODERN if modern else Era.HANDSHAKE
+            if method in GREETINGS:
+                return await self._open(context, method, params)
+        return await self._serve(context, method, params, modern=modern)
+
+    async def _open(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> dict[str, Any]:
+        """Serve a greeting; one that fails opens nothing, and its client may ask in the other era."""
+        try:
+            return await self._serve(context, method, params, modern=self.era is Era.MODERN)
+        except BaseException:
+            self.era = Era.UNDECIDED
+            raise
+
+    async def _serve(
+        self, context: DispatchContext[TransportContext], method: str, params: Params, *, modern: bool
+    ) -> dict[str, Any]:
         if self.era is Era.MODERN:
             return await self._serve_modern(context, method, params)
         if modern:

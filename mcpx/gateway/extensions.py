@@ -55,7 +55,11 @@ def declared_extensions(hub: HubView) -> dict[str, JSON]:
     return found
 
 
-def serving_tasks(hub: HubView, stamp_for: Callable[[Context], bytes | None]) -> ServerMiddleware[Any]:
+def serving_tasks(
+    hub: HubView,
+    stamp_for: Callable[[Context], bytes | None],
+    as_error: Callable[[CallError], MCPError] = as_protocol_error,
+) -> ServerMiddleware[Any]:
     """A middleware for the SDK's server that answers requests about tasks. `stamp_for` as for prompts."""
 
     async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -71,7 +75,7 @@ def serving_tasks(hub: HubView, stamp_for: Callable[[Context], bytes | None]) ->
         try:
             return enclose([enveloped(await _ask(hub, ctx, task), stamp_for(ctx))])
         except CallError as error:
-            raise as_protocol_error(error) from None
+            raise as_error(error) from None
 
     return serve
 

@@ -6,73 +6,56 @@ the first `tools/list` waits for the servers, up to `startup_wait` from the star
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import mcp_types
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
-from mcpx.core.hub_view import HubView
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.door import FRONT_DOOR, Door
-from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.identity import connection_of
 from mcpx.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
-from mcpx.gateway.encoded_results import is_modern, stamp_of, unsieved
-from mcpx.gateway.extensions import declared_extensions, serving_tasks
+from mcpx.gateway.door_server import DoorServer
+from mcpx.gateway.encoded_results import stamp_of
 from mcpx.gateway.metering import note_listing
 from mcpx.gateway.native.requests import UNCACHED, ResourcesAndPrompts
-from mcpx.gateway.native.tools import tools_page
+from mcpx.gateway.native.tools import definition, tools_page
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.handler import ToolCall
 from mcpx.rendering.result_members import enveloped
-from mcpx.upstream.context import ClientId
 from mcpx.version import __version__
 from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
+PEER_PREFIX: Final = "mcpx/"
+"""How the methods begin that only another MCPX knows."""
 SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
 DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 
 
-class GatewayServer(Server[Any]):
+class GatewayServer(DoorServer):
     """Serves the clients of one door over what it shows of a hub."""
 
     def __init__(self, hub: Hub, clients: ClientSessions, door: Door = FRONT_DOOR) -> None:
         super().__init__(
             "mcpx",
+            clients,
+            door,
             version=__version__,
             title="MCPX",
-            on_list_tools=self._list_tools,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
-            on_call_tool=self._call_tool,  # type: ignore[arg-type]  # likewise
+            on_list_tools=self._list_tools,  # plain JSON is a HandlerResult too
+            on_call_tool=self._call_tool,  # likewise
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
             get_tool_input_schema=self._input_schema,
         )
-        # not by name: the SDK calls these parts of the protocol deprecated, and warns
-        self.add_request_handler("logging/setLevel", mcp_types.SetLevelRequestParams, self._set_level)
-        self.add_notification_handler(
-            "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
-        )
-        self.tool_list = clients.tool_list(door)
-        self.exposure = self.tool_list.exposure
-        self.hub: HubView = self.tool_list.hub
-        spans = []
-        if self.hub.tracing.on:
-            from mcpx.gateway.tracing import serving_spans  # noqa: PLC0415 - few trace
-
-            spans.append(serving_spans(self.hub))
-        self.middleware = [
-            *spans,
-            clients.tracking(self.tool_list),
-            unsieved(self),
-            serving_tasks(self.hub, self.stamp_for),
-        ]
-        self.stamp = stamp_of(self)
-        """The `_meta` of results for clients of 2026-07-28."""
+        self.middleware.append(self._answer_peers)
+        self._directory = hub.directory
+        self._stamp = stamp_of(self)
         self._wait_until = self.hub.started + hub.config.startup_wait
         self._native = ResourcesAndPrompts(
             self.hub,
@@ -93,32 +76,25 @@ class GatewayServer(Server[Any]):
     def instructions(self, value: str | None) -> None:
         """The SDK sets what it was given, which is nothing."""
 
-    def create_initialization_options(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        """As the SDK's, but the lists are announced when they change, whatever the frontend."""
-        native = self._native.enabled
-        options = notification_options or NotificationOptions(
-            tools_changed=True, resources_changed=native, prompts_changed=native
-        )
-        # the handshake has no extensions
-        return super().create_initialization_options(options, experimental_capabilities, extensions or {})
+    @property
+    def stamp(self) -> bytes:
+        """The `_meta` of results for clients of 2026-07-28."""
+        return self._stamp
 
     @property
-    def extensions(self) -> dict[str, JSON]:
-        """The extensions that are declared; asked for at each `server/discover`."""
-        return declared_extensions(self.hub)
+    def announces_native(self) -> bool:
+        """Whether there may be resources and prompts of servers."""
+        return self._native.enabled
 
-    @extensions.setter
-    def extensions(self, value: dict[str, JSON]) -> None:
-        """The SDK sets what it was given, which is nothing."""
+    async def _answer_peers(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A middleware: answer what another MCPX asks, which takes the servers in."""
+        if not ctx.method.startswith(PEER_PREFIX) or ctx.request_id is None:
+            return await call_next(ctx)
+        if not connection_of(ctx.session).initialize_accepted:
+            return await call_next(ctx)
+        from mcpx.gateway.peer.questions import answer  # noqa: PLC0415 - for those who are peers
 
-    def client_left(self, client: ClientId) -> None:
-        """End what belongs to one client alone: its connection has ended."""
-        self.hub.client_left(client)
+        return await answer(self._directory, self.hub, ctx, self.stamp_for(ctx))
 
     async def _wait_for_servers(self) -> None:
         """Wait until it is known what every server offers, or it has failed.
@@ -146,7 +122,8 @@ class GatewayServer(Server[Any]):
         three = [] if descriptions is None else tools.tools(descriptions)
         own = [tools.as_json(tool) for tool in three]
         whole = gets_structured_content_whole(self.hub.config.include_structured_content, name)
-        page = tools_page(own, native, cursor, with_output_schema=whole, paged=paged)
+        define = partial(definition, with_output_schema=whole)
+        page = tools_page(own, native, cursor, define=define, paged=paged)
         if cursor is None:
             note_listing(self.hub, ctx, three, self.exposure)
         return enclose([enveloped(UNCACHED | page, self.stamp_for(ctx))])
@@ -165,22 +142,3 @@ class GatewayServer(Server[Any]):
             return tools.SCHEMAS[name]
         tool = self.exposure.shown.native.get(name)
         return None if tool is None else tool.input_schema
-
-    def stamp_for(self, ctx: Context) -> bytes | None:
-        """The `_meta` of results for a client of 2026-07-28, None for one of an older revision."""
-        return self.stamp if is_modern(ctx) else None
-
-    # --- the clients
-
-    async def _set_level(
-        self, ctx: Context, params: mcp_types.SetLevelRequestParams
-    ) -> mcp_types.EmptyResult:
-        """Send the client log messages of all servers from this level on (before 2026-07-28)."""
-        handle = self.hub.clients.handles.get(client_of(connection_of(ctx.session), self.hub))
-        if handle is not None:
-            handle.log_level = params.level
-            self.hub.clients.changed()
-        return mcp_types.EmptyResult()
-
-    async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
-        self.hub.clients.roots_changed()

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import anyio.to_thread
 
-from mcpx.config import Stdio
+from mcpx.config import Http, Sse
 from mcpx.config.auth import OAuth
 from mcpx.oauth.callback import (
     CallbackListener,
@@ -63,7 +63,7 @@ class PendingSignIn:
         """Where the browser returns to, likewise."""
         self._ports = ports
         transport = account.server.transport
-        auth = None if isinstance(transport, Stdio) else transport.auth
+        auth = transport.auth if isinstance(transport, Http | Sse) else None
         self._host = (auth or OAuth()).callback_host
         self._adopt = adopt or account.adopt
         self._timeout_s = timeout_s

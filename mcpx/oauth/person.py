@@ -10,7 +10,7 @@ from typing import Final
 
 from mcpx.catalog.model import JSON
 from mcpx.catalog.snapshot import iso_seconds
-from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.config import Config, Http, ServerConfig, Sse
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account
 from mcpx.oauth.callback import ports_from
@@ -49,7 +49,7 @@ def person_account(server: ServerConfig, account: Account | None) -> Account:
 
 
 def _why_not(server: ServerConfig) -> str:
-    if isinstance(server.transport, Stdio):
+    if not isinstance(server.transport, Http | Sse):
         return "it is a program on this computer"
     if server.transport.auth is None:
         return '"auth": false is in its entry'
@@ -59,7 +59,8 @@ def _why_not(server: ServerConfig) -> str:
 def callback_ports(server: ServerConfig, config: Config) -> tuple[int, ...]:
     """The ports that the browser may return to: the one that the entry names, or several."""
     transport = server.transport
-    own = None if isinstance(transport, Stdio) or transport.auth is None else transport.auth.callback_port
+    auth = transport.auth if isinstance(transport, Http | Sse) else None
+    own = None if auth is None else auth.callback_port
     return ports_from(config.login_port) if own is None else (own,)
 
 
@@ -89,7 +90,7 @@ async def _wants_sign_in(server: ServerConfig) -> bool:
 
     from mcpx.oauth.network import open_network  # noqa: PLC0415 - likewise
 
-    if isinstance(server.transport, Stdio):
+    if not isinstance(server.transport, Http | Sse):
         return False
     headers = {**server.transport.headers, "content-type": "application/json", "accept": ACCEPTED}
     request = httpx2.Request("POST", server.transport.url, headers=headers, content=b"{}")

@@ -7,6 +7,7 @@ written; nobody does, as a rule, and then nothing is done for it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from logging import LogRecord, makeLogRecord
@@ -22,11 +23,25 @@ from mcpx.paths import ensure_folder
 log = structlog.get_logger()
 MAX_FILE_BYTES: Final = 1_000_000
 BACKUP_FILES: Final = 3
+MAX_TAIL_BYTES: Final = 256 << 10  # of what is read of a log at once
 
 
 def server_log_path(server: str, folder: Path) -> Path:
     """The newest file of one server; `folder` is that of its configuration."""
     return folder / "logs" / f"{quote(server, safe=' ')}.log"
+
+
+def last_lines(path: Path, lines: int) -> list[str]:
+    """The last lines of a log, at most so many and `MAX_TAIL_BYTES`; none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MAX_TAIL_BYTES))
+            found = file.read(MAX_TAIL_BYTES).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    whole = found if size <= MAX_TAIL_BYTES else found[1:]
+    return whole[-lines:]
 
 
 class ServerLog:

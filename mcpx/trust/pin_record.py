@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, Catalogue, ToolInfo, present
-from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.config import Placed, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.paths import configuration_key
 
 State = Literal["unseen", "held", "succeeding", "pinned"]
@@ -98,6 +98,8 @@ Edit = Callable[[PinRecord], PinRecord]
 def started_by(server: ServerConfig) -> list[str]:
     """What the entry starts or reaches: its command and arguments, or its URL, without secrets."""
     transport, redact = server.transport, redactor_of(server)
+    if isinstance(transport, Placed):  # where it runs does not change what it is
+        transport = transport.stdio
     words = (transport.command, *transport.args) if isinstance(transport, Stdio) else (transport.url,)
     return [redact(word) for word in words]
 
@@ -107,7 +109,8 @@ def pin_identity(server: ServerConfig) -> str:
 
     Neither the environment counts nor the version of a program nor where the configuration is.
     """
-    known = [server.name, server.transport.kind, *started_by(server)]
+    kind = "stdio" if isinstance(server.transport, Placed) else server.transport.kind
+    known = [server.name, kind, *started_by(server)]
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()  # ASCII: words may be no UTF-8
 
 

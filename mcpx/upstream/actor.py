@@ -40,6 +40,7 @@ from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import KnownEras
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.placement import Placement
 from mcpx.upstream.unavailable import without_link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -78,8 +79,11 @@ class Upstream:
         clients: ConnectedClients | None = None,
         catalogues: CatalogueStore | None = None,
         has_open_tasks: Callable[[], bool] = lambda: False,
+        placement: Placement | None = None,
     ) -> None:
         self.config = config
+        self.placement = placement
+        """Says on which node its sessions are, where it is placed on one."""
         self.name = config.name
         self.child = child or config.name
         self.policy: ServerPolicy = main.policy if main is not None else ServerPolicy(config)

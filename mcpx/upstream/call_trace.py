@@ -18,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind
 
-from mcpx.config import Stdio, Transport
+from mcpx.config import Placed, Stdio, Transport
 from mcpx.errors import CallError
 from mcpx.observe.tracing import (
     PARENT,
@@ -225,4 +225,6 @@ def _transport_attributes(transport: Transport | None) -> dict[str, str | int]:
     """The attributes that say over what a server is reached."""
     if transport is None:
         return {}
+    if isinstance(transport, Placed):
+        return {"network.transport": "tcp"}
     return {"network.transport": "pipe"} if isinstance(transport, Stdio) else _http_attributes(transport.url)

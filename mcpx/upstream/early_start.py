@@ -12,8 +12,10 @@ from threading import Lock, Thread
 from typing import Final
 
 from mcpx.config import Config, Stdio
+from mcpx.config.cluster_link import cluster_address
 from mcpx.config.starting import processors
 from mcpx.environment import put_in_force
+from mcpx.paths import configuration_folder
 from mcpx.upstream.offers.remembered import CatalogueFiles, may_sleep
 from mcpx.upstream.offers.server_identity import server_identity
 from mcpx.upstream.transport.spawning import EARLY
@@ -54,7 +56,12 @@ def early_children(
 
 
 def needed_first(config: Config) -> list[Stdio]:
-    """The commands of the servers that start first, in the order of the fleet: unknown ones before others."""
+    """The commands of the servers that start first, in the order of the fleet: unknown ones before others.
+
+    In a cluster there are none: nodes start them.
+    """
+    if cluster_address(config, configuration_folder(config.source)) is not None:
+        return []
     files = CatalogueFiles()
     needed: list[tuple[bool, Stdio]] = []
     for server in config.servers.values():

@@ -17,7 +17,7 @@ from mcp_types import CONNECTION_CLOSED
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.config import Era, Http, Redactor, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.environment import in_force
 from mcpx.errors import CallError, Code, leaves
 from mcpx.observe.contained import contain
@@ -122,7 +122,7 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
 
 
 def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
-    if isinstance(config.transport, Stdio):
+    if not isinstance(config.transport, Http | Sse):
         return None
     from mcpx.oauth.refusals import ClientRefused, NotAuthorized, NoTokenNow  # noqa: PLC0415 - as below
 
@@ -173,7 +173,7 @@ def _path(stdio: Stdio) -> str:
 
 
 def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
-    if isinstance(config.transport, Stdio):
+    if not isinstance(config.transport, Http | Sse):
         return None
     import httpx2  # noqa: PLC0415 - 2 MB, for those who have servers over HTTP
 

@@ -27,6 +27,7 @@ from mcpx.upstream.session.handshake import Handshake
 from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
+from mcpx.upstream.transport.placement import Placing
 from supervisors import Incarnation, Signal
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Incarnations:
         self._limit = max_message_bytes
         self._attempts = Attempts(upstream.name, eras)
         self._malformed = MalformedLog(upstream.config, upstream.counters)
+        self._placing = Placing(upstream.placement, upstream.config, upstream.child)
         self._changes = Signal()
 
     def relist(self) -> None:
@@ -87,6 +89,7 @@ class Incarnations:
                 on_updated=self._on_updated,
                 relay=relay,
                 account=upstream.account,
+                placing=self._placing,
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()

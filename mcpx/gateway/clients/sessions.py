@@ -30,7 +30,7 @@ from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
-from mcpx.gateway.clients.tool_lists import ToolList
+from mcpx.gateway.clients.tool_lists import PeerLists, ToolList
 from mcpx.observe.contained import contain
 from supervisors import Incarnation, Signal
 
@@ -66,7 +66,8 @@ class ClientSessions:
         """What clients of that door get as the list of tools; there is one for as long as it is in use."""
         tools = self._lists.get(door)
         if tools is None:
-            tools = self._lists[door] = ToolList(HubView(self._hub, door))
+            lists = ToolList if door.peer is None else PeerLists
+            tools = self._lists[door] = lists(HubView(self._hub, door))
         return tools
 
     def _discard_shown(self, server: str, changed: Diff) -> None:

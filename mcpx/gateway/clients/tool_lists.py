@@ -87,10 +87,10 @@ class ToolList:
                 offered = upstream.catalogue if upstream is not None else None
                 changed |= diff(None, offered or Catalogue(generation=0)) | Diff(about=True)
             lists |= changed
-            if upstream is None or upstream.config.native:
+            if upstream is None or self._is_native(upstream):
                 of_native |= changed
         events: list[ServerEvent] = []
-        if (lists.tools or lists.resources or lists.about) and self._differs():  # all that is in descriptions
+        if self._tools_may_differ(lists) and self._differs():
             self._given.clear()  # all clients know that it differs
             events.append(ToolsListChanged())
         if of_native.resources:
@@ -98,6 +98,14 @@ class ToolList:
         if of_native.prompts:
             events.append(PromptsListChanged())
         return events
+
+    def _is_native(self, upstream: Upstream) -> bool:
+        """Whether resources and prompts of a server are listed."""
+        return upstream.config.native
+
+    def _tools_may_differ(self, changed: Diff) -> bool:
+        """Whether a change may be one of the list of tools."""
+        return bool(changed.tools or changed.resources or changed.about)  # all that is in descriptions
 
     def _differs(self) -> bool:
         """Whether a client that lists the tools now gets another list than one before it was given."""
@@ -116,3 +124,16 @@ class ToolList:
             limit=limit,
             query=QueryTool(is_read_only, shown.query_open_world) if shown.query else None,
         )
+
+
+class PeerLists(ToolList):
+    """What another MCPX gets of one server: its lists as they are. Each change of one is announced."""
+
+    def _is_native(self, _upstream: Upstream) -> bool:
+        return True
+
+    def _tools_may_differ(self, changed: Diff) -> bool:
+        return bool(changed.tools or changed.about)
+
+    def _differs(self) -> bool:
+        return True

@@ -21,8 +21,10 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "login"}                                      {"needed": [NAME]}
     {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
     {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
+    {"mcpx": "cluster", "do"?, "node"?}                    the nodes of the cluster (`mcpx.cluster.control`),
+                                                           after start_nodes, stop_nodes, drain or undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
-    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
                                                            from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
                                                            nothing is sent to a dying one
@@ -61,7 +63,7 @@ from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.gateway.frontends import sign_in_requests
+from mcpx.gateway.frontends import cluster_requests, sign_in_requests
 from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
 from mcpx.gateway.frontends.sign_in_requests import SIGN_INS
 from mcpx.oauth.errors import SignInError
@@ -73,7 +75,11 @@ from mcpx.wire.mending import shallow
 
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
-PERFORMERS: Final = dict.fromkeys(OPERATIONS, perform) | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+PERFORMERS: Final = (
+    dict.fromkeys(OPERATIONS, perform)
+    | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+    | {"cluster": cluster_requests.perform}
+)
 """What carries out those requests that are more than a look."""
 
 WriteLine = Callable[[bytes], None]

@@ -1,11 +1,14 @@
-"""One request that the fast path has taken: what follows on its result, up to the response; with no task."""
+"""One request that a fast path has taken: what follows on its result, up to the response; with no task."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import anyio
 import msgspec
 from mcp.shared.dispatcher import coerce_request_id
 
+from mcpx.catalog.model import JSON
 from mcpx.core.calls import ToolCalls
 from mcpx.core.messages import Exec, Read, as_call_error
 from mcpx.core.meter import ClientMeter
@@ -20,10 +23,99 @@ from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
 
 
-class FastCall:
-    """One request that the fast path has taken, until it is answered."""
+class Encoder(Protocol):
+    """Makes the `result` of responses to one client, in pieces."""
 
-    __slots__ = ("_calls", "_encoder", "_fails_in_meta", "_meter", "_request", "_request_id", "_wire", "key")
+    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
+        """The result of a tool."""
+        ...
+
+    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes]:
+        """The result of a read."""
+        ...
+
+    def members(self, result: JSON) -> list[Bytes]:
+        """Input requests in the place of a result."""
+        ...
+
+
+class TakenCall:
+    """A request that was taken from a stream, until it is answered. `key` is its id, as it is cancelled by.
+
+    Of a subclass, `_encoded` makes the result, and `_fail` answers with an error.
+    """
+
+    __slots__ = ("_calls", "_encoder", "_request", "_request_id", "_wire", "key")
+
+    def __init__(
+        self,
+        calls: ToolCalls,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        request: Exec | Read,
+        encoder: Encoder,
+    ) -> None:
+        self.key = coerce_request_id(request_id)
+        self._calls = calls
+        self._wire = wire
+        self._request_id = request_id
+        self._request = request
+        self._encoder = encoder
+
+    def settled(self, reply: RawReply) -> None:
+        """Answer the request; or, where the server or MCPX asks for input, see to that first."""
+        error = reply.error
+        if error is None:
+            try:
+                pieces = self._encoded(reply.value or NOTHING)
+            except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
+                error = fault
+        if error is None:
+            self._answer(pieces)
+        elif isinstance(error, InputRequired):
+            scope = anyio.CancelScope()
+            self._wire.fast_cancels[self.key] = scope.cancel
+            self._wire.spawn(self._provide_input, error, scope)
+        else:
+            self._fail(error)
+
+    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                result = await self._calls.provide_input(self._request, need, self._encoded)
+                pieces = result if isinstance(result, list) else self._encoder.members(result)
+            except Exception as error:  # noqa: BLE001 - as in `settled`
+                self._fail(error)
+            else:
+                self._answer(pieces)
+
+    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
+        request = self._request
+        if isinstance(request, Exec):
+            return self._encoder.tool(raw, request)
+        return self._encoder.resource(raw, request)
+
+    def _fail(self, error: BaseException) -> None:
+        raise NotImplementedError
+
+    def _answer(self, pieces: list[Bytes]) -> None:
+        self._write(envelope.answer(self._request_id, pieces))
+
+    def _write(self, response: list[Bytes]) -> None:
+        """Send the response, after which nothing more belongs to the request."""
+        self._wire.fast_cancels.pop(self.key, None)
+        caller = self._request.context.caller
+        if caller is not None and caller.modern and isinstance(caller, StreamCaller):
+            caller.close()
+        self._wire.channel.write(*response)
+
+
+class FastCall(TakenCall):
+    """A call whose failure is a result, and which the meter counts."""
+
+    __slots__ = ("_fails_in_meta", "_meter")
+
+    _encoder: ResultEncoder
 
     def __init__(
         self,
@@ -36,64 +128,20 @@ class FastCall:
         meter: ClientMeter,
         fails_in_meta: bool,
     ) -> None:
-        self.key = coerce_request_id(request_id)
-        self._calls = calls
-        self._wire = wire
-        self._request_id = request_id
-        self._request = request
-        self._encoder = encoder
+        super().__init__(calls, wire, request_id, request, encoder)
         self._meter = meter
         self._fails_in_meta = fails_in_meta
 
-    def settled(self, reply: RawReply) -> None:
-        """Answer the request; or, where the server or MCPX asks for input, see to that first."""
-        error = reply.error
-        if error is None:
-            try:
-                pieces = self._metered(reply.value or NOTHING)
-            except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
-                error = fault
-        if error is None:
-            self._answer(pieces)
-        elif isinstance(error, InputRequired):
-            scope = anyio.CancelScope()
-            self._wire.fast_cancels[self.key] = scope.cancel
-            self._wire.spawn(self._provide_input, error, scope)
-        else:
-            self._answer(self._failure(error))
-
-    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
-        with scope:
-            try:
-                result = await self._calls.provide_input(self._request, need, self._metered)
-                pieces = result if isinstance(result, list) else self._encoder.members(result)
-            except Exception as error:  # noqa: BLE001 - as in `settled`
-                pieces = self._failure(error)
-            self._answer(pieces)
-
-    def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
-        request, pieces = self._request, self._encoded(raw)
+    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
+        request, pieces = self._request, super()._encoded(raw)
         self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
         return pieces
 
-    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
-        request = self._request
-        if isinstance(request, Exec):
-            return self._encoder.tool(raw, request)
-        return self._encoder.resource(raw, request)
-
-    def _failure(self, error: BaseException) -> list[Bytes]:
+    def _fail(self, error: BaseException) -> None:
         request, in_meta = self._request, self._fails_in_meta
         try:
             pieces = self._encoder.failure(as_call_error(error, request), in_meta=in_meta)
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
             pieces = self._encoder.failure(as_call_error(unsayable, request), in_meta=in_meta)
         self._meter.note(request.server_name, tool_label(request), NOTHING, pieces, request)
-        return pieces
-
-    def _answer(self, pieces: list[Bytes]) -> None:
-        self._wire.fast_cancels.pop(self.key, None)
-        caller = self._request.context.caller
-        if caller is not None and caller.modern and isinstance(caller, StreamCaller):
-            caller.close()
-        self._wire.channel.write(*envelope.answer(self._request_id, pieces))
+        self._answer(pieces)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import partial
 
 from mcp_types import Implementation
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.audit.origin import Origin, client_text, this_user
 from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.eras import Era, EraServer
-from mcpx.gateway.frontends.fast_parameters import ClientInfo, Meta, NativeParams, Params
+from mcpx.gateway.frontends.fast_parameters import ClientInfo, Meta, NativeParams, Params, ReadParams
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.requests import RequestContext
 from mcpx.wire.dispatcher import WireDispatcher
@@ -29,7 +30,16 @@ class FastContexts:
         self._connection = connection
         self._plain: RequestContext | None = None  # of calls without members of their own
 
-    def _context(self, wire: WireDispatcher, params: Params | NativeParams) -> RequestContext:
+    def _is_open(self, meta: Meta | None) -> bool:
+        """Whether the connection is past its opening, and the request is of its era."""
+        connection = self._connection
+        if connection.era is Era.HANDSHAKE:
+            return connection.connection.initialize_accepted and not (meta and meta.version)
+        if connection.era is Era.MODERN:
+            return bool(meta and meta.version in MODERN_PROTOCOL_VERSIONS and meta.capabilities)
+        return False
+
+    def _context(self, wire: WireDispatcher, params: Params | NativeParams | ReadParams) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         if self._plain is not None and meta is None and not repeats:

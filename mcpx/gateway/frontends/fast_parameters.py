@@ -7,7 +7,7 @@ Structs for the fast path (`mcpx.gateway.frontends.fast_path`). What they do not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
@@ -122,9 +122,32 @@ decode_native: Final[Callable[[msgspec.Raw], NativeParams]] = msgspec.json.Decod
 """As `decode`, for any tool."""
 
 
+# --- reads, as the protocol has them
+
+
+class ReadParams(msgspec.Struct, gc=False):
+    """The params of a `resources/read`."""
+
+    uri: str
+    meta: Meta | None = msgspec.field(name="_meta", default=None)
+    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
+    state: str | None = msgspec.field(name="requestState", default=None)
+
+
+class _UsualReadParams(ReadParams, gc=False):
+    meta: _OwnMeta | None = msgspec.field(name="_meta", default=None)
+
+
+class _RichReadParams(ReadParams, gc=False):
+    meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
+
+
+decode_read: Final[Callable[[msgspec.Raw], ReadParams]] = msgspec.json.Decoder(_UsualReadParams).decode
+
+
 # --- what `_meta` holds for the server
 
-_Rich = TypeVar("_Rich", _RichParams, _RichNativeParams)
+_Rich = TypeVar("_Rich", _RichParams, _RichNativeParams, _RichReadParams)
 
 
 def _rich_decoder(params_type: type[_Rich]) -> Callable[[msgspec.Raw], _Rich]:
@@ -145,3 +168,28 @@ def _rich_decoder(params_type: type[_Rich]) -> Callable[[msgspec.Raw], _Rich]:
 
 decode_rich: Final[Callable[[msgspec.Raw], Params]] = _rich_decoder(_RichParams)
 decode_rich_native: Final[Callable[[msgspec.Raw], NativeParams]] = _rich_decoder(_RichNativeParams)
+decode_rich_read: Final[Callable[[msgspec.Raw], ReadParams]] = _rich_decoder(_RichReadParams)
+
+P = TypeVar("P")
+
+
+class Decoder(Generic[P]):
+    """Decodes usual params, and once there are others, all of them as those.
+
+    A client that sends members for the server in `_meta` sends them with each request.
+    """
+
+    def __init__(self, usual: Callable[[msgspec.Raw], P], rich: Callable[[msgspec.Raw], P]) -> None:
+        self._decode = usual
+        self._rich = rich
+
+    def __call__(self, raw: msgspec.Raw) -> P:
+        """As `decode`."""
+        try:
+            return self._decode(raw)
+        except msgspec.ValidationError:
+            if self._decode is self._rich:
+                raise
+        params = self._rich(raw)
+        self._decode = self._rich
+        return params

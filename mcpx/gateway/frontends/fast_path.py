@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
@@ -24,6 +23,7 @@ from mcpx.gateway.frontends.fast_context import FastContexts
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
+    Decoder,
     Meta,
     Named,
     NativeParams,
@@ -66,7 +66,7 @@ class FastPath(FastContexts):
         self._audit = hub.audit
         self._exposure = server.exposure
         self._decode = decode
-        self._decode_native = decode_native
+        self._decode_native: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         self._stamp = server.stamp
@@ -77,7 +77,7 @@ class FastPath(FastContexts):
             return False
         shown = self._exposure.shown
         try:
-            if shown.native and (call := self._native_call(raw, shown)) is not None:
+            if shown.native and (call := self._decode_native(raw)).name in shown.native:
                 return self._take_native(wire, request_id, call, shown)
             params = self._decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -92,17 +92,6 @@ class FastPath(FastContexts):
             return runs_a_tool and self._refuses(wire, request_id, params)
         self._run(wire, request_id, request, params)
         return True
-
-    def _native_call(self, raw: msgspec.Raw, shown: Shown) -> NativeParams | None:
-        """The params of a call of a native tool; None for any other. As for `_decoded_richly`."""
-        try:
-            call = self._decode_native(raw)
-        except msgspec.ValidationError:
-            if self._decode_native is decode_rich_native:
-                raise
-            call = decode_rich_native(raw)
-            self._decode_native = decode_rich_native
-        return call if call.name in shown.native else None
 
     def _take_native(
         self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
@@ -205,15 +194,6 @@ class FastPath(FastContexts):
         wire.channel.write(*envelope.answer(request_id, pieces))
 
     # --- the request
-
-    def _is_open(self, meta: Meta | None) -> bool:
-        """Whether the connection is past its opening, and the request is of its era."""
-        connection = self._connection
-        if connection.era is Era.HANDSHAKE:
-            return connection.connection.initialize_accepted and not (meta and meta.version)
-        if connection.era is Era.MODERN:
-            return bool(meta and meta.version in MODERN_PROTOCOL_VERSIONS and meta.capabilities)
-        return False
 
     def _request(self, wire: WireDispatcher, params: Params) -> Exec | Read | None:
         """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""

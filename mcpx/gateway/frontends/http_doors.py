@@ -1,10 +1,12 @@
-"""`/mcp` and `/mcp/PROFILE`: an ASGI application for all doors but the transparent ones.
+"""`/mcp`, `/mcp/PROFILE` and `/mcp/peers/NAME`: an ASGI application for all doors but the transparent ones.
 
 The query may choose how tools are shown (`?expose=all`) and name the servers that are shown
 (`?only=git,linear`, also more than once). A door's sessions are kept while the frontend runs. Of the doors
 that do not show all servers, of which there may be any number, `MAX_DOORS` are kept: the sessions of the one
 that was used longest ago end for another one, and those of a profile that is not configured any more. A token
 with a name has doors and sessions of its own, and if it is for a profile, for its clients there is no other.
+Another MCPX gets a server at `/mcp/peers/NAME`, NAME percent-encoded (`mcpx.gateway.peer`); those doors are
+kept for as long as there is the server.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from mcpx.gateway.transparent.endpoint import not_found
 
 PATH: Final = "/mcp"
 PROFILE_PATH: Final = "/mcp/{profile}"
+PEERS_PATH: Final = "/mcp/peers/{peer:path}"
 MAX_DOORS: Final = 64  # that do not show all servers
 
 Guard = Callable[[Request], Awaitable[Response | None]]
@@ -50,7 +53,8 @@ class DoorEndpoint:
         guard: Guard,
     ) -> None:
         def make(own: tuple[Door, Bearer | None], _tasks: object) -> StreamableHTTPSessionManager:
-            return make_manager(doors.gateway(own[0]))
+            door = own[0]
+            return make_manager(doors.gateway(door) if door.peer is None else doors.peer(door))
 
         self._hub = doors.hub
         self._guard = guard
@@ -62,15 +66,24 @@ class DoorEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
+        if "peer" in scope["path_params"]:
+            await self._serve(Door(peer=scope["path_params"]["peer"]), scope, receive, send)
+            return
         query = QueryParams(scope["query_string"])
         expose = next((each for each in EXPOSURES if each == query.get("expose")), None)
         if expose is None and "expose" in query:
             text = f"expose must be {', '.join(EXPOSURES[:-1])} or {EXPOSURES[-1]}"
             await PlainTextResponse(text, status_code=400)(scope, receive, send)
             return
-        only, bearer = only_of(query.getlist("only")) if "only" in query else None, bearer_in(scope)
-        profile = scope["path_params"].get("profile") or (None if bearer is None else bearer.token.profile)
-        door = Door(expose, only=only, profile=profile)
+        only = only_of(query.getlist("only")) if "only" in query else None
+        door = Door(expose, only=only, profile=scope["path_params"].get("profile") or None)
+        await self._serve(door, scope, receive, send)
+
+    async def _serve(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request at a door; it is that of the bearer's profile, where it names none."""
+        bearer = bearer_in(scope)
+        if door.profile is None and bearer is not None:
+            door = replace(door, profile=bearer.token.profile)
         try:
             check_door(door, _visible_to(bearer, self._hub.config))
         except DoorError as error:
@@ -79,7 +92,10 @@ class DoorEndpoint:
             await response(scope, receive, send)
             return
         manager = await self._managers.get((door, bearer))
-        self._managers.end_oldest(lambda each: each[1] is bearer and not each[0].shows_all, MAX_DOORS)
+        if door.peer is None:  # there are only so many servers
+            self._managers.end_oldest(
+                lambda each: each[1] is bearer and each[0].peer is None and not each[0].shows_all, MAX_DOORS
+            )
         await manager.handle_request(scope, receive, send)
 
     def end_all(self, bearer: Bearer) -> None:

@@ -36,7 +36,7 @@ from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
 from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
-from mcpx.gateway.frontends.http_doors import PATH, PROFILE_PATH, DoorEndpoint
+from mcpx.gateway.frontends.http_doors import PATH, PEERS_PATH, PROFILE_PATH, DoorEndpoint
 from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_monitoring import Monitoring
 from mcpx.gateway.frontends.http_results import EncodedResults
@@ -160,7 +160,12 @@ class HttpFrontend:
         kept = KeptEvents()
         make = partial(self._manager, kept=kept)
         self._endpoints = doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
-        clients: dict[str, ASGIApp] = {PATH: doors, SERVERS_PATH: transparent, PROFILE_PATH: doors}
+        clients: dict[str, ASGIApp] = {
+            PATH: doors,
+            SERVERS_PATH: transparent,
+            PEERS_PATH: doors,
+            PROFILE_PATH: doors,
+        }
         self._monitoring = monitoring = self._machines()
         routes = {path: self._guarded(EncodedResults(each)) for path, each in clients.items()}
         middleware: list[Middleware] = []

@@ -59,17 +59,20 @@ class ControlRequest(msgspec.Struct, frozen=True):
     expose: Expose | None = None
     only: tuple[str, ...] | None = None
     profile: str | None = None
+    peer: str | None = None
     agreed: list[Agreed] | None = None
     of_all: bool = False
     scopes: tuple[str, ...] = ()
     timeout: float | None = None
     address: str = ""
+    do: str = ""
+    node: str | None = None
 
     @property
     def door(self) -> Door:
         """The door that it names: for `attach` as it is, for others to look through."""
-        server = self.server if self.mcpx == "attach" else None
-        return Door(self.expose, server, self.only, self.profile)
+        server, peer = (self.server, self.peer) if self.mcpx == "attach" else (None, None)
+        return Door(self.expose, server, self.only, self.profile, peer)
 
 
 async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda _step: None) -> JSON:

@@ -13,8 +13,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -27,21 +26,14 @@ from mcpx.daemon.protocol import CONTROL_PREFIX
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.control import LOOKS, Control
-from mcpx.observe.log import Throttle
-from mcpx.upstream.transport.descriptors import share
+from mcpx.gateway.frontends.newcomers import Newcomers
 from mcpx.wire.channel import Channel
 from supervisors import Incarnation
 
 log = structlog.get_logger()
 LINUX: Final = sys.platform.startswith("linux")
 MAX_CONTROL_BYTES: Final = 1 << 24  # of a control request: the arguments of a call may be long
-MAX_SILENT: Final = 256  # connections that have not shown yet what they are
-MAX_PARTIAL_BYTES: Final = 64 << 20  # of all control requests that are not complete yet
-MAX_CLIENTS: Final = 16384
-MAX_SILENT_SHARE: Final = 0.125  # of all descriptors
-MAX_CLIENTS_SHARE: Final = 0.25
 CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its response to be read
-ACCEPT_RETRY_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
 
 
 def peer_uid(peer: socket.socket) -> int:
@@ -67,11 +59,7 @@ class SocketFrontend:
         self._place = place
         self._control = Control(doors.hub, lambda: self.clients, place)
         self._stop_requested = False
-        self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
-        self._partial_bytes = 0  # of control requests that are not complete yet
-        self._max_silent = share(MAX_SILENT_SHARE, MAX_SILENT)
-        self._max_clients = share(MAX_CLIENTS_SHARE, MAX_CLIENTS)
-        self._throttle = Throttle()
+        self._newcomers = Newcomers("socket")
         self.clients = 0
         self._used = 0  # connections and control requests that were a use of the daemon
 
@@ -90,7 +78,11 @@ class SocketFrontend:
         incarnation.ready()
         log.info("socket.listening", path=str(self._place.socket))
         async with anyio.create_task_group() as tasks:
-            await incarnation.while_wanted(lambda: self._accept(tasks, incarnation))
+            await incarnation.while_wanted(
+                lambda: self._newcomers.accept(
+                    self._listener, lambda peer: tasks.start_soon(self._handle, peer, incarnation)
+                )
+            )
             if not self._stop_requested:
                 self._mark_as_stopped()
             self._listener.close()  # a shim that connects now finds no daemon, and starts the next
@@ -100,21 +92,6 @@ class SocketFrontend:
         with suppress(OSError):
             self._place.stopped.touch(mode=0o600)
 
-    async def _accept(self, tasks: anyio.abc.TaskGroup, incarnation: Incarnation) -> None:
-        while True:
-            await anyio.wait_readable(self._listener)
-            try:
-                peer, _ = self._listener.accept()
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                if self._throttle.lets_through():
-                    log.warning("socket.not_accepted", reason=error.strerror)
-                await anyio.sleep(ACCEPT_RETRY_S)
-                continue
-            peer.setblocking(False)  # noqa: FBT003 - the standard library's signature
-            tasks.start_soon(self._handle, peer, incarnation)
-
     async def _handle(self, peer: socket.socket, incarnation: Incarnation) -> None:
         """Serve one connection from its first bytes to its end. Its failure must not end the others."""
         with peer:
@@ -123,7 +100,7 @@ class SocketFrontend:
                     log.warning("socket.refused", uid=uid)
                     return
                 first, line = b"", b""
-                with self._counted_as_silent(peer):
+                with self._newcomers.counted(peer):
                     await incarnation.while_wanted(lambda: anyio.wait_readable(peer))
                     first = peer.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
                     if first == CONTROL_PREFIX:
@@ -138,24 +115,6 @@ class SocketFrontend:
             except Exception:
                 log.exception("client.failed")
 
-    @contextmanager
-    def _counted_as_silent(self, peer: socket.socket) -> Iterator[None]:
-        """Count a connection as silent; cancelled when others need its place."""
-        with anyio.CancelScope() as scope:
-            self._silent[peer] = scope
-            try:
-                if len(self._silent) > self._max_silent:
-                    self._drop_oldest()
-                yield
-            finally:
-                self._silent.pop(peer, None)
-
-    def _drop_oldest(self) -> None:
-        oldest = next(iter(self._silent))
-        self._silent.pop(oldest).cancel()
-        if self._throttle.lets_through():
-            log.warning("socket.full", reason="many connections say nothing; the oldest are dropped")
-
     async def _read_control(self, peer: socket.socket) -> bytes:
         """A control request, or as much of it as arrived in time."""
         line = bytearray()
@@ -166,17 +125,13 @@ class SocketFrontend:
                     if not (chunk := peer.recv(65536)):
                         break
                     line += chunk
-                    self._partial_bytes += len(chunk)
-                    if self._partial_bytes > MAX_PARTIAL_BYTES:
-                        self._drop_oldest()
+                    self._newcomers.note_partial(len(chunk))
         finally:
-            self._partial_bytes -= len(line)
+            self._newcomers.note_partial(-len(line))
         return bytes(line)
 
     async def _serve(self, peer: socket.socket, door: Door, incarnation: Incarnation) -> None:
-        if self.clients >= self._max_clients:
-            if self._throttle.lets_through():
-                log.warning("socket.full", reason=f"{self.clients} clients are connected")
+        if self._newcomers.is_full(self.clients):
             return
         channel = Channel(peer.fileno(), peer.fileno())
         self.clients += 1

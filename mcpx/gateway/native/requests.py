@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 import mcp_types
 import msgspec
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus
@@ -28,7 +30,7 @@ from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import connection_of, origin_of, session_client
-from mcpx.gateway.clients.subscribers import Subscribers
+from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_resource, as_protocol_error
@@ -48,6 +50,7 @@ from mcpx.rendering.results import resource_value
 from mcpx.trust.completions import admitted_completion
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
+from mcpx.wire.envelope import Bytes
 
 Context = ServerRequestContext[Any, Any]
 
@@ -71,12 +74,13 @@ class ResourcesAndPrompts:
         stamp_for: Callable[[Context], bytes | None],
         *,
         wait_to_list: Callable[[Context], Awaitable[bool]],
+        lookup: type[Lookup] = Lookup,
     ) -> None:
         self._stamp_for = stamp_for
         self._hub = hub
         self._subscribers = subscribers
         self._wait_to_list = wait_to_list
-        self._lookup = Lookup(hub, settled)
+        self._lookup = lookup(hub, settled)
         self._streams = ListenStreams(hub, subscribers, bus, self._lookup, lambda: self.enabled)
 
     @property
@@ -100,6 +104,38 @@ class ResourcesAndPrompts:
         add("prompts/get", mcp_types.GetPromptRequestParams, self._get_prompt)
         add("completion/complete", mcp_types.CompleteRequestParams, self._complete)
 
+    # --- the form in which entries, results and failures are given
+
+    def _key(self, info: forms.ListEntry) -> str:
+        """What names an entry of a list."""
+        return forms.offered_as(info)[1]
+
+    def _entry(self, info: forms.ListEntry) -> JSON:
+        """An entry of a list."""
+        return forms.list_entry(info)
+
+    def _contents(self, _ctx: Context, target: ResourceTarget, raw: msgspec.Raw) -> JSON | list[Bytes]:
+        """The result of a read."""
+        server = target.upstream.name
+        read = read_resource_result(raw, server=server)
+        resource_value(read, uri=target.own_uri, server=server)  # every item has text, or valid base64
+        return UNCACHED | forms.contents(read, target.rename)
+
+    def _messages(self, _ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
+        """The result of a `prompts/get`."""
+        got = read_members(raw, forms.PROMPT, server=server)
+        for resource in forms.embedded(got):
+            resource_value({"contents": [resource]}, server=server)
+        return forms.messages(got, lambda uri: offered_uri(server, uri))
+
+    def _about_resource(self, ctx: Context, error: CallError, uri: str, own: str) -> MCPError:
+        """The error of a request about the resource that the client calls `uri`."""
+        return about_resource(error, uri=uri, own=own, version=ctx.protocol_version)
+
+    def _failure(self, error: CallError) -> MCPError:
+        """The error of any other request."""
+        return as_protocol_error(error)
+
     # --- lists
 
     async def _list_resources(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
@@ -121,27 +157,30 @@ class ResourcesAndPrompts:
         """The page behind `cursor` of the entries that `listed` takes out of each catalogue."""
         paged = await self._wait_to_list(ctx)
         entries = [
-            (forms.offered_as(info)[1], info)
+            (self._key(info), info)
             for _, catalogue in self._lookup.catalogues()
             for info in listed(catalogue)
         ]
         page = page_of(key, entries, cursor, size=PAGE_ENTRIES if paged else len(entries) + 1)
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        listing = [forms.list_entry(info) for _, info in page.entries]
+        listing = [self._entry(info) for _, info in page.entries]
         return self._enclosed(ctx, {**UNCACHED, key: listing, **more})
 
     def _enclosed(self, ctx: Context, members: JSON) -> JSON:
         """A result of these members, in the envelope of the client's era."""
         return enclose([enveloped(members, self._stamp_for(ctx))])
 
-    async def _pass_on(self, ctx: Context, request: Request, convert: Callable[[msgspec.Raw], JSON]) -> JSON:
+    async def _pass_on(
+        self, ctx: Context, request: Request, convert: Callable[[msgspec.Raw], JSON | list[Bytes]]
+    ) -> JSON:
         """The result that `convert` makes of a server's; one of an unknown type is for the client to judge.
 
         Raises:
             CallError: The request failed.
         """
         try:
-            return self._enclosed(ctx, await sdk_path.run(self._hub, ctx, request, convert))
+            result = await sdk_path.run(self._hub, ctx, request, convert)
+            return enclose(result) if isinstance(result, list) else self._enclosed(ctx, result)
         except UnknownResultType as unknown:
             if not is_modern(ctx) or unknown.kind == TASK:  # which only a call of a tool may become
                 raise
@@ -155,18 +194,11 @@ class ResourcesAndPrompts:
         with self._noting_refusals(ctx, "resource", params.uri):
             target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         server = target.upstream.name
-
-        def convert(raw: msgspec.Raw) -> JSON:
-            read = read_resource_result(raw, server=server)
-            resource_value(read, uri=target.own_uri, server=server)  # every item has text, or valid base64
-            return UNCACHED | forms.contents(read, target.rename)
-
+        convert = partial(self._contents, ctx, target)
         try:
             return await self._pass_on(ctx, Read(server, target.own_uri), convert)
         except CallError as error:
-            raise about_resource(
-                error, uri=params.uri, own=target.own_uri, version=ctx.protocol_version
-            ) from None
+            raise self._about_resource(ctx, error, params.uri, target.own_uri) from None
 
     async def _kept_result(self, ctx: Context, uri: str) -> JSON | None:
         """A page of a kept result, as resources; None for the URI of anything else.
@@ -194,9 +226,7 @@ class ResourcesAndPrompts:
                 self._hub.registry.resolve_uri(target.upstream, target.own_uri)
             await self._subscribers.subscribe(ctx.session, target, meta_for_server(ctx.params))
         except CallError as error:
-            raise about_resource(
-                error, uri=params.uri, own=target.own_uri, version=ctx.protocol_version
-            ) from None
+            raise self._about_resource(ctx, error, params.uri, target.own_uri) from None
         return {}
 
     async def _unsubscribe(self, ctx: Context, params: mcp_types.UnsubscribeRequestParams) -> JSON:
@@ -210,13 +240,7 @@ class ResourcesAndPrompts:
             upstream, name = await self._lookup.prompt(params.name)
         server = upstream.name
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
-
-        def convert(raw: msgspec.Raw) -> JSON:
-            got = read_members(raw, forms.PROMPT, server=server)
-            for resource in forms.embedded(got):
-                resource_value({"contents": [resource]}, server=server)
-            return forms.messages(got, lambda uri: offered_uri(server, uri))
-
+        convert = partial(self._messages, ctx, server)
         return await self._ask(ctx, Forward(server, GetPrompt(name, arguments)), convert)
 
     async def _complete(self, ctx: Context, params: mcp_types.CompleteRequestParams) -> JSON:
@@ -231,7 +255,7 @@ class ResourcesAndPrompts:
             upstream, ref["uri"] = target.upstream, target.own_uri
             template = target.own_uri
         catalogue = upstream.catalogue
-        if catalogue is not None and not _completes(catalogue):
+        if catalogue is not None and not completes(catalogue):
             return self._enclosed(ctx, dict(_NO_COMPLETION))
         context = b"" if params.context is None else _encoded(params.context)
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
@@ -246,7 +270,9 @@ class ResourcesAndPrompts:
 
         return await self._ask(ctx, Forward(upstream.name, request), convert)
 
-    async def _ask(self, ctx: Context, message: Forward, convert: Callable[[msgspec.Raw], JSON]) -> JSON:
+    async def _ask(
+        self, ctx: Context, message: Forward, convert: Callable[[msgspec.Raw], JSON | list[Bytes]]
+    ) -> JSON:
         """The result of a request about a prompt.
 
         Raises:
@@ -255,7 +281,7 @@ class ResourcesAndPrompts:
         try:
             return await self._pass_on(ctx, message, convert)
         except CallError as error:
-            raise as_protocol_error(error) from None
+            raise self._failure(error) from None
 
     def _noting_refusals(
         self, ctx: Context, kind: Kind, name: str, server: str = ""
@@ -263,7 +289,7 @@ class ResourcesAndPrompts:
         return noting_refusals(self._hub.audit, kind, server, name, origin_of(ctx.session, self._hub))
 
 
-def _completes(catalogue: Catalogue) -> bool:
+def completes(catalogue: Catalogue) -> bool:
     """Whether the server completes arguments; the first revision could not declare it."""
     return "completions" in catalogue.capabilities or catalogue.protocol_version == "2024-11-05"
 

@@ -7,7 +7,7 @@ want schemas to be of objects, with objects for properties and texts for what is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -53,10 +53,12 @@ def tools_page(
     native: Mapping[str, ToolInfo],
     cursor: str | None,
     *,
-    with_output_schema: bool,
+    define: Callable[[ToolInfo], JSON],
     paged: bool = True,
 ) -> JSON:
     """The result of `tools/list`: the page behind `cursor` of the three tools and the native ones, or all.
+
+    `define` gives the entry of a native one.
 
     Raises:
         BadCursorError: `cursor` does not come from a page of this list.
@@ -67,9 +69,7 @@ def tools_page(
     tools: list[JSON] = []
     size = 0
     for _, entry in page.entries:
-        tool = (
-            definition(entry, with_output_schema=with_output_schema) if isinstance(entry, ToolInfo) else entry
-        )
+        tool = define(entry) if isinstance(entry, ToolInfo) else entry
         size += _size(tool)
         if paged and tools and size > PAGE_BYTES:
             page = page_of(KIND, entries, cursor, size=len(tools))

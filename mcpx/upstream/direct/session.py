@@ -34,6 +34,7 @@ from mcpx.upstream.requests import Passed, Request
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link, open_link
+from mcpx.upstream.transport.placement import Placement, Placing
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
@@ -61,6 +62,7 @@ class DirectSession:
         schemas: ToolSchemas,
         account: Account | None = None,
         on_idle: Callable[[], None] | None = None,
+        placement: Placement | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
         self.client = client
@@ -84,6 +86,7 @@ class DirectSession:
         self._connection: DirectConnection | None = None
         self._leaving: str | None = None
         self._redact = redactor_of(config)
+        self._placing = Placing(placement, config, child)
         self._malformed = MalformedLog(config, counters)
 
     # --- for the gateway and the fleet
@@ -138,10 +141,14 @@ class DirectSession:
         calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
         headers = Headers(self._schemas)
         hooks = Hooks(self._on_open, self._malformed.record, self._server_log.write, lambda: None)
-        transport = self.config.transport
         try:
             async with open_link(
-                transport, limit=self._limit, hooks=hooks, redact=self._redact, authorizer=self.account
+                self.config.transport,
+                limit=self._limit,
+                hooks=hooks,
+                redact=self._redact,
+                authorizer=self.account,
+                placing=self._placing,
             ) as link:
 
                 def agreed() -> None:

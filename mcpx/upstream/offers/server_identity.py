@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.config import ServerConfig, Stdio
+from mcpx.config import Placed, ServerConfig, Stdio
 from mcpx.environment import Environment, in_force
 
 MAX_ARGUMENTS: Final = 64  # that are looked at for a script
@@ -29,6 +29,9 @@ _FIELDS: Final = ("name", "transport", "era", "sessions", "auto_describe")
 def server_identity(server: ServerConfig) -> str:
     """The digest, in hexadecimal digits."""
     known = [[field, msgspec.to_builtins(getattr(server, field))] for field in _FIELDS]
+    if isinstance(server.transport, Placed):  # its programs are on the nodes
+        known[1][1] = ["placed", msgspec.to_builtins(server.transport.stdio)]
+        del known[1][1][1]["limits"]
     if isinstance(server.transport, Stdio):
         del known[1][1]["limits"]
         known.append(["programs", list(_programs(server.transport))])

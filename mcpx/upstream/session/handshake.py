@@ -18,7 +18,7 @@ from mcp import MCPError
 from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from pydantic import ValidationError
 
-from mcpx.config import Era, Http, ServerConfig
+from mcpx.config import Era, Http, Placed, ServerConfig
 from mcpx.upstream.errors import EraRefused
 from mcpx.upstream.session.greeting import Greeting
 from mcpx.upstream.session.sdk_session import PassingSession
@@ -150,7 +150,8 @@ class KnownEras:
 
     def __init__(self, config: ServerConfig) -> None:
         self.refused: set[Era] = set()
-        self._pinned = config.era
+        # a node speaks both, whatever its server does: the entry's era is for the node to keep
+        self._pinned = "modern" if isinstance(config.transport, Placed) else config.era
         self._usual = MODERN_FIRST if isinstance(config.transport, Http) else HANDSHAKE_FIRST
         self._first = self._usual[0]
 

@@ -31,6 +31,7 @@ from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
 from mcpx.upstream.transport.exchange import capture_failures
 from mcpx.upstream.transport.link import Hooks, Link, open_link
+from mcpx.upstream.transport.placement import Placing
 from mcpx.version import __version__
 from supervisors import Signal
 
@@ -149,11 +150,12 @@ async def open_session(
     relay: SessionRelay,
     on_updated: Callable[[str], None] = lambda _uri: None,
     account: Account | None = None,
+    placing: Placing | None = None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
-    and must not raise. `account` is the one that MCPX has at the server.
+    and must not raise. `account` is the one that MCPX has at the server, `placing` as for `open_link`.
 
     Raises:
         EraRefused: The server does not agree to the only era that it is to be asked in.
@@ -171,6 +173,7 @@ async def open_session(
                 hooks=hooks,
                 redact=redactor_of(config),
                 authorizer=account,
+                placing=placing,
             ) as link:
                 client = PassingSession(
                     link.dispatcher,

@@ -1,4 +1,4 @@
-"""A connection to an upstream server, whatever carries it: a child process, or HTTP.
+"""A connection to an upstream server, whatever carries it: a child process, a node of a cluster, or HTTP.
 
 `open_link` gives a `Link` to the session layer and owns the only way in which a connection is lost: whatever
 finds it over (the exit of a process, a refused HTTP session, a failed health check) sets `lost` with the
@@ -17,8 +17,9 @@ import msgspec
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.config import Sse, Stdio, Transport
+from mcpx.config import Placed, Sse, Stdio, Transport
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
+from mcpx.upstream.transport.placement import Placing
 from mcpx.upstream.transport.stdio_link import open_stdio
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.receiver import OnMalformed
@@ -133,11 +134,12 @@ async def open_link(
     hooks: Hooks,
     redact: Callable[[str], str],
     authorizer: Authorizer | None = None,
+    placing: Placing | None = None,
 ) -> AsyncIterator[Link]:
     """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
 
     `limit` is the longest message in bytes. `redact` removes secrets from errors. `authorizer` puts tokens
-    on requests over HTTP.
+    on requests over HTTP, `placing` says on which node a server is that is placed on one.
 
     Raises:
         ConnectionLost: The connection ended by itself (inside an exception group).
@@ -145,7 +147,7 @@ async def open_link(
         httpx2.HTTPError: The server cannot be reached (mostly inside exception groups).
     """
     async with (
-        _connected(transport, limit, hooks, redact, authorizer) as link,
+        _connected(transport, limit, hooks, redact, authorizer, placing) as link,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_raise_when_lost, link)
@@ -160,6 +162,7 @@ def _connected(
     hooks: Hooks,
     redact: Callable[[str], str],
     authorizer: Authorizer | None,
+    placing: Placing | None,
 ) -> AbstractAsyncContextManager[Link]:
     if isinstance(transport, Stdio):
         return open_stdio(
@@ -169,6 +172,10 @@ def _connected(
             on_stderr=hooks.on_stderr,
             redact=redact,
         )
+    if isinstance(transport, Placed):
+        from mcpx.upstream.transport.node_link import open_placed  # noqa: PLC0415 - for those in a cluster
+
+        return open_placed(placing, limit=limit, on_malformed=hooks.on_malformed)
     from mcpx.upstream.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
 
     missed = hooks.on_events_missed

@@ -17,35 +17,47 @@ from mcpx.config import ServerConfig
 class Endpoint(msgspec.Struct, frozen=True):
     """A node that takes a server: its name, where it listens, and what proves either side to the other.
 
-    `certificate` is the one that the node shows, in PEM; `token` is what the gateway shows.
+    `certificate` is the one that the node shows, in PEM. `greeting` is the first line of the gateway, without
+    its end: the token, and the server that it wants.
     """
 
     node: str
     host: str
     port: int
-    token: str
     certificate: str
+    greeting: bytes
 
     def __repr__(self) -> str:
         return f"Endpoint(node={self.node!r}, host={self.host!r}, port={self.port})"
 
 
 class Placement(Protocol):
-    """Decides where servers run."""
+    """Decides where servers run. A session is known by its name at the supervisor (`Upstream.child`)."""
 
     async def place(self, server: ServerConfig, session: str) -> Endpoint:
         """The node for a session with that server.
-
-        `session` is its name at the supervisor (`Upstream.child`).
 
         Raises:
             ConnectionLost: There is no node that can take it, and why.
         """
         ...
 
-    def watch(self, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
-        """Have `on_lost` called, once, with the reason when the node does not answer any more.
+    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+        """Have `on_lost` called, once, with the reason when that node does not answer any more.
 
-        Call the result to end that. The callback must neither wait nor raise.
+        Call the result when the session has ended, or was never opened. The callback must neither wait nor
+        raise.
         """
         ...
+
+    def node_of(self, session: str) -> str | None:
+        """The name of the node that a session is on, or was last; None if it has been on none."""
+        ...
+
+
+class Placing(msgspec.Struct, frozen=True):
+    """What opens the connection of one session: who says where, and for which server and session."""
+
+    placement: Placement | None
+    server: ServerConfig
+    session: str

@@ -53,6 +53,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "tiers": False,
         "audit": "on",
         "audit_required": False,
+        "cluster": None,
         "ui": True,
     }
     server = config.servers["s"]
@@ -157,7 +158,7 @@ def effective(config: Config) -> dict[str, Any]:
     rest = {key: plain[key] for key in plain if key not in ours}
     names = ("auto_describe", "sessions", "era", "start", "remembered_for", "idle_stop", "native")
     names += ("expose", "pinned", "result_token_budget", "approve", "annotations", "trust_annotations")
-    names += ("pin", "quarantine")
+    names += ("pin", "quarantine", "place")
     rest |= {key: server[key] for key in names}
     return {**rest, **server["call_limits"], **server["health"]} | nested
 

@@ -1,0 +1,217 @@
+"""`mcpx cluster`: servers on the nodes of a Ray cluster. The daemon does what is done; this asks it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcpx.cli.daemon import json_option, with_config
+from mcpx.cli.group import Group
+from mcpx.cli.printing import echo, print_json
+
+if TYPE_CHECKING:
+    from mcpx.daemon.paths import DaemonPaths
+
+JOIN_TIMEOUT_S: Final = 60.0  # for Ray to be joined, and the nodes to be up: 3 s on a quiet machine
+SETTLED_S: Final = 3.0  # after which a node that only fails is not waited for
+CHANGE_TIMEOUT_S: Final = 30.0  # for the daemon to have nodes stopped
+POLL_S: Final = 0.2
+INSTALL: Final = "Ray is not installed here; install it with: pip install 'mcpx-gateway[ray]'"
+_PENDING: Final = frozenset({"starting", "stopped", "not answering"})
+
+
+@click.group(cls=Group, short_help="Servers on the nodes of a Ray cluster: start, status, drain.")
+def cluster() -> None:
+    """Run servers on the nodes of a Ray cluster, which decides where. The daemon is their gateway."""
+
+
+@cluster.command(short_help="Join a cluster, and have nodes run.")
+@with_config
+@click.option(
+    "--address",
+    default="auto",
+    show_default=True,
+    metavar="auto|HOST:PORT",
+    help="Ray's GCS; auto: the cluster that this machine is a node of.",
+)
+@json_option
+def start(config_path: str | None, address: str, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Have the daemon join the cluster, and a node run on each of its machines; wait until they do.
+
+    All daemons of this configuration join it from now on, until mcpx cluster stop. A daemon that runs is
+    started again for that; attached clients stay connected. Exit code 1 if the cluster cannot be joined now:
+    the daemon keeps trying.
+    """
+    from mcpx.config import load
+    from mcpx.daemon.cluster_file import write_cluster_file
+
+    _check(address)
+    paths = _paths(config_path)
+    load(paths.config, resolve=False)
+    write_cluster_file(paths.folder, address)
+    _run_daemon(paths, address)
+    answer = _wait(paths)
+    if as_json:
+        print_json(answer)
+    else:
+        _show(answer)
+    if not answer["cluster"]["joined"]:
+        sys.exit(1)
+
+
+@cluster.command(short_help="Leave the cluster, and end the daemon.")
+@with_config
+@click.option("--nodes", is_flag=True, help="End the nodes as well, for all gateways, until one starts them.")
+def stop(config_path: str | None, nodes: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """End the daemon in order; the next one runs its servers on this machine.
+
+    Nodes keep running for other gateways. They end the servers of this one after two minutes.
+    """
+    from mcpx.config import load
+    from mcpx.daemon import lifecycle
+    from mcpx.daemon.cluster_file import remove_cluster_file
+
+    paths = _paths(config_path)
+    if nodes:
+        _ask(paths, "stop_nodes", within=CHANGE_TIMEOUT_S)
+        click.echo("the nodes have ended")
+    was_there = remove_cluster_file(paths.folder)
+    pid = lifecycle.stop(paths, marked=True)
+    click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
+    if load(paths.config, resolve=False).cluster is not None:
+        echo(f"the next daemon joins again: {paths.config} says so with the key cluster", err=True)
+    elif not was_there:
+        click.echo("it was in no cluster")
+
+
+@cluster.command(short_help="The nodes, and what they carry.")
+@with_config
+@json_option
+def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Show the nodes of the cluster. Exit code 1 while Ray cannot be asked."""
+    answer = _ask(_paths(config_path))
+    if as_json:
+        print_json(answer)
+    else:
+        _show(answer)
+    if not answer["cluster"]["joined"]:
+        sys.exit(1)
+
+
+@cluster.command(short_help="Take a node out of use.")
+@with_config
+@click.argument("node")
+def drain(node: str, config_path: str | None) -> None:
+    """Place nothing more on a node, and move its servers to others as each is idle; no call is lost.
+
+    NODE is its name, its host, or the beginning of its id. This holds for all gateways.
+    """
+    answer = _ask(_paths(config_path), "drain", node)
+    row = _row_of(answer, node)
+    echo(f"{row['name']} is being drained; sessions there: {row['sessions']}")
+
+
+@cluster.command(short_help="Put a node back into use.")
+@with_config
+@click.argument("node")
+def undrain(node: str, config_path: str | None) -> None:
+    """Place servers on a node again that was drained."""
+    answer = _ask(_paths(config_path), "undrain", node)
+    echo(f"{_row_of(answer, node)['name']} takes servers again")
+
+
+def _check(address: str) -> None:
+    """Refuse what cannot work before anything is changed."""
+    from importlib.util import find_spec
+
+    from mcpx.errors import MCPXError
+
+    host, _, port = address.rpartition(":")
+    if address != "auto" and not (host and port.isdecimal()):
+        raise click.UsageError(f"--address {address}: HOST:PORT of Ray's GCS, or auto")
+    if find_spec("ray") is None:
+        raise MCPXError(INSTALL)
+
+
+def _run_daemon(paths: DaemonPaths, address: str) -> None:
+    """Have a daemon run that is in the cluster at that address, with nodes."""
+    from mcpx.daemon import lifecycle
+    from mcpx.daemon.control_client import request
+    from mcpx.errors import MCPXError
+
+    try:
+        answer = request(paths, {"mcpx": "cluster"})
+    except MCPXError:  # it is in none
+        answer = {}
+    if answer and answer["cluster"]["address"] == address:
+        return
+    with lifecycle.startup_lock(paths) as lock:
+        lifecycle.stop(paths, marked=False)
+        lifecycle.start(paths, lock=lock)
+
+
+def _wait(paths: DaemonPaths) -> dict[str, Any]:
+    """How the cluster is, once it is joined and each node is up or has failed for a while."""
+    deadline = time.monotonic() + JOIN_TIMEOUT_S
+    is_told, failing_since = False, None
+    while True:
+        answer = _ask(paths)
+        now = time.monotonic()
+        if answer["cluster"]["joined"] and not is_told:
+            answer, is_told = _ask(paths, "start_nodes"), True
+        states = [row["state"] for row in answer["nodes"]]
+        is_quiet = is_told and bool(states) and not any(state in _PENDING for state in states)
+        if is_quiet and "failing" not in states:
+            return answer
+        failing_since = (failing_since or now) if is_quiet or _is_final(answer) else None
+        if now > deadline or (failing_since is not None and now - failing_since > SETTLED_S):
+            return answer
+        time.sleep(POLL_S)
+
+
+def _is_final(answer: dict[str, Any]) -> bool:
+    """Whether Ray has been tried, and there is no joining it now."""
+    about = answer["cluster"]
+    return not about["joined"] and not about.get("trying", True)
+
+
+def _ask(
+    paths: DaemonPaths, do: str = "", node: str | None = None, *, within: float | None = None
+) -> dict[str, Any]:
+    from mcpx.daemon.control_client import REQUEST_TIMEOUT_S, request_or_fail
+
+    message: dict[str, Any] = {"mcpx": "cluster"}
+    if do:
+        message["do"] = do
+    if node is not None:
+        message["node"] = node
+    answer: dict[str, Any] = request_or_fail(paths, message, within=within or REQUEST_TIMEOUT_S)
+    return answer
+
+
+def _row_of(answer: dict[str, Any], node: str) -> dict[str, Any]:
+    """The node that was meant."""
+    tests: tuple[Callable[[dict[str, Any]], bool], ...] = (
+        lambda row: node in {row["name"], row["id"]},
+        lambda row: row["host"] == node or row["id"].startswith(node),
+    )
+    for test in tests:
+        if found := [row for row in answer["nodes"] if test(row)]:
+            return found[0]
+    return {"name": node, "sessions": 0}
+
+
+def _show(answer: dict[str, Any]) -> None:
+    from mcpx.cli.cluster_table import show
+
+    show(answer)
+
+
+def _paths(config_path: str | None) -> DaemonPaths:
+    from mcpx.daemon.paths import daemon_paths
+
+    return daemon_paths(config_path)

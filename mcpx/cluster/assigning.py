@@ -1,0 +1,292 @@
+"""Which session is on which node: assigned at each connection, and kept while that lasts.
+
+Owned by the cluster. A server that all clients share is where Ray has reserved a place for it, for all
+gateways alike; once known, Ray is asked again only when that node takes nothing any more. A session of one
+client is placed by `placement.spread`, in the turn in which it is asked for, so that many at a time do not all
+see the same empty node; Ray is asked for it only where it wants resources. Where there is no node now, but one
+is on its way, a session waits a while for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.cluster.node.protocol import Attach, ServerSpec
+from mcpx.cluster.node_table import Node, NodeTable
+from mcpx.cluster.placement import Demand, NodeView, candidates, misfit, spread
+from mcpx.cluster.ray import Ray
+from mcpx.cluster.ray_client import RayError
+from mcpx.cluster.ray_process.protocol import Joined, NodeAddress
+from mcpx.cluster.seen_memory import SeenMemory
+from mcpx.cluster.specs import demand_of
+from mcpx.config import ServerConfig
+from mcpx.upstream.transport.loss import ConnectionLost
+from mcpx.upstream.transport.placement import Endpoint
+
+log = structlog.get_logger()
+NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout
+UNUSED_S: Final = 180.0  # until a reservation that nobody uses is given up; the node lingers for 120 s
+LOOK_INTERVAL_S: Final = 15.0
+Tell = Callable[[Node, str, str], None]
+"""Lets a node know that the server of that name and digest is not needed there any more."""
+
+
+class _Shared(msgspec.Struct):
+    """A server that all share: its reservation, and the sessions that are on it."""
+
+    key: str
+    name: str
+    digest: str
+    node: str | None = None
+    sessions: int = 0
+    unused_since: float = 0.0
+
+
+class _Assigned(msgspec.Struct):
+    """One session. `key` is that of a reservation for it alone."""
+
+    node: Node
+    shared: _Shared | None = None
+    key: str | None = None
+
+
+class Assignments:
+    """Those of one gateway, whose reservations for sessions have its name."""
+
+    def __init__(
+        self, ray: Ray, nodes: NodeTable, memory: SeenMemory, *, gateway: str, tell: Tell
+    ) -> None:
+        self._ray = ray
+        self._nodes = nodes
+        self._memory = memory
+        self._gateway = gateway
+        self._tell = tell
+        self._sessions: dict[str, _Assigned] = {}
+        self._shared: dict[str, _Shared] = {}
+        self._unplaced: set[str] = set()
+
+    def node_of(self, session: str) -> Node | None:
+        """The node that a session is on."""
+        assigned = self._sessions.get(session)
+        return None if assigned is None else assigned.node
+
+    def take_unplaced(self) -> set[str]:
+        """The sessions for which there was no node; they are forgotten."""
+        found, self._unplaced = self._unplaced, set()
+        return found
+
+    # --- a session
+
+    async def assign(self, server: ServerConfig, spec: ServerSpec, session: str) -> Node:
+        """The node for a session, which counts for it from now on until `watch` has ended.
+
+        Raises:
+            ConnectionLost: There is none, and why.
+        """
+        self._unplaced.discard(session)
+        demand = demand_of(server, self._memory.of(server.name))
+        deadline = time.monotonic() + min(NODE_WAIT_S, server.call_limits.connect_timeout / 2)
+        try:
+            while True:
+                assigned = await self._choose(spec, session, demand)
+                if assigned is not None:
+                    break
+                await self._await_news(demand, deadline)
+        except ConnectionLost:
+            self._unplaced.add(session)
+            raise
+        self._end(session)
+        self._sessions[session] = assigned
+        assigned.node.take(session, demand)
+        if assigned.shared is not None:
+            assigned.shared.sessions += 1
+        log.debug("cluster.placed", server=server.name, session=session, node=assigned.node.name)
+        return assigned.node
+
+    def endpoint(self, node: Node, address: NodeAddress, joined: Joined, greeting: Attach) -> Endpoint:
+        """What a transport needs to connect."""
+        return Endpoint(
+            node=node.name,
+            host=address.host,
+            port=address.port,
+            certificate=joined.certificate,
+            greeting=msgspec.json.encode(greeting),
+        )
+
+    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+        """Have `on_lost` called when the node is given up; the result ends the assignment."""
+        assigned = self._sessions.get(session)
+        end_listening: Callable[[], None] = lambda: None
+        node = None if assigned is None else assigned.node
+        where = None if node is None else node.address
+        if node is None or not node.answers or where is None or where.port != endpoint.port:
+            problem = (node and node.problem) or "it listens elsewhere now"
+            asyncio.get_running_loop().call_soon(on_lost, f"the node {endpoint.node} was lost: {problem}")
+        else:
+            end_listening = node.listen(on_lost)
+
+        def end() -> None:
+            end_listening()
+            if self._sessions.get(session) is assigned:
+                self._end(session)
+
+        return end
+
+    def _end(self, session: str) -> None:
+        """A session is over, or goes elsewhere."""
+        assigned = self._sessions.pop(session, None)
+        if assigned is None:
+            return
+        assigned.node.sessions.pop(session, None)
+        if (shared := assigned.shared) is not None:
+            shared.sessions -= 1
+            if not shared.sessions:
+                shared.unused_since = time.monotonic()
+        if assigned.key is not None:
+            self._release(assigned.key)
+
+    # --- the choice
+
+    async def _choose(self, spec: ServerSpec, session: str, demand: Demand) -> _Assigned | None:
+        """The assignment of a session; None if no node can take it now, but one may soon.
+
+        Raises:
+            ConnectionLost: Ray has none.
+        """
+        if self._ray.joined is None or not candidates(self._nodes.views(), demand):
+            known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
+            node = self._staying(known, demand)
+            return None if node is None else _Assigned(node, known)
+        if spec.sessions == "shared":
+            return await self._choose_shared(spec, demand)
+        if demand.resources:
+            key = f"session/{self._gateway}/{session}"
+            node = await self._reserve(key, demand)
+            return None if node is None else _Assigned(node, key=key)
+        return self._spread(demand)
+
+    def _spread(self, demand: Demand) -> _Assigned | None:
+        chosen = spread(self._nodes.views(), demand)
+        node = None if chosen is None else self._nodes.get(chosen.id)
+        return None if node is None else _Assigned(node)
+
+    async def _choose_shared(self, spec: ServerSpec, demand: Demand) -> _Assigned | None:
+        key = _key(spec)
+        shared = self._shared.setdefault(key, _Shared(key, spec.name, spec.digest))
+        node = self._staying(shared, demand)
+        if node is None:
+            node = await self._reserve(key, demand)
+        if node is not None and shared.node != node.record.id:
+            self._leave(shared)
+            shared.node = node.record.id
+        return None if node is None else _Assigned(node, shared)
+
+    def _staying(self, shared: _Shared | None, demand: Demand) -> Node | None:
+        """The node that a server is on, if it can stay there: it takes new sessions, and is still meant."""
+        node = None if shared is None or shared.node is None else self._nodes.get(shared.node)
+        if node is None:
+            return None
+        # what it takes is taken already: only whether the node is there, and meant, counts
+        alike = Demand(node=demand.node)
+        view = node.view()
+        roomy = msgspec.structs.replace(view, memory_total=0)
+        return node if candidates([roomy], alike) else None
+
+    async def _reserve(self, key: str, demand: Demand) -> Node | None:
+        """The node that Ray chooses among those that take new sessions.
+
+        Raises:
+            ConnectionLost: Ray has none.
+        """
+        able = {view.id for view in candidates(self._nodes.views(), demand)}
+        exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
+        try:
+            chosen = await self._ray.reserve(
+                key,
+                resources=demand.resources,
+                memory_bytes=demand.memory,
+                node=demand.node,
+                spread=demand.spread,
+                exclude=exclude,
+            )
+        except RayError as error:
+            if error.code == "unavailable" and not demand.resources:
+                log.warning("cluster.placed_without_ray", key=key, cause=str(error))
+                found = self._spread(demand)  # who runs is better than who is placed best
+                return None if found is None else found.node
+            raise ConnectionLost(str(error), retryable=error.code != "invalid") from None
+        node = self._nodes.get(chosen)
+        return node if node is not None and node.answers else None
+
+    async def _await_news(self, demand: Demand, deadline: float) -> None:
+        """Wait for a change of the nodes, if there may be one that helps.
+
+        Raises:
+            ConnectionLost: There will be none, or not in time.
+        """
+        views = self._nodes.views()
+        coming = self._ray.joined is None or any(
+            candidates([_as_if_there(view)], demand) for view in views if view.is_suspect
+        )
+        left = deadline - time.monotonic()
+        if coming and left > 0:
+            with anyio.move_on_after(left):
+                await self._nodes.news.wait()
+                return
+        if self._ray.joined is None:
+            raise ConnectionLost(f"Ray has not been joined: {self._ray.problem}")
+        raise ConnectionLost(f"there is no node for it: {misfit(views, demand)}")
+
+    # --- what is not needed any more
+
+    def _leave(self, shared: _Shared) -> None:
+        """A shared server goes elsewhere: it must not stay where it was."""
+        node = None if shared.node is None else self._nodes.get(shared.node)
+        if node is None:
+            return
+        if node.answers:
+            self._tell(node, shared.name, shared.digest)
+        else:
+            node.left_behind.add((shared.name, shared.digest))
+
+    def release_left_behind(self, node: Node) -> None:
+        """A node answers again: have it end what has been placed elsewhere meanwhile."""
+        left, node.left_behind = node.left_behind, set()
+        here = {(each.name, each.digest) for each in self._shared.values() if each.node == node.record.id}
+        for name, digest in left - here:
+            self._tell(node, name, digest)
+
+    async def forget_unused(self) -> None:
+        """Give up the reservations of servers that nobody has used for long: removed, or asleep."""
+        while True:
+            await anyio.sleep(LOOK_INTERVAL_S)
+            now = time.monotonic()
+            for key, shared in list(self._shared.items()):
+                if not shared.sessions and now - shared.unused_since > UNUSED_S:
+                    del self._shared[key]
+                    self._release(key)
+
+    def _release(self, key: str) -> None:
+        """Give up a reservation, without waiting."""
+        self._releasing = asyncio.ensure_future(self._try_to_release(key))
+
+    async def _try_to_release(self, key: str) -> None:
+        try:
+            await self._ray.release(key)
+        except RayError as error:
+            log.info("cluster.not_released", key=key, cause=str(error))
+
+
+def _key(spec: ServerSpec) -> str:
+    return f"server/{spec.digest[:32]}/{spec.name}"
+
+
+def _as_if_there(view: NodeView) -> NodeView:
+    return msgspec.structs.replace(view, is_suspect=False)

@@ -1,0 +1,223 @@
+"""The cluster as the gateway has it: which nodes there are, and on which of them each session is.
+
+Made by the composition root and handed to the hub as its `Placement`; `run` is a child of the root
+supervisor. It reads the nodes from the Ray process, watches each (`mcpx.cluster.node_watch`), and answers the
+transports of placed servers (`mcpx.cluster.assigning`). When a node does not answer any more, all sessions on
+it are told in one turn: their supervisors connect them again, a few at a time, and they are placed elsewhere.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import structlog
+
+from mcpx.cluster.assigning import Assignments
+from mcpx.cluster.draining import Draining
+from mcpx.cluster.node.protocol import Attach, FirstLine, Logs, Release, Restart
+from mcpx.cluster.node_requests import RESTART_TIMEOUT_S, NodeRefused, ask, trusting
+from mcpx.cluster.node_table import Node, NodeTable
+from mcpx.cluster.node_watch import NodeWatch
+from mcpx.cluster.ray import Ray
+from mcpx.cluster.ray_process.protocol import Joined, NodeAddress
+from mcpx.cluster.seen_memory import SeenMemory
+from mcpx.cluster.specs import placed_spec
+from mcpx.config import ServerConfig
+from mcpx.core.restart import try_again
+from mcpx.observe.contained import contain
+from mcpx.upstream.transport.loss import ConnectionLost
+from mcpx.upstream.transport.placement import Endpoint
+from supervisors import Incarnation
+
+if TYPE_CHECKING:
+    from mcpx.core.fleet import Fleet
+
+log = structlog.get_logger()
+SAVE_INTERVAL_S: Final = 60.0
+MAX_LOG_LINES: Final = 1000
+
+
+class Cluster:
+    """The nodes, and what is on them. `folder` is that of the configuration, `gateway` names this MCPX."""
+
+    def __init__(self, ray: Ray, *, folder: Path, gateway: str) -> None:
+        self.ray = ray
+        self.nodes = NodeTable()
+        self.memory = SeenMemory(folder)
+        self.assignments = Assignments(ray, self.nodes, self.memory, gateway=gateway, tell=self._tell)
+        self.draining = Draining(self)
+        self.fleet: Fleet | None = None
+        """The servers: set by the composition root once there are any."""
+        self._gateway = gateway
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._watched: dict[str, tuple[NodeAddress, anyio.CancelScope]] = {}
+        self._trusted: tuple[str, ssl.SSLContext] | None = None
+        ray.observe(self._on_ray)
+        self._on_ray()
+
+    # --- for the transports
+
+    async def place(self, server: ServerConfig, session: str) -> Endpoint:
+        """The node for a session with that server; see `Placement`."""
+        spec = placed_spec(server)
+        if spec is None:
+            raise ConnectionLost("it is not placed on a node", retryable=False)
+        node = await self.assignments.assign(server, spec, session)
+        address, joined = node.address, self.ray.joined
+        if address is None or joined is None:  # it went in this very turn
+            raise ConnectionLost(f"the node {node.name} was lost: {node.problem}")
+        greeting = Attach(token=joined.token, server=spec, client=self._gateway)
+        return self.assignments.endpoint(node, address, joined, greeting)
+
+    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+        """Have `on_lost` called when the node of a session is given up; see `Placement`."""
+        return self.assignments.watch(session, endpoint, on_lost)
+
+    def node_of(self, session: str) -> str | None:
+        """The name of the node that a session is on."""
+        node = self.assignments.node_of(session)
+        return None if node is None else node.name
+
+    async def restart(self, server: ServerConfig) -> bool:
+        """Have the nodes start a server again that they run; whether any has. Connections stay."""
+        spec = placed_spec(server)
+        if spec is None:
+            return False
+        request = partial(Restart, server=spec.name, digest=spec.digest)
+        done = [await self._try(node, request, RESTART_TIMEOUT_S) for node in self._running(server)]
+        return any(each is not None for each in done)
+
+    async def log_tail(self, server: ServerConfig, lines: int) -> list[str]:
+        """The last lines that a server has written to standard error, on all nodes that run it."""
+        spec, found = placed_spec(server), list[str]()
+        if spec is None:
+            return found
+        request = partial(Logs, server=spec.name, digest=spec.digest, lines=min(lines, MAX_LOG_LINES))
+        running = self._running(server)
+        for node in running:
+            answer = await self._try(node, request)
+            said = () if answer is None else answer.log
+            found += [f"{node.name}: {line}" for line in said] if len(running) > 1 else said
+        return found[-lines:]
+
+    def _running(self, server: ServerConfig) -> list[Node]:
+        """The nodes that run a server, as far as they have said."""
+        spec = placed_spec(server)
+        digest = None if spec is None else spec.digest
+        return [
+            node
+            for node in self.nodes
+            if node.answers and node.report and any(each.digest == digest for each in node.report.servers)
+        ]
+
+    # --- its life
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Watch the nodes, until the root supervisor asks this child to stop."""
+        await anyio.to_thread.run_sync(self.memory.load)
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                self._keep_watches()
+                tasks.start_soon(self.draining.run)
+                tasks.start_soon(self.assignments.forget_unused)
+                tasks.start_soon(self._keep_memory)
+                incarnation.ready()
+                await incarnation.stopping.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            self._watched.clear()
+        if (found := self.memory.changed()) is not None:
+            await anyio.to_thread.run_sync(self.memory.save, found)
+
+    async def _keep_memory(self) -> None:
+        while True:
+            await anyio.sleep(SAVE_INTERVAL_S)
+            if (found := self.memory.changed()) is not None:
+                await anyio.to_thread.run_sync(self.memory.save, found)
+
+    def _on_ray(self) -> None:
+        """Take in what Ray says now."""
+        before = {node.record.id: node.record.draining for node in self.nodes}
+        self.nodes.update(self.ray.nodes)
+        self._keep_watches()
+        if any(before.get(node.record.id) and not node.record.draining for node in self.nodes):
+            self._place_again()  # it is drained no more
+
+    def _keep_watches(self) -> None:
+        """Watch each node where it listens now."""
+        tasks, joined = self._tasks, self.ray.joined
+        if tasks is None:
+            return
+        now = {node.record.id: node.address for node in self.nodes}
+        for node_id, (address, scope) in list(self._watched.items()):
+            if now.get(node_id) != address:
+                scope.cancel()
+                del self._watched[node_id]
+        for node in self.nodes:
+            if joined is not None and node.address is not None and node.record.id not in self._watched:
+                scope = anyio.CancelScope()
+                self._watched[node.record.id] = node.address, scope
+                watch = NodeWatch(node, node.address, joined.token, self._trust(joined), self._on_node)
+                tasks.start_soon(_within, scope, watch)
+
+    def _trust(self, joined: Joined) -> ssl.SSLContext:
+        if self._trusted is None or self._trusted[0] != joined.certificate:
+            self._trusted = joined.certificate, trusting(joined.certificate)
+        return self._trusted[1]
+
+    def _on_node(self, node: Node, *, is_new: bool) -> None:
+        """A node has said something, or does not answer any more. `is_new`: it answers again, or at last."""
+        if node.answers and node.report is not None:
+            for server in node.report.servers:
+                if server.memory_bytes is not None:
+                    self.memory.note(server.name, server.memory_bytes, server.processes)
+        if is_new:
+            self.assignments.release_left_behind(node)
+            self._place_again()
+        self.nodes.news.pulse()
+
+    def _place_again(self) -> None:
+        """Try those sessions again for which there was no node."""
+        if self.fleet is None:
+            return
+        without = self.assignments.take_unplaced()
+        for session in self.fleet.children():
+            if session.child in without:
+                try_again(session, self.fleet.supervisor)
+
+    # --- to the nodes
+
+    def _tell(self, node: Node, server: str, digest: str) -> None:
+        """Let a node know, without waiting, that a server is not needed there any more."""
+        if self._tasks is not None:
+            self._tasks.start_soon(self._try, node, partial(Release, server=server, digest=digest))
+
+    async def _try(
+        self, node: Node, request: Callable[..., FirstLine], timeout_s: float | None = None
+    ) -> Any:
+        """Have a node do something; its answer, or None where it does not."""
+        address, joined = node.address, self.ray.joined
+        if address is None or joined is None:
+            return None
+        more = {} if timeout_s is None else {"timeout_s": timeout_s}
+        try:
+            return await ask(address, self._trust(joined), request(token=joined.token), **more)
+        except NodeRefused as error:
+            log.info("cluster.node_refused", node=node.name, cause=str(error))
+        except Exception as error:  # noqa: BLE001 - the boundary: a request to one node ends nothing else
+            contain(error, "node request", node=node.name)
+        return None
+
+
+async def _within(scope: anyio.CancelScope, watch: NodeWatch) -> None:
+    with scope:
+        await watch.run()

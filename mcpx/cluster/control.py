@@ -1,0 +1,117 @@
+"""What `mcpx cluster` asks of a daemon that is in a cluster: how it is, and the few things a person may do.
+
+The answer to everything is how the cluster is then: the link to Ray, and a row for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from mcpx.catalog.model import JSON
+from mcpx.cluster.ray_process.protocol import NodeRecord
+from mcpx.errors import MCPXError
+
+if TYPE_CHECKING:
+    from mcpx.cluster.cluster import Cluster
+    from mcpx.cluster.ray_client import RayProcess
+
+
+class ClusterControl:
+    """Answers for that link to Ray and the cluster behind it."""
+
+    def __init__(self, ray: RayProcess, cluster: Cluster) -> None:
+        self._ray = ray
+        self._cluster = cluster
+
+    async def answer(self, do: str, node: str | None) -> JSON:
+        """Do what is asked, if anything, and say how the cluster is.
+
+        Raises:
+            MCPXError: It cannot be done.
+        """
+        actions: dict[str, Callable[[], Awaitable[None]]] = {
+            "": _nothing,
+            "start_nodes": self._ray.start_nodes,
+            "stop_nodes": self._ray.stop_nodes,
+            "drain": lambda: self._ray.drain(self._meant(node).id, draining=True),
+            "undrain": lambda: self._ray.drain(self._meant(node).id, draining=False),
+        }
+        action = actions.get(do)
+        if action is None:
+            raise MCPXError(f"a cluster cannot {do}")
+        await action()
+        return self._describe(self._meant(node).id if node else None, drained=do == "drain" if node else None)
+
+    def _meant(self, name: str | None) -> NodeRecord:
+        """The node of that name, id, beginning of an id, or host.
+
+        Raises:
+            MCPXError: There is none, or more than one.
+        """
+        nodes = list(self._ray.nodes.values())
+        exact = [node for node in nodes if name in {node.name, node.id}]
+        found = exact or [node for node in nodes if name and (node.host == name or node.id.startswith(name))]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(sorted(node.name for node in found or nodes)[:20]) or "none"
+        if found:
+            raise MCPXError(f"{name} is more than one node: {names}")
+        raise MCPXError(f"there is no node {name}; there are: {names}")
+
+    def _describe(self, changed: str | None, *, drained: bool | None) -> JSON:
+        ray, joined = self._ray, self._ray.joined
+        about: dict[str, Any] = {"address": ray.address, "joined": ray.is_joined}
+        if ray.problem is not None:
+            about["problem"] = ray.problem
+        if joined is not None:
+            about |= {"gcs": joined.address, "ray": joined.ray_version}
+        nodes = [self._row(node) for node in sorted(ray.nodes.values(), key=lambda node: node.name)]
+        for row in nodes:
+            if row["id"] == changed and drained is not None:
+                row["draining"] = drained  # Ray's own word follows within half a second
+        return {"cluster": about, "nodes": nodes}
+
+    def _row(self, record: NodeRecord) -> dict[str, Any]:
+        node = self._cluster.nodes.get(record.id)
+        row: dict[str, Any] = {
+            "id": record.id,
+            "name": record.name,
+            "host": record.host,
+            "state": _state(record, answers=node is not None and node.answers),
+            "draining": record.draining,
+            "sessions": 0 if node is None else len(node.sessions),
+            "resources": record.resources,
+            "free": record.free,
+            "labels": record.labels,
+        }
+        problem = record.problem or (node.problem if node is not None else None)
+        if problem is not None and row["state"] != "up":
+            row["problem"] = problem
+        if record.endpoint is not None:
+            row |= {"port": record.endpoint.port, "pid": record.endpoint.pid}
+            row["version"] = record.endpoint.version
+        report = None if node is None else node.report
+        if report is not None:
+            row |= {
+                "memory_bytes": report.memory_bytes,
+                "memory_free_bytes": report.memory_free_bytes,
+                "load": report.load,
+                "servers": len(report.servers),
+            }
+        return row
+
+
+def _state(record: NodeRecord, *, answers: bool) -> str:
+    """`up`, `starting`, `not answering`, `failing` or `stopped`."""
+    if answers:
+        return "up"
+    if record.actor == "running":
+        return "not answering"
+    if record.actor == "none":
+        return "stopped"
+    return record.actor
+
+
+async def _nothing() -> None:
+    pass

@@ -1,0 +1,152 @@
+"""The nodes as the gateway knows them: what Ray says of each, what it says itself, and what is placed there.
+
+Owned by the cluster, whose parts write it from one event loop; nothing here waits. A *node* is known by Ray's
+id. It answers while a watch hears it (`mcpx.cluster.node_watch`); when it does not any more, everything that
+was connected to it is told in the same turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import structlog
+
+from mcpx.cluster.node.protocol import NodeReport
+from mcpx.cluster.placement import Demand, NodeView
+from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
+from mcpx.observe.contained import contain
+from supervisors import Signal
+
+log = structlog.get_logger()
+STARTING: Final = "it is starting"
+PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
+
+
+class Node:
+    """One node. `sessions` are those of this gateway that are placed there, with what they ask for."""
+
+    def __init__(self, record: NodeRecord) -> None:
+        self.record = record
+        self.report: NodeReport | None = None
+        self.answers = False
+        self.problem: str | None = STARTING
+        """Why it takes nothing; None while it answers."""
+        self.sessions: dict[str, Demand] = {}
+        self.left_behind: set[tuple[str, str]] = set()
+        """Shared servers (name, digest) that were placed elsewhere while it did not answer."""
+        self._promised: deque[tuple[float, int]] = deque()  # until when, bytes
+        self._others = 0  # sessions of other gateways
+        self._listeners: dict[int, Callable[[str], None]] = {}
+        self._listened = 0
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        return self.record.name
+
+    @property
+    def address(self) -> NodeAddress | None:
+        """Where it listens; None while it does not run."""
+        return self.record.endpoint
+
+    def view(self) -> NodeView:
+        """The node for a decision."""
+        now = time.monotonic()
+        while self._promised and self._promised[0][0] <= now:
+            self._promised.popleft()
+        record, report = self.record, self.report
+        free = (report and report.memory_free_bytes) or 0
+        return NodeView(
+            id=record.id,
+            name=record.name,
+            host=record.host,
+            labels=record.labels,
+            total=record.resources,
+            free=record.free,
+            memory_total=(report and report.memory_bytes) or 0,
+            memory_free=max(0, free - sum(memory for _, memory in self._promised)),
+            sessions=len(self.sessions) + self._others,
+            is_draining=record.draining or (report is not None and report.stopping),
+            is_suspect=not self.answers,
+        )
+
+    def take(self, session: str, demand: Demand) -> None:
+        """Note that a session is placed here."""
+        self.sessions[session] = demand
+        if demand.memory:
+            self._promised.append((time.monotonic() + PROMISE_S, demand.memory))
+
+    def heard(self, report: NodeReport) -> None:
+        """Take in what it says of itself."""
+        self.report = report
+        self._others = max(0, report.connections - len(self.sessions))
+
+    def listen(self, on_lost: Callable[[str], None]) -> Callable[[], None]:
+        """Have `on_lost` called, once, when it is given up. Call the result to end that."""
+        self._listened += 1
+        number = self._listened
+        self._listeners[number] = on_lost
+        return lambda: self._listeners.pop(number, None) and None
+
+    def give_up(self, reason: str) -> None:
+        """It does not answer: tell all that are connected to it, and place nothing there."""
+        was_there, self.answers, self.problem = self.answers, False, reason
+        listeners, self._listeners = list(self._listeners.values()), {}
+        if was_there:
+            log.warning("cluster.node_lost", node=self.name, cause=reason, sessions=len(listeners))
+        for on_lost in listeners:
+            try:
+                on_lost(f"the node {self.name} was lost: {reason}")
+            except Exception as error:  # noqa: BLE001 - one session must not keep the others from knowing
+                contain(error, "node lost", node=self.name)
+
+
+class NodeTable:
+    """All nodes, by Ray's id. `news` is pulsed when what can be placed where may have changed."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self.news = Signal()
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(list(self._nodes.values()))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, node_id: str) -> Node | None:
+        """The node with that id, if there is one."""
+        return self._nodes.get(node_id)
+
+    def named(self, name: str) -> Node | None:
+        """The node that a person means: by its name, id or host, where that is only one's."""
+        found = [each for each in self if name in {each.name, each.record.id, each.record.host}]
+        return found[0] if len(found) == 1 else None
+
+    def views(self, nodes: Iterable[Node] | None = None) -> list[NodeView]:
+        """The nodes for a decision."""
+        return [node.view() for node in (self if nodes is None else nodes)]
+
+    def update(self, records: Mapping[str, NodeRecord]) -> None:
+        """Take in which nodes Ray says there are, by id. Those that are not among them are gone."""
+        living = {node_id: record for node_id, record in records.items() if record.alive}
+        for node_id in self._nodes.keys() - living.keys():
+            self._nodes.pop(node_id).give_up("it has left the cluster")
+        for record in living.values():
+            self._take_in(record)
+        self.news.pulse()
+
+    def _take_in(self, record: NodeRecord) -> None:
+        node = self._nodes.get(record.id)
+        if node is None:
+            self._nodes[record.id] = Node(record)
+            log.info("cluster.node_joined", node=record.name, host=record.host)
+            return
+        before, node.record = node.record, record
+        if before.endpoint is not None and before.endpoint != record.endpoint:
+            node.give_up(record.problem or "its process has ended")
+        elif record.problem and not node.answers:
+            node.problem = record.problem

@@ -1,0 +1,173 @@
+"""Where a server runs: the decisions, as pure functions of what is known of the nodes.
+
+`mcpx.cluster` calls them with the table of its nodes, and `scripts/simulate` with nodes that it makes up. A
+server that all clients share is placed by Ray (`Demand` says what it asks for, `candidates` which nodes may
+be asked); the sessions of single clients are many and short, and are placed here by `spread`. Nothing here
+waits, knows Ray, or remembers anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+MEMORY_RESERVE: Final = 0.05
+"""The share of a node's memory that stays free: a machine without any is lost with all it runs."""
+_MORE: Final = 1e-9  # amounts of a resource are floats, and sums of them are not exact
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a server asks of the node that it runs on.
+
+    `resources` are amounts of what Ray counts (`gpu`, `cpu`, names of one's own), `memory` is in bytes, 0
+    where it is not known. `node` is a node's name, id, host or label (`key=value`). `spread`: the servers
+    that ask for it are kept on as many nodes as there are.
+    """
+
+    resources: dict[str, float] = {}
+    memory: int = 0
+    node: str | None = None
+    spread: bool = False
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as it is known at the moment of a decision. Memory is in bytes, 0 in all where it is not known.
+
+    `free` and `memory_free` are without what was promised to servers that are still starting there.
+    `is_suspect`: it has not been heard of for a moment, or nothing listens there yet.
+    """
+
+    id: str
+    name: str
+    host: str = ""
+    labels: Mapping[str, str] = {}
+    total: Mapping[str, float] = {}
+    free: Mapping[str, float] = {}
+    memory_total: int = 0
+    memory_free: int = 0
+    sessions: int = 0
+    is_draining: bool = False
+    is_suspect: bool = False
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether it takes anything new at the moment."""
+        return not (self.is_draining or self.is_suspect)
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with a server that is placed. `name` is that of the session, `node` the id of its node.
+
+    `is_busy`: it has calls in flight or waiting, or keeps something that a client relies on.
+    """
+
+    name: str
+    node: str
+    is_busy: bool = False
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that must leave its node: with what it has in flight (`dead`), or idle (`draining`)."""
+
+    session: str
+    node: str
+    cause: Literal["dead", "draining"]
+
+
+def candidates(nodes: Iterable[NodeView], demand: Demand) -> list[NodeView]:
+    """The nodes that can take a server with that demand now."""
+    return [node for node in nodes if _fits(node, demand)]
+
+
+def spread(nodes: Iterable[NodeView], demand: Demand) -> NodeView | None:
+    """The node for one more session among many; None if none can take it.
+
+    It is the one with the fewest sessions for the memory that it has free. So equal nodes get equal numbers,
+    and larger ones more in proportion, whatever else runs on them. Figures that are a second old hardly
+    change the order, because each session that is placed does.
+    """
+    return min(candidates(nodes, demand), key=_crowding, default=None)
+
+
+def moves(sessions: Iterable[Session], nodes: Mapping[str, NodeView]) -> list[Move]:
+    """The sessions that must leave their nodes now. `nodes` are those that live, by id.
+
+    A node that is not among them is dead, and all its sessions go. Those on a node that is drained go when
+    they are idle.
+    """
+    found: list[Move] = []
+    for session in sessions:
+        node = nodes.get(session.node)
+        if node is None:
+            found.append(Move(session=session.name, node=session.node, cause="dead"))
+        elif node.is_draining and not session.is_busy:
+            found.append(Move(session=session.name, node=session.node, cause="draining"))
+    return found
+
+
+def misfit(nodes: Iterable[NodeView], demand: Demand) -> str:
+    """Why there is no node for that demand: what each lacks, for a person to read."""
+    known = list(nodes)
+    if not known:
+        return "the cluster has no node"
+    named = [node for node in known if is_named(node, demand.node)]
+    if not named:
+        return f"no node is called {demand.node}"
+    able = [node for node in named if _lacks(node.total, demand) is None]
+    if not able:
+        lacking = next(lack for node in named if (lack := _lacks(node.total, demand)))
+        return f"no node has {lacking}"
+    if demand.memory and not any(_has_memory(node.memory_total, node.memory_total, demand) for node in able):
+        return f"no node has {demand.memory >> 20} MB of memory"
+    there = [node for node in able if not node.is_suspect]
+    if not there:
+        return f"{_those(able)} not answering"
+    taking = [node for node in there if not node.is_draining]
+    if not taking:
+        return f"{_those(there)} being drained"
+    free = [node for node in taking if _lacks(node.free, demand) is None]
+    if not free:
+        lacking = next(lack for node in taking if (lack := _lacks(node.free, demand)))
+        return f"{lacking} is in use on {', '.join(sorted(node.name for node in taking)[:8])}"
+    return f"{_those(free)} out of memory"
+
+
+def is_named(node: NodeView, wanted: str | None) -> bool:
+    """Whether a node is meant by `wanted`: its name, id, host, or a label of it; any is, by None."""
+    if wanted is None or wanted in (node.name, node.id, node.host):
+        return True
+    key, equals, value = wanted.partition("=")
+    return bool(equals) and node.labels.get(key) == value
+
+
+def _fits(node: NodeView, demand: Demand) -> bool:
+    return (
+        node.takes_new
+        and _has_memory(node.memory_total, node.memory_free, demand)
+        and (not demand.resources or _lacks(node.free, demand) is None)
+        and (demand.node is None or is_named(node, demand.node))
+    )
+
+
+def _has_memory(total: int, free: int, demand: Demand) -> bool:
+    return not total or free - demand.memory >= total * MEMORY_RESERVE
+
+
+def _lacks(amounts: Mapping[str, float], demand: Demand) -> str | None:
+    """The first resource of which there is too little, with the amount that is asked for."""
+    has = {key.lower(): amount for key, amount in amounts.items()}  # Ray writes GPU, people gpu
+    for key, wanted in demand.resources.items():
+        if has.get(key.lower(), 0.0) + _MORE < wanted:
+            return f"{key}: {wanted:g}"
+    return None
+
+
+def _crowding(node: NodeView) -> tuple[float, str]:
+    return (node.sessions + 1) / max(node.memory_free, 1) if node.memory_total else node.sessions + 1, node.id
+
+
+def _those(nodes: list[NodeView]) -> str:
+    names = ", ".join(sorted(node.name for node in nodes)[:8])
+    return f"{names} {'is' if len(nodes) == 1 else 'are'}"

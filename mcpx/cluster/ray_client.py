@@ -1,0 +1,220 @@
+"""The gateway's side of the Ray process: a supervised child process, and what it says of the cluster.
+
+`RayProcess` is a child of the cluster's supervisor; an incarnation is a process, from its start to its end.
+What was known of the nodes outlives it: a gateway goes on with the nodes it has while Ray is away, and only
+what needs a decision of Ray's fails, at once and with the reason. Nothing here imports Ray or waits for it
+without a deadline.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import anyio
+import structlog
+
+from mcpx.cluster.ray_child import RayChild, RayProcessEnded
+from mcpx.cluster.ray_process import protocol as say
+from mcpx.cluster.ray_process.protocol import (
+    REQUEST_TIMEOUT_S,
+    RESERVE_TIMEOUT_S,
+    Answer,
+    Joined,
+    NodeRecord,
+    Request,
+    RequestError,
+    Say,
+)
+from mcpx.errors import MCPXError
+from mcpx.observe.contained import contain
+from supervisors import Backoff, Cause, ChildSpec, Incarnation, Parking, Policy
+
+log = structlog.get_logger()
+
+JOIN_TIMEOUT_S: Final = 40.0  # for the process to join, or to say why it does not; a little more than its own
+MARGIN_S: Final = 2.0  # for an answer, beyond the process's own deadline
+STOP_NODES_TIMEOUT_S: Final = 20.0
+BACKOFF: Final = Backoff(initial=0.5, cap=10.0)
+_MAIN: Final = ("-P", "-m", "mcpx.cluster.ray_process")
+
+
+class RayError(MCPXError):
+    """Ray did not do what it was asked for, and why.
+
+    `code` is that of `protocol.Answer`: `no_node`, `unavailable` or `invalid`.
+    """
+
+    def __init__(self, text: str, code: RequestError) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class RayProcess:
+    """The link to Ray at `address` (`auto`, or HOST:PORT of its GCS). Have `child` supervised.
+
+    `nodes` are those that Ray last said live, by id; the mapping is replaced as a whole with each change.
+    `joined` is what the process said when it joined, of the last one that did; `problem` says why none is
+    joined now.
+    """
+
+    def __init__(self, address: str, *, command: tuple[str, ...] = (sys.executable, *_MAIN)) -> None:
+        self.address = address
+        self.nodes: Mapping[str, NodeRecord] = MappingProxyType({})
+        self.joined: Joined | None = None
+        self.problem: str | None = "it has not been asked yet"
+        self._command = (*command, address)
+        self._observers: list[Callable[[], None]] = []
+        self._process: RayChild | None = None
+        self._numbers = itertools.count(1)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether Ray can be asked."""
+        return self.problem is None
+
+    def child(self) -> ChildSpec:
+        """For a supervisor; what cannot be helped by starting it again is tried every five minutes."""
+        policy = Policy(backoff=BACKOFF, parking=Parking(after=1_000_000))
+        return ChildSpec(name="ray", run=self.run, policy=policy, classify=_classify)
+
+    def observe(self, observer: Callable[[], None]) -> Callable[[], None]:
+        """Have `observer` called after each change of `nodes`, `joined` or `problem`; the result ends that.
+
+        It must not wait; what it raises is logged.
+        """
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Be one process, until it ends or is not wanted any more.
+
+        Raises:
+            RayProcessEnded: It has ended.
+        """
+        process = RayChild(self._command, self._on_line)
+        try:
+            with anyio.move_on_after(JOIN_TIMEOUT_S):
+                await incarnation.while_wanted(process.joined.wait)
+            if incarnation.stopping.is_set():
+                return
+            if not process.joined.is_set():
+                process.end(f"the Ray process did not say within {JOIN_TIMEOUT_S:g} s that it has joined")
+            if process.ended is None:
+                self._process = process
+                self._become(None)
+                incarnation.ready()
+            await incarnation.while_wanted(process.over.wait)
+            if process.ended is not None:
+                self._become(str(process.ended))
+                raise process.ended
+        finally:
+            self._process = None
+            if self.problem is None:
+                self._become("the Ray process is being ended")
+            with anyio.CancelScope(shield=True):
+                await process.close()
+
+    # --- requests
+
+    async def reserve(
+        self,
+        key: str,
+        *,
+        resources: Mapping[str, float],
+        memory_bytes: int = 0,
+        node: str | None = None,
+        spread: bool = False,
+        exclude: tuple[str, ...] = (),
+    ) -> str:
+        """Have Ray choose a node for the server of that key; the id of the node. See `protocol.Reserve`.
+
+        Raises:
+            RayError: There is none, or Ray cannot be asked.
+        """
+        message = say.Reserve(next(self._numbers), key, dict(resources), memory_bytes, node, spread, exclude)
+        answer = await self._ask(message, RESERVE_TIMEOUT_S + MARGIN_S)
+        return answer.node or ""
+
+    async def release(self, key: str) -> None:
+        """Give up what was reserved for that key.
+
+        Raises:
+            RayError: Ray cannot be asked; this is so for all requests.
+        """
+        await self._ask(say.Release(next(self._numbers), key))
+
+    async def reservations(self) -> dict[str, str]:
+        """The ids of nodes by key, of all gateways of the cluster."""
+        return (await self._ask(say.Reservations(next(self._numbers)))).reservations
+
+    async def get(self, key: str) -> str | None:
+        """A value of the cluster's store, or None."""
+        return (await self._ask(say.Get(next(self._numbers), key))).value
+
+    async def put(self, key: str, value: str, *, overwrite: bool = True) -> str:
+        """Set a value of the store, without `overwrite` only if there is none; what is there then."""
+        return (await self._ask(say.Put(next(self._numbers), key, value, overwrite))).value or ""
+
+    async def delete(self, key: str) -> None:
+        """Remove a key of the cluster's store, which need not be there."""
+        await self._ask(say.Delete(next(self._numbers), key))
+
+    async def keys(self, prefix: str = "") -> tuple[str, ...]:
+        """The keys of the cluster's store that begin so, sorted."""
+        return (await self._ask(say.Keys(next(self._numbers), prefix))).keys
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Note for all gateways that the node of this id takes nothing new, or that it does again."""
+        await self._ask(say.Drain(next(self._numbers), node, draining))
+
+    async def start_nodes(self) -> None:
+        """Have nodes kept running, also after `stop_nodes`."""
+        await self._ask(say.StartNodes(next(self._numbers)))
+
+    async def stop_nodes(self) -> None:
+        """End all nodes, for all gateways, until one says `start_nodes`."""
+        await self._ask(say.StopNodes(next(self._numbers)), STOP_NODES_TIMEOUT_S)
+
+    async def _ask(self, request: Request, seconds: float = REQUEST_TIMEOUT_S + MARGIN_S) -> Answer:
+        process = self._process
+        if process is None:
+            raise RayError(f"Ray cannot be asked: {self.problem}", "unavailable")
+        answer = await process.ask(request, seconds)
+        if answer.error is not None:
+            raise RayError(answer.error, answer.code or "unavailable")
+        return answer
+
+    # --- what it says
+
+    def _on_line(self, line: Say) -> None:
+        match line:
+            case say.Joined():
+                self.joined = line
+            case say.Nodes(nodes=changed, gone=gone, complete=complete):
+                nodes = {} if complete else {id_: node for id_, node in self.nodes.items() if id_ not in gone}
+                self.nodes = MappingProxyType(nodes | {node.id: node for node in changed})
+            case _:
+                return
+        self._tell()
+
+    def _become(self, problem: str | None) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            log.info("ray.joined" if problem is None else "ray.away", address=self.address, problem=problem)
+            self._tell()
+
+    def _tell(self) -> None:
+        for observer in list(self._observers):
+            try:
+                observer()
+            except Exception as error:  # noqa: BLE001 - the boundary: one observer keeps no other from the news
+                contain(error, "cluster")
+
+
+def _classify(error: Exception) -> Cause:
+    final = isinstance(error, RayProcessEnded) and error.is_final
+    return Cause(str(error), retryable=not final, error=error)

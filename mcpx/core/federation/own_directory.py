@@ -1,0 +1,163 @@
+"""The directory of this MCPX: which servers it has, how they are, and waiting until that changes.
+
+Owned by the hub. The door for peers asks here, with the view of the door at which the peer is; a peer that
+knows a version gets an answer when there is another one. Changes that follow each other closely are one
+version. Where servers come from other MCPX in turn, who takes them in sets `via`, `restart` and `log_tail`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.federation.directory import (
+    MAX_HOPS,
+    MAX_SERVERS,
+    MAX_WAIT_S,
+    Directory,
+    DirectoryRequest,
+    PeerIdentity,
+    PeerServer,
+)
+from mcpx.core.federation.identity import own_id
+from mcpx.core.process_figures import group_memory
+from mcpx.core.status_snapshot import server_status
+from mcpx.observe.server_log import last_lines
+from mcpx.paths import configuration_folder
+from mcpx.text import cut
+from mcpx.version import __version__
+
+if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
+    from mcpx.core.hub_view import HubView
+    from mcpx.upstream.actor import Upstream
+
+COALESCE_S: Final = 0.2
+MAX_WAITING: Final = 1024  # requests that wait for a change; more are answered at once
+MEMORY_AGE_S: Final = 2.0  # for which a look at the memory of the processes is good
+MAX_TEXT_CHARS: Final = 2000
+
+
+class _Known(msgspec.Struct):
+    """What a view showed last, without what changes with time alone."""
+
+    version: int
+    servers: list[PeerServer]
+
+
+class OwnDirectory:
+    """What this MCPX tells others of its servers. `state` is the state folder, if not the usual one."""
+
+    def __init__(self, hub: Hub, state: Path | None = None) -> None:
+        self._hub = hub
+        self._state = state
+        self._id: str | None = None
+        self._known: WeakKeyDictionary[HubView, _Known] = WeakKeyDictionary()
+        self._waiting = 0
+        self._observes = False
+        self._memory: tuple[float, dict[int, int]] = (0.0, {})
+        self.via: Callable[[str], Sequence[str]] = lambda _server: ()
+        """The ids of the MCPX that a server comes through, the next one first; none for one of our own."""
+        self.restart: Callable[[str], Awaitable[object]] = hub.restart
+        """Starts a server again, wherever it runs; raises as `Hub.restart`."""
+        self.log_tail: Callable[[str, int], Awaitable[list[str]]] = self._own_log_tail
+        """The last lines of a server's log, wherever it is."""
+
+    @property
+    def id(self) -> str:
+        """The id of this MCPX; made at first use."""
+        if self._id is None:
+            self._id = own_id(configuration_folder(self._hub.config.source, self._state))
+        return self._id
+
+    async def answer(self, view: HubView, request: DirectoryRequest) -> Directory:
+        """What a door shows; for one who has a version, when that is another one, or the time is up."""
+        self._observe()
+        if request.since is not None and self._waiting < MAX_WAITING:
+            self._waiting += 1
+            try:
+                with anyio.move_on_after(min(request.wait_s, MAX_WAIT_S)):
+                    while self._look(view)[0].version == request.since and not self._hub.fleet.stopping:
+                        await self._hub.fleet.news.wait()
+                        await anyio.sleep(COALESCE_S)
+            finally:
+                self._waiting -= 1
+        memory = await self._memory_now(view)
+        known, servers = self._look(view)
+        named = [self._with_memory(each, view, memory) for each in servers]
+        return Directory(PeerIdentity(self.id, __version__), known.version, named)
+
+    def _observe(self) -> None:
+        """From the first request on, have changes of catalogues told as those of states are."""
+        if not self._observes:
+            self._observes = True
+            self._hub.observe(lambda _server, _changed: self._hub.fleet.news.pulse())
+
+    def _look(self, view: HubView) -> tuple[_Known, list[PeerServer]]:
+        """The version of what a view shows now, and that itself."""
+        shown = [self._server(each) for each in list(view.upstreams.values())[:MAX_SERVERS]]
+        lasting = [_lasting(server, view.upstreams[server.name]) for server in shown]
+        known = self._known.get(view)
+        if known is None:
+            known = self._known[view] = _Known(secrets.randbits(40), lasting)
+        elif known.servers != lasting:
+            known.version += 1
+            known.servers = lasting
+        return known, shown
+
+    def _server(self, upstream: Upstream) -> PeerServer:
+        status, info = server_status(upstream), upstream.info()
+        error = status.last_error
+        return PeerServer(
+            name=status.name,
+            state=status.state,
+            described=cut(info.describe_state(), MAX_TEXT_CHARS),
+            sessions=upstream.config.sessions,
+            transport=status.transport,
+            pid=status.pid,
+            uptime_s=status.uptime_s,
+            restarts=status.restarts,
+            failures=status.failures,
+            last_error=None if error is None else cut(error, MAX_TEXT_CHARS),
+            next_attempt_in_s=status.next_attempt_in_s,
+            tools=status.tools,
+            resources=status.resources,
+            templates=status.templates,
+            prompts=status.prompts,
+            via=[self.id, *self.via(status.name)][:MAX_HOPS],
+        )
+
+    async def _memory_now(self, view: HubView) -> dict[int, int]:
+        """The memory of the processes, by their groups; from a moment ago, where somebody has just asked."""
+        at, found = self._memory
+        if anyio.current_time() - at > MEMORY_AGE_S:
+            pids = [pid for each in view.upstreams.values() for pid in _pids(each)]
+            found = await anyio.to_thread.run_sync(group_memory, pids) if pids else {}
+            self._memory = anyio.current_time(), found
+        return found
+
+    def _with_memory(self, server: PeerServer, view: HubView, memory: dict[int, int]) -> PeerServer:
+        upstream = view.upstreams.get(server.name)
+        sizes = [] if upstream is None else [memory[pid] for pid in _pids(upstream) if pid in memory]
+        return replace(server, memory_bytes=sum(sizes)) if sizes else server
+
+    async def _own_log_tail(self, server: str, lines: int) -> list[str]:
+        path = self._hub.registry.upstream(server).server_log.path
+        return await anyio.to_thread.run_sync(last_lines, path, lines)
+
+
+def _lasting(server: PeerServer, upstream: Upstream) -> PeerServer:
+    """A server without what changes with time alone."""
+    return replace(server, described=upstream.info().cause or "", uptime_s=None, next_attempt_in_s=None)
+
+
+def _pids(upstream: Upstream) -> list[int]:
+    return [each.pid for each in upstream.sessions() if each.pid is not None]

@@ -1,0 +1,62 @@
+"""`cluster.json` in the folder of a configuration: the cluster that its daemons join.
+
+Written by `mcpx cluster start`, removed by `mcpx cluster stop`, and read by each daemon when it starts, also
+by one that `mcpx attach` starts. It counts before what the configuration itself says.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcpx.errors import DaemonError
+from mcpx.paths import READ_FLAGS, ensure_folder, replace_file
+
+FILE_NAME: Final = "cluster.json"
+MAX_BYTES: Final = 64 * 1024
+
+
+class ClusterFile(msgspec.Struct, frozen=True):
+    """What it holds: the address of Ray's GCS, or `auto`."""
+
+    address: str
+
+
+def read_cluster_file(folder: Path) -> str | None:
+    """The address, or None where there is no file.
+
+    Raises:
+        DaemonError: The file is there, and cannot be read: servers must not run elsewhere for that.
+    """
+    path = folder / FILE_NAME
+    try:
+        with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
+            return msgspec.json.decode(file.read(MAX_BYTES), type=ClusterFile).address
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise DaemonError(
+            f"{path} cannot be read ({error}): run mcpx cluster start, or stop, again"
+        ) from None
+
+
+def write_cluster_file(folder: Path, address: str) -> None:
+    """Have the daemons of this folder's configuration join that cluster.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    ensure_folder(folder)
+    replace_file(folder / FILE_NAME, msgspec.json.encode(ClusterFile(address)) + b"\n")
+
+
+def remove_cluster_file(folder: Path) -> bool:
+    """Have them join none; whether there was a file."""
+    try:
+        (folder / FILE_NAME).unlink()
+    except FileNotFoundError:
+        return False
+    return True

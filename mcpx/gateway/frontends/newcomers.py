@@ -1,0 +1,93 @@
+"""Connections that have not shown yet what they are: accepted, counted, and the oldest dropped.
+
+What the daemon's socket and a node's listener share. Nothing that a stranger sends or leaves out costs more
+than a bounded number of tasks and bytes: of the connections that stay silent, or send half of what they have
+to say first, the oldest are dropped when there are too many, or when it is too much together.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+import structlog
+
+from mcpx.observe.log import Throttle
+from mcpx.upstream.transport.descriptors import share
+
+log = structlog.get_logger()
+MAX_SILENT: Final = 256  # connections that have not shown yet what they are
+MAX_PARTIAL_BYTES: Final = 64 << 20  # of all first messages that are not complete yet
+MAX_CLIENTS: Final = 16384
+MAX_SILENT_SHARE: Final = 0.125  # of all descriptors
+MAX_CLIENTS_SHARE: Final = 0.25
+ACCEPT_RETRY_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
+
+
+class Newcomers:
+    """The newcomers of one listener, `name` in the log."""
+
+    def __init__(self, name: str) -> None:
+        self.max_clients = share(MAX_CLIENTS_SHARE, MAX_CLIENTS)
+        """How many connections may be served at a time."""
+        self._name = name
+        self._max_silent = share(MAX_SILENT_SHARE, MAX_SILENT)
+        self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
+        self._partial_bytes = 0  # of first messages that are not complete yet
+        self._throttle = Throttle()
+
+    async def accept(self, listener: socket.socket, take: Callable[[socket.socket], object]) -> None:
+        """Accept connections for good, and give each to `take`, which starts a task for it."""
+        while True:
+            await anyio.wait_readable(listener)
+            try:
+                peer, _ = listener.accept()
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self.warn("not_accepted", error.strerror)
+                await anyio.sleep(ACCEPT_RETRY_S)
+                continue
+            peer.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            take(peer)
+
+    @contextmanager
+    def counted(self, peer: socket.socket) -> Iterator[None]:
+        """Count a connection as silent; the body is cancelled when others need its place."""
+        with anyio.CancelScope() as scope:
+            self._silent[peer] = scope
+            try:
+                if len(self._silent) > self._max_silent:
+                    self._drop_oldest()
+                yield
+            finally:
+                self._silent.pop(peer, None)
+
+    def note_partial(self, added: int) -> None:
+        """Note that so many bytes of a first message have come, or, below 0, are kept no longer."""
+        self._partial_bytes += added
+        if added > 0 and self._partial_bytes > MAX_PARTIAL_BYTES:
+            self._drop_oldest()
+
+    def is_full(self, clients: int) -> bool:
+        """Whether no further client is to be served; says so in the log."""
+        if clients < self.max_clients:
+            return False
+        self.warn("full", f"{clients} clients are connected")
+        return True
+
+    def warn(self, event: str, reason: str | None) -> None:
+        """Log what strangers cause, a few times a minute."""
+        if self._throttle.lets_through():
+            event_type = f"{self._name}.{event}"
+            log.warning(event_type, reason=reason)
+
+    def _drop_oldest(self) -> None:
+        if not self._silent:
+            return
+        oldest = next(iter(self._silent))
+        self._silent.pop(oldest).cancel()
+        self.warn("full", "many connections say nothing; the oldest are dropped")

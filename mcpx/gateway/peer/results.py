@@ -1,0 +1,109 @@
+"""Results as another MCPX gets them: the bytes that came from the server, under the envelope of its era.
+
+Nothing is rendered, cut or checked: that is done where the client is. Only what a result is must be known
+here, because input that the server asks for, and tasks, take ways of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from mcp.server.context import ServerRequestContext
+
+from mcpx.catalog.model import JSON
+from mcpx.core.messages import Exec, Read
+from mcpx.core.result_views import ResultViews
+from mcpx.gateway.clients.handles import capabilities_in
+from mcpx.gateway.clients.sessions import client_name
+from mcpx.rendering.result_members import COMPLETE, Bytes, enveloped
+from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members
+from mcpx.upstream.context import NO_CAPABILITIES, TASKS, Capabilities
+
+_TYPE: Final = b'"resultType":"complete"}'
+_SHORT: Final = 32  # bytes of a result that may be empty
+
+
+class _Typed(msgspec.Struct, gc=False):
+    result_type: str = msgspec.field(name="resultType", default="")
+
+
+_decode: Final[Callable[[msgspec.Raw], _Typed]] = msgspec.json.Decoder(_Typed).decode
+
+
+class PeerEncoder:
+    """Makes the `result` of responses to one peer, in pieces. The parameters are as for `ResultEncoder`."""
+
+    def __init__(
+        self,
+        views: ResultViews,
+        stamp: bytes | None,
+        *,
+        name: str | None = None,
+        capabilities: Capabilities = NO_CAPABILITIES,
+    ) -> None:
+        self._views = views
+        self._stamp = stamp
+        self._name = name or ""
+        self._capabilities = capabilities
+
+    @classmethod
+    def for_request(
+        cls, views: ResultViews, ctx: ServerRequestContext[Any, Any], stamp: bytes | None
+    ) -> PeerEncoder:
+        """For the peer that has made a request."""
+        return cls(views, stamp, name=client_name(ctx.session), capabilities=capabilities_in(ctx.params))
+
+    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
+        """The result of a tool; or the task that it is, for peers that take tasks.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+            InputRequired: The server asks for input instead.
+        """
+        try:
+            return self.passed(raw, server=request.server_name)
+        except UnknownResultType as unknown:
+            if unknown.kind != TASK and self._stamp is not None:
+                return self.members(unknown.result)
+            if self._stamp is None or not self._capabilities.has_extension(TASKS):
+                raise
+            client = request.context.client
+            owner = self._name if client is None else client.principal + self._name
+            tasks = self._views.tasks
+            return self.members(tasks.give(unknown.result, server=request.server_name, owner=owner))
+
+    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes]:
+        """The result of a read; raises as `tool`."""
+        try:
+            return self.passed(raw, server=request.server_name)
+        except UnknownResultType as unknown:
+            if self._stamp is None or unknown.kind == TASK:
+                raise
+            return self.members(unknown.result)
+
+    def passed(self, raw: msgspec.Raw, *, server: str) -> list[Bytes]:
+        """Any result as it came; in 2026-07-28 it says that it is complete.
+
+        Raises:
+            CallError: As from `tool`.
+            UnknownResultType: It is of a type that MCPX does not know, or a task.
+        """
+        try:
+            kind = _decode(raw).result_type
+        except (msgspec.DecodeError, RecursionError):
+            kind = None
+        whole = memoryview(raw)
+        if kind == COMPLETE or (kind == "" and self._stamp is None):
+            return [whole]
+        if kind != "":
+            members = read_members(raw, server=server)  # which raises what it is
+            return [enveloped(members, self._stamp)]
+        if len(whole) < _SHORT and not bytes(whole)[1:-1].strip():
+            return [b"{", _TYPE]
+        return [whole[:-1], b",", _TYPE]
+
+    def members(self, result: JSON) -> list[Bytes]:
+        """The members of a result, or of input requests in the place of one (2026-07-28)."""
+        return [enveloped(result, self._stamp)]
