@@ -60,9 +60,7 @@ class _Assigned(msgspec.Struct):
 class Assignments:
     """Those of one gateway, whose reservations for sessions have its name."""
 
-    def __init__(
-        self, ray: Ray, nodes: NodeTable, memory: SeenMemory, *, gateway: str, tell: Tell
-    ) -> None:
+    def __init__(self, ray: Ray, nodes: NodeTable, memory: SeenMemory, *, gateway: str, tell: Tell) -> None:
         self._ray = ray
         self._nodes = nodes
         self._memory = memory

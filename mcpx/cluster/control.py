@@ -1,6 +1,7 @@
 """What `mcpx cluster` asks of a daemon that is in a cluster: how it is, and the few things a person may do.
 
-The answer to everything is how the cluster is then: the link to Ray, and a row for each node.
+The answer to everything is how the cluster is then: the link to Ray, a row for each node, and one for each
+gateway. `reload` has all gateways read their configurations again.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
     from mcpx.cluster.cluster import Cluster
+    from mcpx.cluster.gateways.sharing import Sharing
     from mcpx.cluster.ray_client import RayProcess
 
 
 class ClusterControl:
-    """Answers for that link to Ray and the cluster behind it."""
+    """Answers for that link to Ray, the cluster behind it, and what its gateways share."""
 
-    def __init__(self, ray: RayProcess, cluster: Cluster) -> None:
+    def __init__(self, ray: RayProcess, cluster: Cluster, sharing: Sharing) -> None:
         self._ray = ray
         self._cluster = cluster
+        self._sharing = sharing
 
     async def answer(self, do: str, node: str | None) -> JSON:
         """Do what is asked, if anything, and say how the cluster is.
@@ -30,6 +33,8 @@ class ClusterControl:
         Raises:
             MCPXError: It cannot be done.
         """
+        if do == "reload":
+            return self._describe(None, drained=None) | {"gateways": await self._sharing.reload_all()}
         actions: dict[str, Callable[[], Awaitable[None]]] = {
             "": _nothing,
             "start_nodes": self._ray.start_nodes,
@@ -70,7 +75,7 @@ class ClusterControl:
         for row in nodes:
             if row["id"] == changed and drained is not None:
                 row["draining"] = drained  # Ray's own word follows within half a second
-        return {"cluster": about, "nodes": nodes}
+        return {"cluster": about, "nodes": nodes} | self._sharing.status()
 
     def _row(self, record: NodeRecord) -> dict[str, Any]:
         node = self._cluster.nodes.get(record.id)

@@ -72,4 +72,3 @@ class SeenMemory:
             if not self._is_broken:
                 log.warning("cluster.memory_unwritable", path=str(self._path), reason=error.strerror)
             self._is_broken = True
-

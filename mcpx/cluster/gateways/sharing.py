@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.catalog.model import JSON
+from mcpx.catalog.model import JSON, present
 from mcpx.cluster.gateways.members import Members
 from mcpx.cluster.gateways.pins import PinExchange
 from mcpx.cluster.gateways.store import KeyValue, SharedStore
@@ -71,8 +71,8 @@ class Sharing:
         return await self.members.reload_all(RELOAD_ALL_S)
 
     def status(self) -> JSON:
-        """`{gateways: [...], problem?}`: the gateways of the cluster, as far as this one knows."""
-        return {"gateways": self.members.listed()} | ({"problem": self.problem} if self.problem else {})
+        """`{gateways: [...], not_shared?}`: the gateways that are known, and why nothing is shared now."""
+        return present(gateways=self.members.listed(), not_shared=self.problem)
 
     async def _rounds(self) -> None:
         async with anyio.create_task_group() as tasks:
