@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+import anyio
 import anyio.to_thread
 import msgspec
 import structlog
@@ -34,6 +35,7 @@ from mcpx.trust.pin_store import PinStore
 from mcpx.trust.pins import ServerPins
 
 log = structlog.get_logger()
+ROUND_S: Final = 1.0  # at most; a thousand servers that are new to a gateway take 6 to 15
 ATTEMPTS: Final = 10  # at one server in a round, while other gateways write
 MAX_RECORD_CHARS: Final = 16_000_000  # of what the store takes
 
@@ -57,13 +59,18 @@ class PinExchange:
     async def round(self, versions: Mapping[str, int], origin: str) -> None:
         """Look at what has changed. `versions` are those of the keys in the store of that origin.
 
+        Of very much that has changed a part waits for the next round, so that others have their turn.
+
         Raises:
             MCPXError: The store cannot be asked.
         """
         if origin != self._origin:
             self._origin = origin
             self._known.clear()
+        deadline = anyio.current_time() + ROUND_S
         for identity, pins in self._pins.compared().items():
+            if anyio.current_time() > deadline:
+                break
             version = versions.get(_key(identity), 0)
             before = self._known.get(identity)
             is_known = before is not None and before[0] == version and before[1] is pins.record

@@ -27,7 +27,7 @@ from supervisors import ChildSpec, Incarnation
 
 log = structlog.get_logger()
 ROUND_S: Final = 0.5  # so that what one approves holds on all within 2 s
-ROUND_TIMEOUT_S: Final = 30.0  # of one round, which at first may look at a thousand servers
+ROUND_TIMEOUT_S: Final = 30.0  # of one round; of each question to the store it is the Ray process's own
 PATIENCE_S: Final = 5.0  # without a word of the store, before it counts as away
 LEAVE_TIMEOUT_S: Final = 1.0
 RELOAD_ALL_S: Final = 10.0  # for the others to read their files again
