@@ -10,11 +10,10 @@ again. Returns the exit code; never leaves a child process behind.
 from __future__ import annotations
 
 import gc
-import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -27,6 +26,8 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.config import Config, Http, Sse
+from mcpx.config.cluster_link import cluster_address
+from mcpx.core.ending import end_at_once
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import serving_only
@@ -214,7 +215,7 @@ async def _run(
     for notice in config.notices:
         log.info("config.notice", notice=notice)
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
-    watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
+    watchdog = watching(patience, lambda why: end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub, hangup if watches else None, tasks)
         tasks.start_soon(_finish_start, hub)
@@ -289,8 +290,8 @@ async def _handle_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.Task
         with anyio.move_on_after(deadline):
             async for number in signals:
                 if number != signal.SIGHUP:
-                    _end_at_once(hub, f"a second signal ({number.name})", 128 + number)
-        _end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+                    end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+        end_at_once(hub, f"not stopped within {deadline:g} s", 1)
 
 
 async def _reload(hub: Hub) -> None:
@@ -301,16 +302,3 @@ async def _reload(hub: Hub) -> None:
         pass  # noted where it was found
     except Exception as error:  # noqa: BLE001 - the boundary: what a file may hold does not end the daemon
         contain(error, "config")
-
-
-def _end_at_once(hub: Hub, why: str, code: int) -> None:
-    """Kill every child's process group and leave without another step."""
-    upstreams = hub.fleet.children()
-    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
-    log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in upstreams:
-        if upstream.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(upstream.pid, signal.SIGKILL)
-    EARLY.end()
-    os._exit(code)

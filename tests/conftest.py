@@ -53,6 +53,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
+            if file.startswith("tests/cluster/"):  # they share a Ray cluster
+                return "tests/cluster"
             return "tests/live" if file in SHARING else file
 
     return Files(config, log) if config.getoption("dist") == "loadfile" else None

@@ -127,6 +127,21 @@ def undrain(node: str, config_path: str | None) -> None:
     echo(f"{_row_of(answer, node)['name']} takes servers again")
 
 
+@cluster.command(hidden=True)
+def node() -> None:
+    """Be a node: started by the cluster on each machine, with one line on standard input."""
+    from mcpx.light_imports import import_structlog, light_sdk
+
+    import_structlog()
+    from mcpx.observe.log import configure
+
+    configure()
+    with light_sdk():
+        from mcpx.cluster.node.process import main
+
+    sys.exit(main())
+
+
 def _check(address: str) -> None:
     """Refuse what cannot work before anything is changed."""
     from importlib.util import find_spec
@@ -203,7 +218,8 @@ def _row_of(answer: dict[str, Any], node: str) -> dict[str, Any]:
         lambda row: row["host"] == node or row["id"].startswith(node),
     )
     for test in tests:
-        if found := [row for row in answer["nodes"] if test(row)]:
+        found: list[dict[str, Any]] = [row for row in answer["nodes"] if test(row)]
+        if found:
             return found[0]
     return {"name": node, "sessions": 0}
 

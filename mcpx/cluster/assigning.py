@@ -2,9 +2,9 @@
 
 Owned by the cluster. A server that all clients share is where Ray has reserved a place for it, for all
 gateways alike; once known, Ray is asked again only when that node takes nothing any more. A session of one
-client is placed by `placement.spread`, in the turn in which it is asked for, so that many at a time do not all
-see the same empty node; Ray is asked for it only where it wants resources. Where there is no node now, but one
-is on its way, a session waits a while for it.
+client is placed by `placement.spread`, in the turn in which it is asked for, so that many at a time do not
+all see the same empty node; Ray is asked for it only where it wants resources. Where there is no node now,
+but one is on its way, a session waits a while for it.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Assignments:
         self._sessions: dict[str, _Assigned] = {}
         self._shared: dict[str, _Shared] = {}
         self._unplaced: set[str] = set()
+        self._releasing: set[asyncio.Future[None]] = set()
 
     def node_of(self, session: str) -> Node | None:
         """The node that a session is on."""
@@ -121,12 +122,12 @@ class Assignments:
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node is given up; the result ends the assignment."""
         assigned = self._sessions.get(session)
-        end_listening: Callable[[], None] = lambda: None
         node = None if assigned is None else assigned.node
         where = None if node is None else node.address
         if node is None or not node.answers or where is None or where.port != endpoint.port:
             problem = (node and node.problem) or "it listens elsewhere now"
-            asyncio.get_running_loop().call_soon(on_lost, f"the node {endpoint.node} was lost: {problem}")
+            reason = f"the node {endpoint.node} was lost: {problem}"
+            end_listening = asyncio.get_running_loop().call_soon(on_lost, reason).cancel
         else:
             end_listening = node.listen(on_lost)
 
@@ -273,7 +274,9 @@ class Assignments:
 
     def _release(self, key: str) -> None:
         """Give up a reservation, without waiting."""
-        self._releasing = asyncio.ensure_future(self._try_to_release(key))
+        task = asyncio.ensure_future(self._try_to_release(key))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
 
     async def _try_to_release(self, key: str) -> None:
         try:

@@ -8,11 +8,10 @@ it are told in one turn: their supervisors connect them again, a few at a time, 
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.abc
@@ -21,12 +20,12 @@ import structlog
 
 from mcpx.cluster.assigning import Assignments
 from mcpx.cluster.draining import Draining
-from mcpx.cluster.node.protocol import Attach, FirstLine, Logs, Release, Restart
-from mcpx.cluster.node_requests import RESTART_TIMEOUT_S, NodeRefused, ask, trusting
+from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
+from mcpx.cluster.node_requests import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, ask
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.node_watch import NodeWatch
 from mcpx.cluster.ray import Ray
-from mcpx.cluster.ray_process.protocol import Joined, NodeAddress
+from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.cluster.specs import placed_spec
 from mcpx.config import ServerConfig
@@ -58,7 +57,6 @@ class Cluster:
         self._gateway = gateway
         self._tasks: anyio.abc.TaskGroup | None = None
         self._watched: dict[str, tuple[NodeAddress, anyio.CancelScope]] = {}
-        self._trusted: tuple[str, ssl.SSLContext] | None = None
         ray.observe(self._on_ray)
         self._on_ray()
 
@@ -150,7 +148,7 @@ class Cluster:
         self.nodes.update(self.ray.nodes)
         self._keep_watches()
         if any(before.get(node.record.id) and not node.record.draining for node in self.nodes):
-            self._place_again()  # it is drained no more
+            self.place_again()  # it is drained no more
 
     def _keep_watches(self) -> None:
         """Watch each node where it listens now."""
@@ -166,13 +164,14 @@ class Cluster:
             if joined is not None and node.address is not None and node.record.id not in self._watched:
                 scope = anyio.CancelScope()
                 self._watched[node.record.id] = node.address, scope
-                watch = NodeWatch(node, node.address, joined.token, self._trust(joined), self._on_node)
+                watch = NodeWatch(
+                    node,
+                    node.address,
+                    token=joined.token,
+                    certificate=joined.certificate,
+                    on_change=self._on_node,
+                )
                 tasks.start_soon(_within, scope, watch)
-
-    def _trust(self, joined: Joined) -> ssl.SSLContext:
-        if self._trusted is None or self._trusted[0] != joined.certificate:
-            self._trusted = joined.certificate, trusting(joined.certificate)
-        return self._trusted[1]
 
     def _on_node(self, node: Node, *, is_new: bool) -> None:
         """A node has said something, or does not answer any more. `is_new`: it answers again, or at last."""
@@ -182,10 +181,10 @@ class Cluster:
                     self.memory.note(server.name, server.memory_bytes, server.processes)
         if is_new:
             self.assignments.release_left_behind(node)
-            self._place_again()
+            self.place_again()
         self.nodes.news.pulse()
 
-    def _place_again(self) -> None:
+    def place_again(self) -> None:
         """Try those sessions again for which there was no node."""
         if self.fleet is None:
             return
@@ -202,15 +201,14 @@ class Cluster:
             self._tasks.start_soon(self._try, node, partial(Release, server=server, digest=digest))
 
     async def _try(
-        self, node: Node, request: Callable[..., FirstLine], timeout_s: float | None = None
-    ) -> Any:
+        self, node: Node, request: Callable[..., FirstLine], answer_s: float = ANSWER_TIMEOUT_S
+    ) -> FirstAnswer | None:
         """Have a node do something; its answer, or None where it does not."""
         address, joined = node.address, self.ray.joined
         if address is None or joined is None:
             return None
-        more = {} if timeout_s is None else {"timeout_s": timeout_s}
         try:
-            return await ask(address, self._trust(joined), request(token=joined.token), **more)
+            return await ask(address, joined.certificate, request(token=joined.token), answer_s=answer_s)
         except NodeRefused as error:
             log.info("cluster.node_refused", node=node.name, cause=str(error))
         except Exception as error:  # noqa: BLE001 - the boundary: a request to one node ends nothing else

@@ -6,22 +6,23 @@ gateway by the cluster's token. What a node says is bounded.
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcpx.cluster.node.protocol import MAX_REPORT_BYTES, FirstAnswer, FirstLine, line_of
+from mcpx.cluster.node.protocol import MAX_LOG_BYTES, FirstAnswer, FirstLine, line_of
 from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.errors import MCPXError
 from mcpx.text import one_line
+from mcpx.wire.tls_channel import TlsChannel, connect_tls
 
 CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network
+ANSWER_TIMEOUT_S: Final = 5.0
 RESTART_TIMEOUT_S: Final = 60.0  # the node itself waits 30 s for a new session
+MAX_ANSWER_BYTES: Final = 2 * MAX_LOG_BYTES  # with what JSON adds to the lines of a log
 _ANSWER: Final = msgspec.json.Decoder(FirstAnswer)
 
 
@@ -30,56 +31,54 @@ class NodeRefused(MCPXError):  # noqa: N818 - a condition
 
 
 @asynccontextmanager
-async def connection(
-    address: NodeAddress, trusted: ssl.SSLContext, *, limit: int = MAX_REPORT_BYTES
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connection(address: NodeAddress, certificate: str) -> AsyncIterator[TlsChannel]:
     """A connection to a node; at exit nothing of it is left.
 
     Raises:
-        OSError: It cannot be made.
-        TimeoutError: Not in time.
+        OSError: It cannot be made, or not in time.
     """
-    with anyio.fail_after(CONNECT_TIMEOUT_S):
-        reader, writer = await asyncio.open_connection(
-            address.host, address.port, ssl=trusted, server_hostname="", limit=limit
-        )
+    channel = await connect_tls(address.host, address.port, certificate, timeout=CONNECT_TIMEOUT_S)
     try:
-        yield reader, writer
+        yield channel
     finally:
-        with suppress(OSError, RuntimeError):
-            writer.transport.abort()
-
-
-def trusting(certificate: str) -> ssl.SSLContext:
-    """What a connection needs to be to the holder of that certificate (PEM), and to nobody else."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate is the cluster's, on whatever machine
-    context.load_verify_locations(cadata=certificate)
-    return context
+        channel.close()
 
 
 async def ask(
-    address: NodeAddress,
-    trusted: ssl.SSLContext,
-    request: FirstLine,
-    *,
-    timeout_s: float = CONNECT_TIMEOUT_S,
+    address: NodeAddress, certificate: str, request: FirstLine, *, answer_s: float = ANSWER_TIMEOUT_S
 ) -> FirstAnswer:
-    """Have a node do something.
+    """Have a node do something, which may take `answer_s` seconds.
 
     Raises:
         NodeRefused: It does not, and why.
     """
     try:
-        async with connection(address, trusted) as (reader, writer):
-            writer.write(line_of(request))
-            with anyio.fail_after(timeout_s):
-                answer = _ANSWER.decode(await reader.readline())
+        async with connection(address, certificate) as channel:
+            with anyio.fail_after(answer_s):
+                answer = _ANSWER.decode(await _one_line(channel, line_of(request)))
     except TimeoutError:
         raise NodeRefused("the node does not answer") from None
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise NodeRefused(f"the node cannot be asked: {one_line(str(error))}") from None
     if answer.error is not None:
         raise NodeRefused(one_line(answer.error))
     return answer
+
+
+async def _one_line(channel: TlsChannel, request: bytes) -> bytes:
+    """What is answered to a request: all that comes until the node closes the connection, or ends a line."""
+    answer = bytearray()
+    answered = anyio.Event()
+
+    def on_data(data: bytes) -> None:
+        answer.extend(data)
+        if b"\n" in data or len(answer) > MAX_ANSWER_BYTES:
+            channel.pause_reading()
+            answered.set()
+
+    channel.on_data = on_data
+    channel.on_end = answered.set
+    channel.write(request)
+    channel.start_reading()
+    await answered.wait()
+    return bytes(answer).partition(b"\n")[0]

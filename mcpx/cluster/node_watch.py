@@ -9,11 +9,8 @@ it answers.
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 import time
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import msgspec
@@ -25,6 +22,9 @@ from mcpx.cluster.node_table import Node
 from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.observe.contained import contain
 from mcpx.text import cut, one_line
+from mcpx.upstream.transport.loss import Ending
+from mcpx.wire.lines import LineSplitter, TooLong
+from mcpx.wire.tls_channel import TlsChannel
 
 log = structlog.get_logger()
 SILENCE_S: Final = 1.5
@@ -33,27 +33,29 @@ TICK_S: Final = 0.1
 RETRY_S: Final = 0.2  # doubled up to the next
 MAX_RETRY_S: Final = 2.0
 MAX_CAUSE_CHARS: Final = 300
-_CHUNK_BYTES: Final = 65536
 _LINE: Final = msgspec.json.Decoder(WatchLine)
 
 
+class OnChange(Protocol):
+    """Called when the node has said something, or is given up. `is_new`: it answers again, or at last."""
+
+    def __call__(self, node: Node, *, is_new: bool) -> None: ...
+
+
 class NodeWatch:
-    """Watches what listens at `address`. `on_change` is called when the node answers, and at each report."""
+    """Watches what listens at `address`. `on_change` must neither wait nor raise."""
 
     def __init__(
-        self,
-        node: Node,
-        address: NodeAddress,
-        token: str,
-        trusted: ssl.SSLContext,
-        on_change: Callable[[Node], None],
+        self, node: Node, address: NodeAddress, *, token: str, certificate: str, on_change: OnChange
     ) -> None:
         self._node = node
         self._address = address
         self._greeting = line_of(Watch(token=token))
-        self._trusted = trusted
+        self._certificate = certificate
         self._on_change = on_change
+        self._lines = LineSplitter(MAX_REPORT_BYTES)
         self._silent_s = 0.0
+        self._lost = Ending()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -62,83 +64,63 @@ class NodeWatch:
             reason = await self._follow()
             if self._node.answers:
                 pause = RETRY_S
-            self._node.give_up(cut(reason, MAX_CAUSE_CHARS))
-            self._on_change(self._node)
+            self._node.give_up(cut(one_line(reason), MAX_CAUSE_CHARS))
+            self._on_change(self._node, is_new=False)
             await anyio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_S)
 
     async def _follow(self) -> str:
         """Be told how the node is, for as long as it answers. Why it does not any more."""
+        self._lost, self._lines, self._silent_s = Ending(), LineSplitter(MAX_REPORT_BYTES), 0.0
         try:
-            async with connection(self._address, self._trusted) as (reader, writer):
-                writer.write(self._greeting)
-                self._silent_s = 0.0
-                return await self._until_lost(reader, writer)
-        except TimeoutError:
-            return "it does not answer"
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
-            return one_line(str(error)) or type(error).__name__
+            async with connection(self._address, self._certificate) as channel:
+                channel.on_data = self._on_data
+                channel.on_end = lambda: self._lost.set("it has closed the connection")
+                channel.on_broken = lambda _error: self._lost.set("the connection was reset")
+                channel.write(self._greeting)
+                channel.start_reading()
+                return await self._until_lost(channel)
+        except OSError as error:
+            return error.strerror or str(error)
         except Exception as error:  # noqa: BLE001 - the boundary: one node must not end the watch over the others
             contain(error, "node watch", node=self._node.name)
             return type(error).__name__
 
-    async def _until_lost(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        reason = ""
-        failure: Exception | None = None
-
-        async def read() -> None:
-            nonlocal reason, failure
-            try:
-                reason = await self._read(reader)
-            except (OSError, msgspec.MsgspecError, ValueError) as error:
-                failure = error
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
-            await self._ping(writer)
-            tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return reason or f"it has said nothing for {SILENCE_S:g} s"
-
-    async def _read(self, reader: asyncio.StreamReader) -> str:
-        waiting = bytearray()
-        while chunk := await reader.read(_CHUNK_BYTES):
-            self._silent_s = 0.0
-            waiting += chunk
-            *lines, rest = waiting.split(b"\n")
-            waiting = rest
-            if len(waiting) > MAX_REPORT_BYTES:
-                return "it sends a line without an end"
-            for line in lines:
-                if (refused := self._take(line)) is not None:
-                    return refused
-        return "it has closed the connection"
-
-    async def _ping(self, writer: asyncio.StreamWriter) -> None:
-        """Ping until it has been silent for too long."""
+    async def _until_lost(self, channel: TlsChannel) -> str:
+        """Ping until it is lost, or has been silent for too long."""
         seen, pinged, number = time.monotonic(), 0.0, 0
         while self._silent_s < SILENCE_S:
-            await anyio.sleep(TICK_S)
+            with anyio.move_on_after(TICK_S):
+                return await self._lost.wait()
             now = time.monotonic()
             self._silent_s += min(now - seen, 2 * TICK_S)  # the rest of it this process has slept itself
             seen = now
             if now - pinged >= PING_INTERVAL_S:
                 pinged, number = now, number + 1
-                writer.write(line_of(Ping(ping=number)))
+                channel.write(line_of(Ping(ping=number)))
+        return f"it has said nothing for {SILENCE_S:g} s"
 
-    def _take(self, line: bytes | bytearray) -> str | None:
-        """Take a line in; the reason where the node refuses the watch."""
+    def _on_data(self, data: bytes) -> None:
+        self._silent_s = 0.0
+        for line in self._lines.feed(data):
+            try:
+                if isinstance(line, TooLong):
+                    self._lost.set("it says a line that is too long")
+                else:
+                    self._take(line)
+            except msgspec.MsgspecError as error:
+                self._lost.set(f"what it says cannot be read: {error}")
+
+    def _take(self, line: bytes) -> None:
         said = _LINE.decode(line)
         if said.error is not None:
-            return said.error
+            self._lost.set(said.error)
         if said.node is None:
-            return None
+            return
         node = self._node
         node.heard(said.node)
-        if not node.answers:
+        is_new = not node.answers
+        if is_new:
             node.answers, node.problem = True, None
             log.info("cluster.node_answers", node=node.name, pid=said.node.pid, version=said.node.version)
-        self._on_change(node)
-        return None
+        self._on_change(node, is_new=is_new)

@@ -1,4 +1,4 @@
-"""What the cluster asks of its Ray process, which `mcpx.cluster.ray_client` has: the nodes, and who goes where."""
+"""What the cluster asks of Ray: which nodes there are, and who goes where; `ray_client.RayProcess` is one."""
 
 from __future__ import annotations
 

@@ -78,6 +78,11 @@ class RayChild:
         self._channel.start_reading()
         self._ear.start_reading()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
     async def ask(self, request: Request, seconds: float) -> Answer:
         """Its answer, or one that says that there is none."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -226,6 +226,11 @@ class Fleet:
         if new.config.disabled is None:
             self.direct.carry_over(old, new)
 
+    async def retire(self, name: str) -> None:
+        """End a server that is about to be removed, so that the change itself does not wait for it."""
+        if name in self.upstreams:
+            await self._retire(self.upstreams[name], REMOVED)
+
     async def _retire(self, upstream: Upstream, why: str) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
         async with anyio.create_task_group() as tasks:

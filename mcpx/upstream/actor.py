@@ -29,6 +29,7 @@ from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.health import Health
+from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.incarnations import Incarnations
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
@@ -130,6 +131,8 @@ class Upstream:
         self.pid: int | None = None
         self.health: Health | None = None
         """The health check, while it serves."""
+        self.idleness: Idleness | None = None
+        """Knows whether it is in use, while it serves."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self.rests = 0

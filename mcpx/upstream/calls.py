@@ -150,6 +150,11 @@ class Calls:
         self._open = False
         self._mailbox.detach()
 
+    def attach(self) -> None:
+        """Take requests again."""
+        self._open = True
+        self._resume()
+
     # --- one call
 
     def _take(self, envelope: Envelope[Request]) -> None:

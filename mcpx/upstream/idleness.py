@@ -1,7 +1,8 @@
 """Stopping a server that nobody uses: when that may be, and when it is due.
 
 Runs beside the calls of one incarnation, and ends it by having the server rest. What it knows, it asks for
-when it looks; no call does anything for it.
+when it looks; no call does anything for it. Who wants to end the session for a reason of its own (to move it
+to another node) asks here whether it is busy, and has it come to rest first.
 """
 
 from __future__ import annotations
@@ -70,12 +71,32 @@ class Idleness:
         upstream, companion = self._upstream, self._upstream.companion
         beside = companion.session if companion is not None else None
         return (
-            bool(self._calls.running() or self._suspended or upstream.subscriptions.uris)
-            or self._queue.has_callers
+            self.is_busy()
+            or bool(upstream.subscriptions.uris)
             or self._changes.is_set()
-            or upstream.has_open_tasks()
             or (beside is not None and beside.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP})
         )
+
+    def is_busy(self) -> bool:
+        """Whether a call runs or waits, or is to be gone on with."""
+        return bool(self._calls.running()) or self._queue.has_callers or self.is_bound()
+
+    def is_bound(self) -> bool:
+        """Whether it keeps something that would be lost with the session, however long it is waited for."""
+        return bool(self._suspended) or self._upstream.has_open_tasks()
+
+    async def quiesce(self, within_s: float) -> bool:
+        """Take nothing new until what runs has ended; whether it has in time. If not, it goes on as before.
+
+        Calls that come meanwhile wait in the queue.
+        """
+        with anyio.move_on_after(within_s):
+            await self._calls.drain()
+            if not self.is_bound():
+                return True
+        if self._upstream.idleness is self and self._queue.lifecycle_phase() is Phase.UP:
+            self._calls.attach()
+        return False
 
     def _rest(self) -> None:
         """End the incarnation. What comes from now on waits for the next."""

@@ -119,12 +119,13 @@ class Incarnations:
                 tasks.start_soon(self._cache.describe, session.client)
                 tasks.start_soon(upstream.subscriptions.serve, session)
                 tasks.start_soon(health.watch)
-                tasks.start_soon(Idleness(upstream, calls, self._suspended, changes).watch)
+                upstream.idleness = Idleness(upstream, calls, self._suspended, changes)
+                tasks.start_soon(upstream.idleness.watch)
                 await incarnation.stopping.wait()
                 self._cache.confirm()
                 await calls.drain()
             finally:
-                upstream.health = None
+                upstream.health = upstream.idleness = None
                 calls.close()
             tasks.cancel_scope.cancel()
 

@@ -135,6 +135,10 @@ class TlsChannel(Channel):
 
     # --- the end
 
+    def hung_up(self) -> bool:
+        """Whether the other side has gone: it closes both directions at once, and its end may be unread."""
+        return self._ended or super().hung_up()
+
     def close(self) -> None:
         """Let go of the socket and close it: no callback comes after this."""
         if self.socket.fileno() < 0:

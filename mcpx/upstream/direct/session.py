@@ -92,10 +92,14 @@ class DirectSession:
     # --- for the gateway and the fleet
 
     @property
+    def is_busy(self) -> bool:
+        """Whether anything of the client is open, or waits."""
+        return self.queue.has_callers or (self._connection is not None and not self._connection.is_idle)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing of the client is open, and nothing was for `IDLE_AFTER_S`."""
-        is_open = self.queue.has_callers or (self._connection is not None and not self._connection.is_idle)
-        if is_open:
+        if self.is_busy:
             self.used_at = anyio.current_time()
         return anyio.current_time() - self.used_at > IDLE_AFTER_S
 

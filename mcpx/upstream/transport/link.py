@@ -156,7 +156,7 @@ async def open_link(
         tasks.cancel_scope.cancel()
 
 
-def _connected(
+def _connected(  # noqa: PLR0917 - it is called once
     transport: Transport,
     limit: int,
     hooks: Hooks,

@@ -1,0 +1,260 @@
+"""The listener of a node: TLS connections of gateways, each of which says first what it wants.
+
+What a stranger can do is bounded as on the daemon's socket (`Newcomers`): a connection has a few seconds for
+the handshake and its first line, and without the token of the cluster it gets one line that says so. What
+follows the first line is served by `Doors` (an MCP client at the door for that server), by `Reports`, or by
+the small requests here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import ssl
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+import structlog
+
+from mcpx.cluster.node.protocol import (
+    MAX_HELLO_BYTES,
+    MAX_LOG_BYTES,
+    Accepted,
+    Attach,
+    FirstLine,
+    Logs,
+    NodeStart,
+    Refused,
+    Release,
+    Restart,
+    Stop,
+    Tail,
+    Watch,
+    line_of,
+)
+from mcpx.cluster.node.reports import Reports
+from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
+from mcpx.door import Door
+from mcpx.errors import MCPXError
+from mcpx.gateway.doors import Doors
+from mcpx.gateway.frontends.newcomers import Newcomers
+from mcpx.observe.contained import contain
+from mcpx.wire.channel import Channel
+from mcpx.wire.tls_channel import TlsChannel, accept_tls
+from supervisors import Incarnation
+
+log = structlog.get_logger()
+ANSWER_TIMEOUT_S: Final = 5.0  # for a short answer to be taken
+BACKLOG: Final = 1024  # a gateway that is started again has a connection for each of its sessions
+
+
+class _Bearer(msgspec.Struct):
+    """What is read of a first line before anything else of it counts."""
+
+    token: str = ""
+
+
+class NodeFrontend:
+    """Serves the gateways of one node."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        start: NodeStart,
+        *,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        servers: NodeServers,
+        reports: Reports,
+    ) -> None:
+        self._hub = doors.hub
+        self._doors = doors
+        self._listener = listener
+        self._context = context
+        self._token = start.token.encode()
+        self._hello_timeout_s = start.settings.hello_timeout_s
+        self._servers = servers
+        self._reports = reports
+        self._newcomers = Newcomers("node")
+        self._clients = 0
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Serve until the supervisor asks to leave; then let the clients finish."""
+        incarnation.ready()
+        async with anyio.create_task_group() as tasks:
+            await incarnation.while_wanted(
+                lambda: self._newcomers.accept(
+                    self._listener, lambda peer: tasks.start_soon(self._handle, peer, incarnation)
+                )
+            )
+            self._reports.stopping = True
+            self._listener.close()
+
+    async def _handle(self, peer: socket.socket, incarnation: Incarnation) -> None:
+        """Serve one connection from its first bytes to its end. Its failure must not end the others."""
+        with peer:
+            try:
+                await self._shake_hands(peer, incarnation)
+            except OSError as error:  # gone already, or no TLS
+                log.debug("node.gone", reason=str(error))
+            except Exception as error:  # noqa: BLE001 - the boundary of a connection
+                contain(error, "node")
+
+    async def _shake_hands(self, peer: socket.socket, incarnation: Incarnation) -> None:
+        """Take the handshake and the first line, within the time for it, and serve what is asked."""
+        channel: TlsChannel | None = None
+        line: bytes | None = None
+
+        async def hear() -> None:
+            nonlocal channel, line
+            with self._newcomers.counted(peer), anyio.move_on_after(self._hello_timeout_s):
+                channel = await accept_tls(peer, self._context)
+                line = await _first_line(channel, self._newcomers)
+
+        try:
+            await incarnation.while_wanted(hear)
+            if channel is not None and line is not None:
+                await self._serve(channel, line, incarnation)
+        finally:
+            if channel is not None:
+                channel.flush()
+                channel.close()
+
+    async def _serve(self, channel: Channel, line: bytes, incarnation: Incarnation) -> None:
+        answer = Refused(error="this is not the token of the cluster", code="token")
+        if not self._is_right(line):
+            self._newcomers.warn("refused", "a wrong token")
+            await _send(channel, answer)
+            return
+        try:
+            hello: FirstLine = msgspec.json.decode(line, type=FirstLine)
+        except (msgspec.DecodeError, RecursionError) as error:
+            await _send(
+                channel, Refused(error=f"the first line cannot be understood: {error}", code="invalid")
+            )
+            return
+        match hello:
+            case Attach():
+                await self._attach(channel, hello, incarnation)
+            case Watch():
+                await self._watch(channel, incarnation)
+            case _:
+                await _send(channel, await self._answer(hello))
+                if isinstance(hello, Stop):
+                    self._hub.stop()
+
+    def _is_right(self, line: bytes) -> bool:
+        try:
+            token = msgspec.json.decode(line, type=_Bearer).token
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
+
+    async def _refuse_more(self, channel: Channel) -> bool:
+        if not self._newcomers.is_full(self._clients):
+            return False
+        await _send(channel, Refused(error=f"this node has {self._clients} connections already", code="full"))
+        return True
+
+    async def _attach(self, channel: Channel, hello: Attach, incarnation: Incarnation) -> None:
+        """Have the connection be a client at the door for that server."""
+        if await self._refuse_more(channel):
+            return
+        self._clients += 1
+        try:
+            async with self._servers.used(hello.server) as server:
+                log.info(
+                    "node.client_joined", server=server.name, gateway=hello.client, clients=self._clients
+                )
+                channel.write(line_of(Accepted(digest=server.digest)))
+                client = self._doors.stream_client(Door(peer=server.name), channel, "socket")
+                await client.serve(incarnation)
+        except NodeRefusedError as error:
+            await _send(channel, Refused(error=str(error), code="invalid"))
+        finally:
+            self._clients -= 1
+
+    async def _watch(self, channel: Channel, incarnation: Incarnation) -> None:
+        if await self._refuse_more(channel):
+            return
+        self._clients += 1
+        try:
+            await self._reports.watch(channel, incarnation)
+        finally:
+            self._clients -= 1
+
+    # --- small requests
+
+    async def _answer(self, hello: FirstLine) -> Accepted | Refused | Tail:
+        try:
+            match hello:
+                case Release():
+                    self._servers.release(self._servers.find(hello.server, hello.digest))
+                case Restart():
+                    await self._hub.restart(self._servers.find(hello.server, hello.digest).name)
+                case Logs():
+                    name = self._servers.find(hello.server, hello.digest).name
+                    path = self._hub.upstreams[name].server_log.path
+                    return Tail(log=await anyio.to_thread.run_sync(_tail, path, hello.lines))
+        except UnknownServerError as error:
+            return Refused(error=str(error), code="unknown_server")
+        except MCPXError as error:
+            return Refused(error=str(error))
+        return Accepted()
+
+
+async def _first_line(channel: Channel, newcomers: Newcomers) -> bytes | None:
+    """The first line of a connection without its end; None if it ends before, or says more than it may."""
+    parts: list[bytes] = []
+    length = 0
+    done = anyio.Event()
+    line: bytes | None = None
+
+    def take(data: bytes) -> None:
+        nonlocal length, line
+        parts.append(data)
+        length += len(data)
+        newcomers.note_partial(len(data))
+        if data.endswith(b"\n"):
+            whole = b"".join(parts)[:-1]
+            line = whole if b"\n" not in whole else None  # nothing else comes before the answer
+        if b"\n" in data or length > MAX_HELLO_BYTES:
+            channel.pause_reading()
+            done.set()
+
+    channel.on_data, channel.on_end = take, done.set
+    channel.start_reading()
+    try:
+        await done.wait()
+    finally:
+        newcomers.note_partial(-length)
+    return line
+
+
+async def _send(channel: Channel, answer: Accepted | Refused | Tail) -> None:
+    """Send the last line of a connection, as far as it is read in time."""
+    over = anyio.Event()
+    channel.on_data = lambda _data: None
+    channel.on_end, channel.on_broken = over.set, lambda _error: over.set()
+    channel.write(line_of(answer))
+    channel.flush()
+    channel.start_reading()
+    with anyio.move_on_after(ANSWER_TIMEOUT_S):
+        await over.wait()  # it closes when it has read that
+
+
+def _tail(path: Path, lines: int) -> tuple[str, ...]:
+    """The last lines of a file; none if there is none."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(0, end - MAX_LOG_BYTES))
+            found = file.read(MAX_LOG_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return ()
+    whole = found[1:] if end > MAX_LOG_BYTES else found
+    return tuple(whole[-lines:])

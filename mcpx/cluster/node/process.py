@@ -1,0 +1,188 @@
+"""The node process: a hub without a configuration, its listener, and its end.
+
+Whoever starts it (the actor of the cluster on that machine) writes one line on its standard input and keeps
+that open: its end is the end of the node, and of all its servers within `END_TIMEOUT_S`, whatever they are
+doing, because nobody may be left to end them. A signal, or the request of a gateway, ends it in order, within
+the grace time for the calls that run. What a node keeps is in the folder that it is given: the catalogues of
+its servers, so that a server that is known is there at once, the ledger of their processes, so that a node
+that was killed is cleaned up after, and their logs. It reads nothing else of the person who runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.cluster.node.frontend import BACKLOG, NodeFrontend
+from mcpx.cluster.node.protocol import NodeReady, NodeStart, line_of
+from mcpx.cluster.node.reports import Reports
+from mcpx.cluster.node.servers import NodeServers
+from mcpx.config import Config
+from mcpx.core.ending import end_at_once
+from mcpx.core.hub import Hub
+from mcpx.core.supervision import TEARDOWN_S
+from mcpx.daemon.paths import check_state_folder
+from mcpx.environment import own
+from mcpx.errors import MCPXError
+from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.gateway.doors import Doors
+from mcpx.observe.suspend import AwakeLoop
+from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
+from mcpx.paths import STATE_VARIABLE, ensure_folder
+from mcpx.upstream.transport.descriptors import raise_limit
+from mcpx.version import __version__
+from mcpx.wire.tls_channel import server_context
+from supervisors import ChildSpec, Shutdown, SupervisorError
+
+log = structlog.get_logger()
+MAX_START_BYTES: Final = 1 << 20
+END_TIMEOUT_S: Final = 1.0  # after the end of standard input; then the servers are killed
+MARGIN_S: Final = 2.0  # beyond every grace time of the children
+_STDIN: Final = 0
+_STDOUT: Final = 1
+
+
+def main() -> int:
+    """Be a node until its end; the exit code. Standard input and output are those of the protocol."""
+    try:
+        start = _read_start()
+        os.environ[STATE_VARIABLE] = start.state  # for whatever asks; nothing is to come from the usual one
+        ensure_folder(Path(start.state))
+        check_state_folder()
+        raise_limit()
+        context = server_context(start.certificate, start.key, start.state)
+        listener = _listen(start.host)
+    except (OSError, MCPXError, msgspec.DecodeError) as error:
+        _say(NodeReady(error=_text(error)))
+        return 2
+    with listener:
+        return anyio.run(
+            partial(_serve, start, listener, context), backend_options={"loop_factory": AwakeLoop}
+        )
+
+
+def _read_start() -> NodeStart:
+    """The first line of standard input.
+
+    Raises:
+        DecodeError: It is something else.
+    """
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < MAX_START_BYTES:
+        if not (byte := os.read(_STDIN, 1)):
+            break  # the rest is nobody's, and the end is still to be seen by who waits for it
+        line += byte
+    return msgspec.json.decode(line, type=NodeStart)
+
+
+def _listen(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, 0), family=family, backlog=BACKLOG)
+    listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    return listener
+
+
+async def _serve(start: NodeStart, listener: socket.socket, context: ssl.SSLContext) -> int:
+    settings, state = start.settings, Path(start.state)
+    config = Config(
+        source=str(state / "node"),  # by which its folders are named; there is no such file
+        servers={},
+        audit="off",
+        login_shell=False,
+        watch_config=False,
+        ui=False,
+        max_message_bytes=settings.max_message_bytes,
+        shutdown_grace=settings.shutdown_grace_s,
+        environment=own(),
+    )
+    hub = Hub(config, state=state)
+    clients = ClientSessions(hub)
+    servers = NodeServers(hub, settings.linger_s)
+    reports = Reports(start.name, hub, servers, settings.report_interval_s)
+    host, port = listener.getsockname()[:2]
+    ready = NodeReady(host=host, port=port, pid=os.getpid(), version=__version__)
+    frontend = NodeFrontend(
+        Doors(hub, clients), start, listener=listener, context=context, servers=servers, reports=reports
+    )
+    grace = Shutdown(grace=settings.shutdown_grace_s + 1.0)
+    for child in (
+        ChildSpec(name="clients", run=clients.run),
+        ChildSpec(name="servers", run=servers.run),
+        ChildSpec(name="reports", run=reports.run),
+        ChildSpec(name="listener", run=frontend.run, shutdown=grace),
+    ):
+        hub.root.add(child)
+    _end_with_input(hub)
+    _say(ready)
+    log.info("node.listening", node=start.name, host=host, port=port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_with_signal, hub)
+        try:
+            with watching(Patience(), lambda why: end_at_once(hub, why, EXIT_CODE)):
+                await hub.run()
+        except SupervisorError as failure:
+            log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
+            return 1
+        finally:
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+def _end_with_input(hub: Hub) -> None:
+    """In a thread, wait for the end of standard input, and see to the end of the node."""
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(_STDIN, 4096):
+                pass
+        log.info("mcpx.stopping", reason="the end of standard input")
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(hub.stop)
+        time.sleep(END_TIMEOUT_S)
+        end_at_once(hub, f"not stopped {END_TIMEOUT_S:g} s after the end of standard input", 1)
+
+    threading.Thread(target=wait, name="standard input", daemon=True).start()
+
+
+async def _end_with_signal(hub: Hub) -> None:
+    """The first signal ends everything in order; the second, or the deadline, at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            log.info("mcpx.stopping", signal=number.name)
+            break
+        hub.stop()
+        deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
+        with anyio.move_on_after(deadline):
+            async for number in signals:
+                end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+        end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+
+
+def _say(ready: NodeReady) -> None:
+    """The one line for whoever has started the node; that nobody reads it is not the node's matter."""
+    with suppress(OSError):
+        os.write(_STDOUT, line_of(ready))
+
+
+def _text(error: Exception) -> str:
+    """What went wrong, without anything of the line that held the key."""
+    if isinstance(error, msgspec.DecodeError):
+        return f"standard input does not begin with the line that starts a node: {error}"
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        return f"{named}{error.strerror or error}"
+    return str(error)

@@ -1,0 +1,185 @@
+"""What a node tells of itself: its process, its machine and its servers, to each gateway that watches.
+
+A report is made once an interval for all of them, and only while somebody watches. The looks at processes
+and at the machine are made in a thread, and less often where they take long. A `Ping` is answered at once,
+so that a gateway learns quickly whether the node still works.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcpx.cluster.node.machine import Machine, look
+from mcpx.cluster.node.protocol import NodeReport, Ping, Pong, Report, ServerReport, line_of
+from mcpx.cluster.node.servers import NodeServer, NodeServers
+from mcpx.core.hub import Hub
+from mcpx.core.process_figures import ProcessFigures, Use, own_memory
+from mcpx.core.status_snapshot import server_status
+from mcpx.text import cut
+from mcpx.version import __version__
+from mcpx.wire.channel import Channel
+from mcpx.wire.lines import LineSplitter, TooLong
+from supervisors import Incarnation
+
+MAX_PING_BYTES: Final = 1024
+MAX_ERROR_CHARS: Final = 2000  # of a server's last error
+LOOK_SHARE: Final = 0.05  # of the time, that the looks at processes may take
+MIN_PAUSE_S: Final = 0.05  # between two reports, however many begin to watch
+
+
+class _Looked:
+    """What was seen of the processes at the last look."""
+
+    def __init__(self) -> None:
+        self.uses: dict[int, Use] = {}
+        self.machine = Machine(None, None, None, None, None)
+        self.own_memory: int | None = None
+        self.own_cpu: float | None = None
+        self.next_at = 0.0
+
+
+class Reports:
+    """Makes the reports of one node. `run` it as a child."""
+
+    def __init__(self, name: str, hub: Hub, servers: NodeServers, interval_s: float) -> None:
+        self._name = name
+        self._hub = hub
+        self._servers = servers
+        self._interval_s = interval_s
+        self._figures = ProcessFigures()
+        self._looked = _Looked()
+        self._own_time: tuple[float, float] | None = None  # when, and the seconds used until then
+        self._watchers: set[Channel] = set()
+        self._joined = anyio.Event()
+        self.stopping = False
+
+    async def watch(self, channel: Channel, incarnation: Incarnation) -> None:
+        """Report on that channel until it ends, or the node does."""
+        ended = anyio.Event()
+        splitter = LineSplitter(MAX_PING_BYTES)
+
+        def take(chunk: bytes) -> None:
+            for line in splitter.feed(chunk):
+                try:
+                    if isinstance(line, TooLong):
+                        raise msgspec.DecodeError("too long")  # noqa: TRY301 - as any line that is no ping
+                    ping = msgspec.json.decode(line, type=Ping)
+                except (msgspec.DecodeError, RecursionError):
+                    ended.set()
+                    return
+                channel.write(line_of(Pong(ping.ping)))
+
+        channel.on_data = take
+        channel.on_end = ended.set
+        channel.on_broken = lambda _error: ended.set()
+        channel.on_congested = channel.pause_reading
+        channel.on_drained = channel.start_reading
+        self._watchers.add(channel)
+        self._joined.set()
+        try:
+            channel.start_reading()
+            await incarnation.while_wanted(ended.wait)
+        finally:
+            self._watchers.discard(channel)
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Make reports while somebody watches, until asked to leave."""
+        incarnation.ready()
+        await incarnation.while_wanted(self._report)
+
+    async def _report(self) -> None:
+        while True:
+            if not self._watchers:
+                self._figures, self._own_time = ProcessFigures(), None  # shares would be of all that time
+                await self._joined.wait()
+            self._joined = anyio.Event()
+            await self._look()
+            line = line_of(Report(self._node()))
+            for channel in self._watchers:
+                if not channel.congested:  # it gets the next one
+                    channel.write(line)
+            await anyio.sleep(MIN_PAUSE_S)
+            with anyio.move_on_after(self._interval_s - MIN_PAUSE_S):
+                await self._joined.wait()
+
+    # --- looking
+
+    async def _look(self) -> None:
+        """Look at the processes and the machine, unless the last look was long and not long ago."""
+        now = anyio.current_time()
+        if now < self._looked.next_at:
+            return
+        groups = [each.pid for each in self._hub.fleet.children() if each.pid is not None]
+        self._looked = await anyio.to_thread.run_sync(self._look_now, groups)
+        took = anyio.current_time() - now
+        self._looked.next_at = now + took / LOOK_SHARE
+
+    def _look_now(self, groups: list[int]) -> _Looked:
+        found = _Looked()
+        found.uses = self._figures.look(groups)
+        found.machine = look()
+        found.own_memory = own_memory()
+        times = os.times()
+        before, used = self._own_time, times.user + times.system
+        self._own_time = times.elapsed, used
+        if before is not None and times.elapsed > before[0]:
+            found.own_cpu = round((used - before[1]) / (times.elapsed - before[0]), 4)
+        return found
+
+    def _node(self) -> NodeReport:
+        hub, seen = self._hub, self._looked
+        machine = seen.machine
+        pids: dict[str, list[int]] = defaultdict(list)
+        for each in hub.fleet.children():
+            if each.pid is not None:
+                pids[each.name].append(each.pid)
+        return NodeReport(
+            name=self._name,
+            pid=os.getpid(),
+            version=__version__,
+            uptime_s=0.0 if hub.started is None else round(anyio.current_time() - hub.started, 1),
+            connections=sum(each.connections for each in self._servers),
+            servers=tuple(
+                self._server(each, pids[each.name]) for each in self._servers if each.name in hub.upstreams
+            ),
+            cpus=os.cpu_count() or 1,
+            cpu=seen.own_cpu,
+            load=machine.load,
+            memory_bytes=machine.memory,
+            memory_free_bytes=machine.memory_free,
+            own_memory_bytes=seen.own_memory,
+            descriptors=machine.descriptors,
+            max_descriptors=machine.max_descriptors,
+            stopping=self.stopping,
+        )
+
+    def _server(self, server: NodeServer, pids: list[int]) -> ServerReport:
+        status = server_status(self._hub.upstreams[server.name])
+        uses = [self._looked.uses[pid] for pid in pids if pid in self._looked.uses]
+        shares = [each.cpu for each in uses if each.cpu is not None]
+        return ServerReport(
+            name=server.spec.name,
+            digest=server.digest,
+            sessions=server.spec.sessions,
+            state=status.state,
+            pid=status.pid,
+            connections=server.connections,
+            processes=len(uses),
+            memory_bytes=sum(each.memory for each in uses) if uses else None,
+            cpu=round(sum(shares), 4) if shares else None,
+            uptime_s=status.uptime_s,
+            calls=status.calls,
+            errors=status.errors,
+            in_flight=status.in_flight,
+            queued=status.queued,
+            restarts=status.restarts,
+            failures=status.failures,
+            last_error=None if status.last_error is None else cut(status.last_error, MAX_ERROR_CHARS),
+            next_attempt_in_s=status.next_attempt_in_s,
+        )
