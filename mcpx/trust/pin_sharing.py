@@ -16,7 +16,7 @@ knew more of the lost one has all that hold, and whoever knew no more takes over
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -170,14 +170,21 @@ def distrusted(shared: Shared, server: str, number: int) -> str | None:
         return "it holds what no gateway shares"
     for name, pin in record.tools.items():
         try:
-            members = pin.to_dict()
-            is_whole = "inputSchema" in members
-            if members["name"] != name or (is_whole and _digest(pin) != pin.digest):
-                return f"the form of {name} is not the one that was approved"
-        except (KeyError, TypeError, msgspec.DecodeError):
+            form = msgspec.json.decode(pin.definition, type=_Form)
+        except (msgspec.DecodeError, RecursionError):
             return f"the form of {name} cannot be read"
+        is_whole = form.input_schema is not None
+        if form.name != name or (is_whole and hashlib.sha256(pin.definition).hexdigest() != pin.digest):
+            return f"the form of {name} is not the one that was approved"
     return None
 
 
-def _digest(pin: Pin) -> str:
-    return hashlib.sha256(bytes(pin.definition)).hexdigest()
+class _Form(msgspec.Struct):
+    """What a definition holds; of one that is too large to be kept the name alone."""
+
+    name: str
+    input_schema: dict[str, Any] | None = msgspec.field(name="inputSchema", default=None)
+    title: str | None = None
+    description: str | None = None
+    output_schema: dict[str, Any] | None = msgspec.field(name="outputSchema", default=None)
+    annotations: dict[str, Any] | None = None

@@ -76,18 +76,19 @@ class PinExchange:
             is_known = before is not None and before[0] == version and before[1] is pins.record
             if is_known and not pins.awaits_others:
                 continue
+            looked_at = version, pins.record
             try:
-                version = await self._exchange(identity, pins, version)
+                looked_at = await self._exchange(identity, pins, version)
             except OSError as error:
                 self._log_once(identity, pins, f"it cannot be written here: {error.strerror or error}")
                 continue
             except _NotShared as problem:
                 self._log_once(identity, pins, str(problem))
-            self._known[identity] = version, pins.record
+            self._known[identity] = looked_at
             self._pins.release(identity)
 
-    async def _exchange(self, identity: str, pins: ServerPins, version: int) -> int:
-        """Bring both together. Returns the version in the store then.
+    async def _exchange(self, identity: str, pins: ServerPins, version: int) -> tuple[int, PinRecord]:
+        """Bring both together. Returns the version in the store, and the record here that says the same.
 
         Raises:
             _NotShared: That cannot be.
@@ -105,17 +106,20 @@ class PinExchange:
                 new = together(record, marks, shared, by=self._gateway)
             if new is None:
                 await self._note(identity, marks or first_marks(record))
-                return 0
+                return 0, record
             if new is not shared and not await self._write(identity, new):
                 version = await self._version(identity)
                 continue
             shared = new
             await self._pins.adopt(identity, partial(_adopted, shared=shared.record, since=record))
+            taken = pins.record
             await self._note(identity, marks_of(shared.record, shared.number, shared.origin))
             if shared.by != self._gateway and not is_same(record, shared.record):
                 log.info("pins.taken_over", server=pins.name, gateway=shared.by, version=shared.number)
-            return shared.number
-        return -1  # others write all the while; the next round looks again
+            if is_same(taken, shared.record):
+                return shared.number, taken
+            version = shared.number  # something was approved here meanwhile
+        return -1, pins.record  # others write all the while; the next round looks again
 
     async def _version(self, identity: str) -> int:
         key = _key(identity)

@@ -26,7 +26,9 @@ CREDENTIALS = cache(make_credentials)
 QUICK = RestartPolicy(initial=0.05, cap=0.1, healthy_after=0.001)
 
 
-def spec(ears: Any = None, /, *, name: str = "s", settings: dict[str, Any] | None = None, **script: Any) -> ServerSpec:
+def spec(
+    ears: Any = None, /, *, name: str = "s", settings: dict[str, Any] | None = None, **script: Any
+) -> ServerSpec:
     """The spec of a scripted server with that script."""
     server = config_of({name: entry(ears, settings=settings, **script)}).servers[name]
     assert isinstance(server.transport, Stdio)
@@ -69,7 +71,9 @@ class Gateway:
         with anyio.fail_after(PATIENCE_S):
             while True:
                 for number, line in enumerate(self.lines):
-                    if all(key in line and (value is ... or line[key] == value) for key, value in wanted.items()):
+                    if all(
+                        key in line and (value is ... or line[key] == value) for key, value in wanted.items()
+                    ):
                         return self.lines.pop(number)
                 if self.ended.is_set():
                     raise ConnectionError(f"the node closed; said before: {self.lines}")
@@ -78,7 +82,12 @@ class Gateway:
     def send(self, method: str, params: dict[str, Any] | None = None) -> int:
         self._last_id += 1
         self.say(
-            {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": {"_meta": ENVELOPE} | (params or {})}
+            {
+                "jsonrpc": "2.0",
+                "id": self._last_id,
+                "method": method,
+                "params": {"_meta": ENVELOPE} | (params or {}),
+            }
         )
         return self._last_id
 
@@ -135,7 +144,9 @@ class Node:
 
 
 @asynccontextmanager
-async def running_node(folder: Path, *, state: str = "node", real: bool = False, **settings: Any) -> AsyncIterator[Node]:
+async def running_node(
+    folder: Path, *, state: str = "node", real: bool = False, **settings: Any
+) -> AsyncIterator[Node]:
     """A node in that folder, ended with the body if not before."""
     credentials = CREDENTIALS()
     start = NodeStart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 
@@ -310,6 +311,12 @@ async def test_pins_that_cannot_be_believed_are_neither_told_nor_mended_by_other
     assert b.form("commit", "one") is None
 
 
+def form(**members):
+    """A form as it is written down, with the digest that it has."""
+    text = json.dumps(members, separators=(",", ":")).encode()
+    return {"digest": hashlib.sha256(text).hexdigest(), "definition": members}
+
+
 BAD = {
     "no JSON": lambda _record: "{",
     "another server": lambda record: record | {"server": "shell"},
@@ -317,6 +324,9 @@ BAD = {
         record | {"tools": {"commit": record["tools"]["commit"] | {"digest": "0" * 64}}}
     ),
     "a form that is none": lambda record: record | {"tools": {"commit": {"digest": "", "definition": [1]}}},
+    "a form that no server has": lambda record: (
+        record | {"tools": {"commit": form(name="commit", inputSchema=5)}}
+    ),
     "what waits": lambda record: record | {"waiting": record["tools"]},
 }
 
@@ -329,7 +339,9 @@ async def test_what_the_store_has_is_looked_at_before_it_is_believed(gateways, s
     ((key, value),) = [each for each in store.values.items() if each[0] != ORIGIN]
     stored = json.loads(value)
     made = bad(stored["record"])
-    store.values[key] = made if isinstance(made, str) else json.dumps(stored | {"record": made})
+    store.values[key] = (
+        made if isinstance(made, str) else json.dumps(stored | {"record": made}, separators=(",", ":"))
+    )
     with capture_logs() as logs:
         await b.sees(commit="two", rounds=3)
     assert [event["event"] for event in logs if event["event"] == "pins.not_shared"] == ["pins.not_shared"]
@@ -353,6 +365,38 @@ async def test_any_order_of_rounds_ends_with_one_record_and_no_approval_lost(gat
             await gateway.round()
         await settle(a, b)
         assert a.approved == b.approved == {"commit": "two", "log": "two", "push": "one"}
+
+
+async def test_what_is_approved_in_the_middle_of_a_round_is_told_in_the_next(gateways):
+    both = gateways("a", "b")
+    names = [f"t{number}" for number in range(12)]
+    for each in both:
+        await each.sees(**dict.fromkeys(names, "one"))
+    await settle(*both)
+    for each in both:
+        each.pins.note(listing(**dict.fromkeys(names, "two")))
+    done = anyio.Event()
+
+    async def rounds(gateway):
+        while not done.is_set():
+            await gateway.round()
+
+    async def person(gateway, tools):
+        for turns, name in enumerate(tools):
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            await gateway.approves(name)
+
+    async with anyio.create_task_group() as tasks:
+        for each in both:
+            tasks.start_soon(rounds, each)
+        async with anyio.create_task_group() as people:
+            people.start_soon(person, both[0], names[::2])
+            people.start_soon(person, both[1], names[1::2])
+        done.set()
+    await settle(*both)
+    for each in both:
+        assert (each.waiting, each.approved) == ([], dict.fromkeys(names, "two"))
 
 
 async def test_pins_are_not_compared_and_not_shared_where_they_are_off(gateways, store):
