@@ -97,7 +97,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
 
     if door.server is None:
         return await _run(config, frontends, prepare=partial(serving_only, door), patience=patience)
-    alone = replace(config, servers={door.server: config.servers[door.server]})
+    alone = replace(config, servers={door.server: config.servers[door.server]}, peers={})
     return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
@@ -198,9 +198,13 @@ async def _run(
     if membership is not None:
         placement, prepare = membership.cluster, membership.prepared(prepare)
     hub = Hub(
-        prepare(config), reloading=notifier.reloading, starts=starts, tracing=tracing, placement=placement
+        config,
+        reloading=notifier.reloading,
+        starts=starts,
+        tracing=tracing,
+        placement=placement,
+        prepare=prepare,
     )
-    hub.file.prepare = prepare
     if membership is not None:
         membership.join(hub)
     clients = ClientSessions(hub)

@@ -51,6 +51,16 @@ def _report(found: Examination) -> dict[str, Any]:
     report: dict[str, Any] = {"source": found.source, "usable": config is not None}
     report |= {"error": f"{found.source}: {_verdict(found)}"} if found.errors else {}
     report |= {"servers": servers}
+    if config and config.peers:
+        report["peers"] = [
+            {
+                "name": peer.name,
+                "transport": peer.transport.kind,
+                "prefix": peer.prefix,
+                "disabled": peer.disabled,
+            }
+            for peer in config.peers.values()
+        ]
     report |= {"profiles": {name: _shown(config, name) for name in config.profiles} if config else {}}
     report |= {"notices": config.notices if config else ()}
     report |= {"problems": [each for each in findings if each["level"] == "error"]}
@@ -85,6 +95,11 @@ def _show_servers(found: Examination, config: Config) -> None:
             state = f"warning, see below{state[2:]}"
         is_good = state.startswith("ok")
         echo(f"  {server.name} ({server.transport.kind}): {state}", fg=None if is_good else "yellow")
+    for peer in config.peers.values():
+        state = _state(peer, is_mistaken=(peer.name, "error") in levels)
+        named = "its servers are known once it is asked" if state.startswith("ok") else state
+        names = f"{peer.prefix}/..." if peer.prefix else "under their own names"
+        echo(f"  {peer.name} (another MCPX, {peer.transport.kind}): {named}; {names}")
     for name, profile in config.profiles.items():
         echo(f"  profile {name}: {', '.join(_shown(config, name)) or 'no servers'}")
         for shown, rules in profile.servers_with_rules.items():

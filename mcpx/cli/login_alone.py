@@ -77,7 +77,7 @@ def _prepared(config_path: str | None, name: str | None) -> Config:
     configure("error")  # the command itself prints what fails
     check_state_folder()
     text = read_config(config_path)
-    servers = text.parse(resolve=False).servers
+    servers = _entries(text.parse(resolve=False))
     if name is not None and name not in servers:
         raise MCPXError(f"no server {name!r}; {suggestion(name, servers)}")
     names = [each.name for each in servers.values() if identity_of(each) is not None]
@@ -88,7 +88,7 @@ async def _sign_in(
     config: Config, name: str, scopes: list[str], timeout_s: float, report: Report
 ) -> tuple[MCPXError | None, JSON]:
     """What came of a sign-in; the error is returned, not raised through the task group."""
-    server = config.servers[name]
+    server = _entries(config)[name]
     try:
         account = person_account(server, Accounts(kind=config.token_store).of(server))
     except MCPXError as error:
@@ -128,21 +128,26 @@ async def _needed(config: Config) -> list[str]:
             needed.append(server.name)
 
     async with anyio.create_task_group() as tasks:
-        for server in config.servers.values():
+        for server in _entries(config).values():
             tasks.start_soon(look, server)
-    return [name for name in config.servers if name in needed]
+    return [name for name in _entries(config) if name in needed]
 
 
 async def _signed_in(config: Config) -> list[str]:
     accounts = Accounts(kind=config.token_store)
-    return await signed_in({name: accounts.of(server) for name, server in config.servers.items()})
+    return await signed_in({name: accounts.of(server) for name, server in _entries(config).items()})
+
+
+def _entries(config: Config) -> dict[str, ServerConfig]:
+    """All that MCPX may sign in to: servers, and other MCPX."""
+    return config.servers | config.peers
 
 
 async def _log_out(config: Config, name: str) -> bool:
     with light_sdk():
         from mcpx.oauth.token_requests import revoke
 
-    server = config.servers[name]
+    server = _entries(config)[name]
     account = account_at(server, Accounts(kind=config.token_store).of(server))
     await account.load()
     if (record := await account.forget()) is None or record.tokens is None:

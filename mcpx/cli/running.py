@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -11,6 +11,8 @@ from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo, print_json
 from mcpx.cli.tail import LINES
+
+PEER_TIMEOUT_S: Final = 15.0  # for lines that another MCPX has
 
 
 @click.command(short_help="The servers, a row each.")
@@ -72,17 +74,24 @@ def restart(server: str, config_path: str | None) -> None:
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of what a SERVER has said on standard error."""
-    from mcpx.cli.tail import show
+    from mcpx.cli.tail import show, show_lines
     from mcpx.config import load
+    from mcpx.daemon.control_client import request
     from mcpx.daemon.paths import daemon_paths
     from mcpx.daemon.running import located
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
     from mcpx.text.nearest import suggestion
 
-    path = server_log_path(server, located(daemon_paths(config_path)).folder)
+    paths = daemon_paths(config_path)
+    path = server_log_path(server, located(paths).folder)
+    if server not in (config := load(config_path, resolve=False)).servers and config.peers:
+        answer = request(paths, {"mcpx": "logs", "server": server, "lines": lines}, within=PEER_TIMEOUT_S)
+        if answer is not None and answer.get("code") != "unknown_server" and not (follow and path.exists()):
+            show_lines(answer)
+            return
     if not path.exists():
-        names = list(load(config_path, resolve=False).servers)
+        names = [*config.servers, *config.peers]
         if server in names:
             raise MCPXError(f"{server} has said nothing on standard error yet ({path})")
         raise MCPXError(f"no server {server!r}; {suggestion(server, names)}")

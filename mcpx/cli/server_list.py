@@ -42,9 +42,17 @@ def find_servers(config_path: str | None) -> JSON:
         if server.disabled:
             row |= {"state": "disabled"} | ({} if server.disabled == DISABLED else {"why": server.disabled})
         row |= (states or {}).get(server.name, {})
+        row.pop("peer", None)
         servers.append(
             row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
         )
+    for name, peer in config.peers.items():
+        row = {"name": name, "state": "disabled" if peer.disabled else "mcpx"}
+        row |= {"why": peer.disabled} if peer.disabled not in {None, DISABLED} else {}
+        servers.append(row | {"transport": peer.transport.kind, "command": reached(entries.get(name, {}))})
+    for name, state in (states or {}).items():
+        if state.pop("peer", None) is not None:
+            servers.append({"name": name, **state, "transport": "", "command": ""})
     return {"file": str(file), "daemon": states is not None, "servers": servers}
 
 
@@ -69,7 +77,8 @@ def _state(server: JSON) -> JSON:
     why = server.get("last_error") if server["state"] in {"disabled", "waiting", "parked"} else None
     if server["state"] == "needs sign-in":
         why = f"sign in with: {server.get('sign_in', {}).get('command', 'mcpx login')}"
-    return {"state": server["state"]} | ({"why": why} if why and why != DISABLED else {})
+    peer = {"peer": server["peer"]} if server.get("peer") else {}
+    return {"state": server["state"]} | peer | ({"why": why} if why and why != DISABLED else {})
 
 
 def show(found: JSON) -> None:

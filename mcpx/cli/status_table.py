@@ -23,6 +23,7 @@ from mcpx.core.status import (
     DaemonStatus,
     EnvironmentStatus,
     HttpStatus,
+    PeerStatus,
     ServerStatus,
     SignInStatus,
     Status,
@@ -97,6 +98,8 @@ def render(status: Status) -> RenderableType:
     parts += [Text(), _table(status.servers)]
     if said := [(server.name, *each) for server in status.servers for each in remarks(server)]:
         parts += [Text(), *_lines(said)]
+    if isinstance(status.peers, list):
+        parts += [Text(), *_lines([(peer.name, *_peer(peer)) for peer in status.peers])]
     if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
         parts += [Text(), Text(f"tools from last time: {', '.join(old)}", style="dim")]
     return Group(*parts, Text(), Text(LEGEND, style="dim"))
@@ -202,6 +205,21 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
         cause = ("earlier: " if is_past else "") + one_line(server.last_error)
         found.append((cause, "dim" if is_past else STYLES.get(server.state, "")))
     return found
+
+
+def _peer(peer: PeerStatus) -> tuple[str, str]:
+    """What is to be said of another MCPX whose servers are servers here, and in which style."""
+    servers = "1 server" if peer.servers == 1 else f"{peer.servers} servers"
+    text = f"mcpx, {peer.state}, {servers}"
+    if peer.state != "ready" and peer.next_attempt_in_s is not None:
+        text += f", retries in {duration(peer.next_attempt_in_s)}"
+    if peer.state != "ready" and peer.last_error:
+        text += f": {peer.last_error}"
+    if peer.left_out:
+        text += f"; left out: {', '.join(peer.left_out[:MAX_NAMED_CHANGES])}"
+        more = len(peer.left_out) - MAX_NAMED_CHANGES
+        text += f" and {more} more" if more > 0 else ""
+    return one_line(text), "yellow" if peer.left_out else STYLES.get(peer.state, "")
 
 
 def _sign_in_remarks(sign_in: SignInStatus, *, needed: bool) -> list[tuple[str, str]]:

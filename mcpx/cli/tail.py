@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from mcpx.cli.printing import RawOutput
 from mcpx.errors import MCPXError
@@ -37,6 +37,17 @@ def show(path: Path, *, lines: int, follow: bool) -> None:
     except OSError as error:
         raise MCPXError(f"{path}: {error.strerror}") from None
     show(path, lines=sys.maxsize, follow=True)
+
+
+def show_lines(answer: dict[str, Any]) -> None:
+    """Print the lines that a daemon has answered with.
+
+    Raises:
+        MCPXError: It has answered with an error.
+    """
+    if "error" in answer:
+        raise MCPXError(str(answer["error"]))
+    RawOutput().write("".join(f"{line}\n" for line in answer["lines"]).encode(errors="replace"))
 
 
 def _last(log: BinaryIO, lines: int, output: RawOutput) -> None:

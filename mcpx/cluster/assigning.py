@@ -164,7 +164,9 @@ class Assignments:
             node = self._staying(known, demand)
             return None if node is None else _Assigned(node, known)
         if spec.sessions == "shared":
-            return await self._choose_shared(spec, demand)
+            # a gateway that has just been started must not move a server from a node that it has yet to hear
+            awaited = any(node.is_awaited for node in self._nodes)
+            return None if awaited else await self._choose_shared(spec, demand)
         if demand.resources:
             key = f"session/{self._gateway}/{session}"
             node = await self._reserve(key, demand)
@@ -232,7 +234,9 @@ class Assignments:
         """
         views = self._nodes.views()
         coming = self._ray.joined is None or any(
-            candidates([_as_if_there(view)], demand) for view in views if view.is_suspect
+            node.is_awaited or candidates([_as_if_there(node.view())], demand)
+            for node in self._nodes
+            if not node.answers
         )
         left = deadline - time.monotonic()
         if coming and left > 0:

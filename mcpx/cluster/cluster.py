@@ -8,7 +8,7 @@ it are told in one turn: their supervisors connect them again, a few at a time, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ import anyio.abc
 import anyio.to_thread
 import structlog
 
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.cluster.assigning import Assignments
 from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
@@ -27,9 +28,11 @@ from mcpx.cluster.node_watch import NodeWatch
 from mcpx.cluster.ray import Ray
 from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.cluster.seen_memory import SeenMemory
+from mcpx.cluster.showing import as_node_says, statuses
 from mcpx.cluster.specs import placed_spec
 from mcpx.config import ServerConfig
 from mcpx.core.restart import try_again
+from mcpx.core.status import NodeStatus
 from mcpx.observe.contained import contain
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.upstream.transport.placement import Endpoint
@@ -37,6 +40,7 @@ from supervisors import Incarnation
 
 if TYPE_CHECKING:
     from mcpx.core.fleet import Fleet
+    from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
 SAVE_INTERVAL_S: Final = 60.0
@@ -53,7 +57,8 @@ class Cluster:
         self.assignments = Assignments(ray, self.nodes, self.memory, gateway=gateway, tell=self._tell)
         self.draining = Draining(self)
         self.fleet: Fleet | None = None
-        """The servers: set by the composition root once there are any."""
+        """The servers, once there are any."""
+        self._digests: dict[str, tuple[ServerConfig, str | None]] = {}
         self._gateway = gateway
         self._tasks: anyio.abc.TaskGroup | None = None
         self._watched: dict[str, tuple[NodeAddress, anyio.CancelScope]] = {}
@@ -107,15 +112,46 @@ class Cluster:
 
     def _running(self, server: ServerConfig) -> list[Node]:
         """The nodes that run a server, as far as they have said."""
-        spec = placed_spec(server)
-        digest = None if spec is None else spec.digest
+        digest = self.digest_of(server)
         return [
             node
             for node in self.nodes
             if node.answers and node.report and any(each.digest == digest for each in node.report.servers)
         ]
 
+    # --- for those who look
+
+    def statuses(self) -> list[NodeStatus]:
+        """The nodes, as `mcpx status` shows them."""
+        return statuses(self)
+
+    def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
+        """How a server is, as far as its node knows better; see `Placement`."""
+        return as_node_says(self, server, session, info)
+
+    def digest_of(self, server: ServerConfig) -> str | None:
+        """What nodes know a server by; None for one that is not placed."""
+        known = self._digests.get(server.name)
+        if known is None or known[0] is not server:
+            spec = placed_spec(server)
+            known = self._digests[server.name] = server, None if spec is None else spec.digest
+        return known[1]
+
     # --- its life
+
+    def serve(self, hub: Hub) -> None:
+        """Be the cluster of that hub, which was made with this as its `placement`."""
+        self.fleet = hub.fleet
+        hub.nodes = self.statuses
+        hub.directory.log_tail = partial(self._log_tail, hub, hub.directory.log_tail)
+
+    async def _log_tail(
+        self, hub: Hub, own: Callable[[str, int], Awaitable[list[str]]], server: str, lines: int
+    ) -> list[str]:
+        config = hub.registry.upstream(server).config
+        if placed_spec(config) is None:
+            return await own(server, lines)
+        return await self.log_tail(config, lines)
 
     async def run(self, incarnation: Incarnation) -> None:
         """Watch the nodes, until the root supervisor asks this child to stop."""

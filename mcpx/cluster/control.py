@@ -7,7 +7,7 @@ gateway. `reload` has all gateways read their configurations again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.catalog.model import JSON
 from mcpx.cluster.ray_process.protocol import NodeRecord
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mcpx.cluster.cluster import Cluster
     from mcpx.cluster.gateways.sharing import Sharing
     from mcpx.cluster.ray_client import RayProcess
+
+MAX_PLACED: Final = 100  # names of sessions in a row
 
 
 class ClusterControl:
@@ -86,6 +88,7 @@ class ClusterControl:
             "state": _state(record, answers=node is not None and node.answers),
             "draining": record.draining,
             "sessions": 0 if node is None else len(node.sessions),
+            "placed": [] if node is None else sorted(node.sessions)[:MAX_PLACED],
             "resources": record.resources,
             "free": record.free,
             "labels": record.labels,

@@ -115,9 +115,8 @@ class Draining:
             Session(name=name, node=node.record.id, is_busy=_is_busy(session))
             for name, (session, node) in found.items()
         ]
-        idle = {
-            move.session for move in moves(known, {view.id: view for view in self._cluster.nodes.views()})
-        }
+        views = {view.id: view for view in self._cluster.nodes.views()}
+        idle = {move.session for move in moves(known, views)}
         now = time.monotonic()
         self._busy_since = {
             each.name: self._busy_since.get(each.name, now) for each in known if each.name not in idle
@@ -153,8 +152,7 @@ class Draining:
             since = self._busy_since.get(name)
             if since is None or now - since < PATIENCE_S or name in self._held or len(self._held) >= MAX_HELD:
                 continue
-            idleness = session.idleness if isinstance(session, Upstream) else None
-            if idleness is not None and not idleness.is_bound():
+            if isinstance(session, Upstream) and session.idleness and not session.idleness.is_bound():
                 self._held.add(name)
                 tasks.start_soon(self._hold, session, node)
 

@@ -31,7 +31,11 @@ class Node:
     def __init__(self, record: NodeRecord) -> None:
         self.record = record
         self.report: NodeReport | None = None
+        self.heard_at = 0.0
+        """When that came, by `time.monotonic()`."""
         self.answers = False
+        self.was_tried = False
+        """Whether it has answered, or failed to: until then nobody knows whether it is there."""
         self.problem: str | None = STARTING
         """Why it takes nothing; None while it answers."""
         self.sessions: dict[str, Demand] = {}
@@ -46,6 +50,11 @@ class Node:
     def name(self) -> str:
         """Its name, for people."""
         return self.record.name
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it listens, and it is not known yet whether it answers."""
+        return self.record.endpoint is not None and not self.was_tried
 
     @property
     def address(self) -> NodeAddress | None:
@@ -81,7 +90,7 @@ class Node:
 
     def heard(self, report: NodeReport) -> None:
         """Take in what it says of itself."""
-        self.report = report
+        self.report, self.heard_at = report, time.monotonic()
         self._others = max(0, report.connections - len(self.sessions))
 
     def listen(self, on_lost: Callable[[str], None]) -> Callable[[], None]:
@@ -94,6 +103,7 @@ class Node:
     def give_up(self, reason: str) -> None:
         """It does not answer: tell all that are connected to it, and place nothing there."""
         was_there, self.answers, self.problem = self.answers, False, reason
+        self.was_tried = True
         listeners, self._listeners = list(self._listeners.values()), {}
         if was_there:
             log.warning("cluster.node_lost", node=self.name, cause=reason, sessions=len(listeners))
@@ -148,5 +158,6 @@ class NodeTable:
         before, node.record = node.record, record
         if before.endpoint is not None and before.endpoint != record.endpoint:
             node.give_up(record.problem or "its process has ended")
+            node.was_tried = False  # what listens there now is another
         elif record.problem and not node.answers:
             node.problem = record.problem

@@ -121,6 +121,6 @@ class NodeWatch:
         node.heard(said.node)
         is_new = not node.answers
         if is_new:
-            node.answers, node.problem = True, None
+            node.answers, node.was_tried, node.problem = True, True, None
             log.info("cluster.node_answers", node=node.name, pid=said.node.pid, version=said.node.version)
         self._on_change(node, is_new=is_new)

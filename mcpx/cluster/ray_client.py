@@ -194,6 +194,7 @@ class RayProcess:
         match line:
             case say.Joined():
                 self.joined = line
+                return  # its nodes follow, and nobody is to believe that there are none
             case say.Nodes(nodes=changed, gone=gone, complete=complete):
                 nodes = {} if complete else {id_: node for id_, node in self.nodes.items() if id_ not in gone}
                 self.nodes = MappingProxyType(nodes | {node.id: node for node in changed})

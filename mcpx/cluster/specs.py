@@ -14,7 +14,7 @@ from mcpx.config import Config, Place, Placed, ServerConfig, Stdio
 
 
 def cluster_config(config: Config) -> Config:
-    """The configuration with its commands on nodes, but for those with `place: false`.
+    """The configuration with its commands on nodes, but for those with `place: false` and those of peers.
 
     What an entry says is resolved already: variables and files are those of the gateway.
     """
@@ -23,7 +23,9 @@ def cluster_config(config: Config) -> Config:
 
 def _placed(server: ServerConfig) -> ServerConfig:
     place = Place() if server.place is True else server.place
-    if server.disabled is not None or not isinstance(server.transport, Stdio) or not isinstance(place, Place):
+    if server.disabled is not None or server.peer is not None or not isinstance(place, Place):
+        return server
+    if not isinstance(server.transport, Stdio):
         return server
     return replace(server, transport=Placed(stdio=server.transport, place=place))
 

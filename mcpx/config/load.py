@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +18,9 @@ from msgspec.structs import replace
 from mcpx.config.document import LocatedError, Location, as_text, decode
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values
-from mcpx.config.model import Config, Settings
+from mcpx.config.model import Config, PeerConfig, Settings
 from mcpx.config.notices import ConfigNotices
+from mcpx.config.peers import may_be_of_peer
 from mcpx.config.per_server import PerServer
 from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
@@ -192,13 +194,18 @@ def read(
         _fetch_secrets(meant, environment, anew)
         fetched = replace(context, values=replace(values, secret=secret))
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
-    servers = {entry.name: read_server(entry, base, contexts[entry.name], notices) for entry in entries}
-    notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
+    found = [read_server(entry, base, contexts[entry.name], notices) for entry in entries]
+    servers = {server.name: server for server in found if not isinstance(server, PeerConfig)}
+    peers = {server.name: server for server in found if isinstance(server, PeerConfig)}
+    notices.mistakes += check_profiles(
+        settings.profiles, servers, top.key("profiles"), may_be=partial(may_be_of_peer, peers.values())
+    )
     if settings.audit_required and settings.audit == "off":
         notices.mistakes.append(top.key("audit_required").error('no call can be written: audit is "off"'))
     config = Config(
         source=where,
         servers=servers,
+        peers=peers,
         notices=notices.lines(),
         http_served="http" in document,
         digest=hash(text),

@@ -76,6 +76,30 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     disabled: str | None = None
     variables: Variables = Variables()
     source: str = ""
+    peer: str | None = None
+    """The entry of the other MCPX whose server it is; None for one that is configured here."""
+    name_there: str = ""
+    """Its name at that peer."""
+
+    @property
+    def is_remote_mcpx(self) -> bool:
+        """Whether an MCPX answers for it, whose word on how a call failed holds."""
+        return self.peer is not None or isinstance(self.transport, Placed)
+
+
+class PeerConfig(ServerConfig, frozen=True, kw_only=True):
+    """The entry of another MCPX, whose servers are servers here (`mcpx.config.peers`). It is none itself.
+
+    `prefix` is what their names begin with. The rules are as its entry has them, those for all servers are in
+    `common`: they are put together for each of its servers.
+    """
+
+    prefix: str | None = None
+    common: PerServer = PerServer()
+
+    def name_here(self, name: str) -> str:
+        """The name that one of its servers has here."""
+        return name if self.prefix is None else f"{self.prefix}/{name}"
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,6 +265,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Config(Settings, frozen=True, kw_only=True):
     """A whole configuration. `servers` is in the order of the file; `source` is the file as shown to users.
 
+    `peers` are the entries of other MCPX. Their servers are among `servers` once they are known.
+
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
     `digest` is that of its text in this process; None for one that was made by a program.
@@ -250,6 +276,7 @@ class Config(Settings, frozen=True, kw_only=True):
 
     source: str
     servers: dict[str, ServerConfig]
+    peers: dict[str, PeerConfig] = {}
     notices: tuple[str, ...] = ()
     http_served: bool = False
     digest: int | None = None

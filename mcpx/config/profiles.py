@@ -7,7 +7,7 @@ What is shown by it `mcpx.core.profiles` says. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from glob import escape
@@ -122,11 +122,16 @@ def is_pattern(text: str) -> bool:
 
 
 def check_profiles(
-    profiles: Mapping[str, Profile], servers: Collection[str], at: Location
+    profiles: Mapping[str, Profile],
+    servers: Collection[str],
+    at: Location,
+    *,
+    may_be: Callable[[str], bool] = lambda _name: False,
 ) -> Iterator[LocatedError]:
     """What is wrong with the profiles of a configuration with these servers; `at` is where they stand.
 
-    A name that cannot be used, or a server that does not exist, or that has tools but is not shown.
+    A name that cannot be used, or a server that does not exist, or that has tools but is not shown. There
+    may be more servers of the names for which `may_be` is true: those of other MCPX.
     """
     for name, profile in profiles.items():
         here = at.key(name)
@@ -139,9 +144,12 @@ def check_profiles(
                 f"{quote(name)} cannot be a profile's name: /mcp/{name}/ has another meaning"
             )
         for index, pattern in enumerate(profile.servers):
-            if pattern not in servers and not is_pattern(pattern):
+            if pattern not in servers and not is_pattern(pattern) and not may_be(pattern):
                 yield here.key("servers").item(index).error(no_server(pattern, servers))
-        yield from _check_tools(profile, servers, here.key("tools"))
+        possible = {*filter(may_be, (*profile.servers, *profile.servers_with_rules))}
+        yield from _check_tools(
+            profile, {**dict.fromkeys(servers), **dict.fromkeys(possible)}, here.key("tools")
+        )
 
 
 def _check_tools(profile: Profile, servers: Collection[str], at: Location) -> Iterator[LocatedError]:

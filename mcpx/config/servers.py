@@ -2,7 +2,7 @@
 
 Owns the forms: `mcpServers` (desktop and terminal clients), `servers`, `mcp` and `context_servers` (editors),
 the list `mcp_servers`; several at once are merged. Owns names: none empty, none twice. Each entry becomes one
-`ServerConfig`; one with a mistake in it is disabled, with the mistake as the reason.
+`ServerConfig`, or a `PeerConfig`; one with a mistake in it is disabled, with the mistake as the reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mcpx.config.document import Location, as_object, quote
 from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
+from mcpx.config.peers import read_peer, with_common_rules
 from mcpx.config.per_server import PerServer
-from mcpx.config.profiles import own_pattern, own_patterns, rules_of_server
 from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
-from mcpx.config.trust import ProcessLimits, R, joined
+from mcpx.config.trust import ProcessLimits
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
 from mcpx.paths import config_hint
@@ -108,25 +108,9 @@ def _read(
         off = "; ".join(reasons) or None
         server = replace(server, transport=transport, variables=variables, disabled=off)
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
-    server = _with_limits(_with_common_rules(server, common), given, entry.at, notices)
-    if "pinned" in given:
-        pinned = tuple(own_pattern(entry.name, pattern) for pattern in server.pinned)
-        server = replace(server, pinned=pinned)
+    server = _with_limits(server, given, entry.at, notices)
+    server = read_peer(server, common, given, entry.at, notices) or with_common_rules(server, common)
     return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
-
-
-def _with_common_rules(server: ServerConfig, common: PerServer) -> ServerConfig:
-    """The server with the rules for all servers that hold beside those of its entry."""
-    own_hints = {} if server.annotations is common.annotations else server.annotations
-    hints = {own: its for pattern, its in own_hints.items() for own in own_patterns(server.name, pattern)}
-    others = {pattern: its for pattern, its in common.annotations.items() if pattern not in hints}
-    return replace(
-        server,
-        tools=joined(_own_rules(server.name, server.tools, common.tools), common.tools),
-        resources=joined(server.resources, common.resources),
-        prompts=joined(_own_rules(server.name, server.prompts, common.prompts), common.prompts),
-        annotations=others | hints,
-    )
 
 
 def _with_limits(
@@ -140,12 +124,6 @@ def _with_limits(
         if isinstance(own, JSONObject) and own.get(key) is not None:
             notices.add(at.key("limits").key(key), "has no effect on a server that is reached by a URL")
     return server
-
-
-def _own_rules(server: str, rules: R, common: R) -> R:
-    """The rules of a server's entry, whose patterns of names become such of `server.name`."""
-    given = [name for name in rules.__struct_fields__ if getattr(rules, name) is not getattr(common, name)]
-    return rules_of_server(server, rules, given)
 
 
 def secrets_of_entry(entry: Entry) -> Iterator[Reference]:

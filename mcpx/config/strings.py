@@ -100,6 +100,18 @@ class EntryKeys(msgspec.Struct, rename="camel"):
     tls: Annotated[Tls, doc("Certificates of the connection to a server that is reached by https.")]
     type: TypeWord
     transport: TypeWord
+    mcpx: Annotated[
+        bool,
+        doc(
+            "Whether what is reached so is another MCPX, whose servers are to be servers here: each with a"
+            " session of its own, under its own name or one that begins with as."
+        ),
+    ]
+    prefix: Annotated[
+        str,
+        Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"),
+        doc("With mcpx: what the names of its servers begin with here; lab makes browser lab/browser."),
+    ] = msgspec.field(name="as")
     disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
     enabled: Annotated[bool, doc("False is the same as disabled: true.")]
 

@@ -50,8 +50,6 @@ class ConfigFile:
         self._used: bytes | None = None  # the content in force
         self._tried: bytes | str | None = None  # the content that was read last, or why there is none
         self._reloaded = Signal()
-        self.prepare: Callable[[Config], Config] = lambda config: config
-        """What is made of each configuration that was read, before it is put in force."""
         self.problem: str | None = None
         """Why the file as it is cannot be used; None while what is in force comes from it."""
 
@@ -166,7 +164,7 @@ class ConfigFile:
 
     async def _resolve(self, data: bytes, *, anew: bool | str) -> Config:
         read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
-        return self.prepare(await anyio.to_thread.run_sync(read))  # it may wait for the login shell
+        return await anyio.to_thread.run_sync(read)  # it may wait for the login shell
 
     def _check_owner(self) -> None:
         """Take nothing by itself that another user may have written: it names commands to run."""

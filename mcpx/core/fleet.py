@@ -9,6 +9,7 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
@@ -114,6 +116,10 @@ class Fleet:
         """What has become of each server."""
         self.stopping = False
         """Whether no more calls are taken."""
+        self.as_peer_says: Callable[[ServerConfig, ServerInfo], ServerInfo] = lambda _server, info: info
+        """What the peer of a server says of it; set by the federation."""
+        self.on_account: Callable[[str], None] = lambda _name: None
+        """Called when an account was signed in or out, by the name of its entry."""
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._sessions.beside, self._start, self._dismiss)
@@ -138,10 +144,14 @@ class Fleet:
             server,
             on_catalogue=self.observers.notify,
             catalogues=self.catalogues,
-            account=self.accounts.of(server),
+            account=self.accounts.of(self._config.peers.get(server.peer or "", server)),
             has_open_tasks=lambda: self.has_open_tasks(server.name),
         )
         upstream.counters.activity = self.activity
+        if server.peer is not None:
+            upstream.as_peer_says = lambda info: self.as_peer_says(server, info)
+        elif self.placement is not None and server.is_remote_mcpx:
+            upstream.as_peer_says = partial(self.placement.as_node_says, server, upstream.child)
         if server.disabled is None:
             upstream.policy.pin(self.pins.of(server))
         self._side_sessions.allow(upstream)
@@ -197,6 +207,7 @@ class Fleet:
             if new[name].config.disabled is None:
                 new[name].queue.pending_reason = OLD_ENDING
             new[name].inherit_from(old[name])  # shown as starting, until it has listed for itself
+        self.readiness.expect(name for name in plan.added if self._is_awaited(new[name]))
         for name in plan.added:
             self._start(new[name], asleep=self._may_sleep(new[name]))
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
@@ -211,6 +222,11 @@ class Fleet:
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))
             self.observers.notify(name, replace(gone, about=True))
+
+    def _is_awaited(self, upstream: Upstream) -> bool:
+        """Whether whoever waits for the servers at the start waits for this one, which a peer has named."""
+        server = upstream.config
+        return server.peer is not None and server.disabled is None and not self._may_sleep(upstream)
 
     def _publish(self, upstreams: dict[str, Upstream]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
@@ -300,6 +316,16 @@ class Fleet:
             self._children.pop(event.child, None)
         self._pulse()
 
+    def try_again(self, name: str) -> None:
+        """Start a server now that waits for that: there is reason to believe that it can be reached."""
+        if name in self.upstreams:
+            for each in self.upstreams[name].sessions():
+                try_again(each, self.supervisor)
+
+    def touch(self) -> None:
+        """Have those look again who wait for news of the servers: a peer has said something of its own."""
+        self._pulse()
+
     def pins_changed(self, name: str) -> None:
         """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
@@ -309,8 +335,11 @@ class Fleet:
 
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
-        upstream = self.upstreams.get(name)
-        if upstream is not None and upstream.account is not None and upstream.account.is_usable:
-            for each in upstream.sessions():
-                try_again(each, self.supervisor)
+        for upstream in self.upstreams.values():
+            if name not in {upstream.name, upstream.config.peer}:
+                continue
+            if upstream.account is not None and upstream.account.is_usable:
+                for each in upstream.sessions():
+                    try_again(each, self.supervisor)
+        self.on_account(name)
         self._pulse()

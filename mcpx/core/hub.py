@@ -27,6 +27,7 @@ from mcpx.core.call_watch import CallWatch
 from mcpx.core.calls import Requests, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.execution import Executor
+from mcpx.core.federation.joining import Peers
 from mcpx.core.federation.own_directory import OwnDirectory
 from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
@@ -42,7 +43,7 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.status import HttpStatus
+from mcpx.core.status import HttpStatus, NodeStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import MCPXError
 from mcpx.observe.log import configure
@@ -78,10 +79,9 @@ class Hub:
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
-    context that is entered while a configuration is put in force. `tokens`, `starts` and `placement` are those
-    of `Fleet`.
-    `tracing` makes the spans of calls; without it, the provider that the program has set does, if there is
-    one.
+    context that is entered while a configuration is put in force; `prepare` says what is made of each one
+    before. `tokens`, `starts` and `placement` are those of `Fleet`. `tracing` makes the spans of calls;
+    without it, the provider that the program has set does, if there is one.
     """
 
     def __init__(
@@ -93,9 +93,15 @@ class Hub:
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
         starts: bool = True,
         tracing: Tracing | None = None,
+        prepare: Callable[[Config], Config] = lambda config: config,
         placement: Placement | None = None,
     ) -> None:
         self.config = config
+        self.directory = OwnDirectory(self, state)
+        """What other MCPX are told of the servers."""
+        self.peers = Peers(self, state, prepare)
+        """The other MCPX whose servers are servers here."""
+        self.config = config = self.peers.expand(config)
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
         self.fleet = Fleet(
@@ -133,18 +139,19 @@ class Hub:
         self._changes = HubChanges(self, reloading)
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
+        self.nodes: Callable[[], list[NodeStatus]] | None = None
+        """The nodes of the cluster, where there is one: set by it."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
         self.cluster: Callable[[str, str | None], Awaitable[JSON]] | None = None
         """Answers what is asked of the cluster (what, of which node), where there is one: set likewise."""
-        self.directory = OwnDirectory(self, state)
-        """What other MCPX are told of the servers."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self.page_link: Callable[[], Awaitable[str]] = _no_page
         """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._changes.apply(config)
         self._build_tree()
+        self.peers.configure(config)
 
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
@@ -220,7 +227,9 @@ class Hub:
 
         What it offered last time is known from the start.
         """
-        await self.fleet.readiness.listed(seconds, self.upstreams)
+        with anyio.move_on_after(seconds):
+            await self.peers.listed()
+            await self.fleet.readiness.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
@@ -253,6 +262,10 @@ class Hub:
         """
         return await self._changes.reload(config)
 
+    async def readapt(self) -> None:
+        """Put the configuration in force once more, with the servers that its peers have now."""
+        await self._changes.readapt()
+
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.
 
@@ -272,6 +285,7 @@ async def open_hub(
     state: Path | None = None,
     tokens: Path | None = None,
     reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    placement: Placement | None = None,
 ) -> AsyncIterator[Hub]:
     """A running hub, with parameters as of `Hub`; stopped in order when left.
 
@@ -280,7 +294,7 @@ async def open_hub(
     """
     if not structlog.is_configured():
         configure("warning")
-    hub = Hub(config, state=state, tokens=tokens, reloading=reloading)
+    hub = Hub(config, state=state, tokens=tokens, reloading=reloading, placement=placement)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
+MAX_NAMES_LOGGED: Final = 100  # of servers that a reload has not touched; else their number
 
 
 class HubChanges:
@@ -51,7 +52,7 @@ class HubChanges:
         hub.applied.set()
         hub.approvals.reconsider()
         put_in_force(config.environment)
-        before, self._with_secrets = self._with_secrets, list(config.servers.values())
+        before, self._with_secrets = self._with_secrets, [*config.servers.values(), *config.peers.values()]
         redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
         hide(redactor)
         hub.approvals.redact = redactor
@@ -67,23 +68,43 @@ class HubChanges:
         with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
             async with self._lock:
                 with self._reloading():
-                    plan = await self._carry_out(config)
-        log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
+                    plan = await self._carry_out(self._hub.peers.expand(config))
+        self._log(plan)
         return plan
 
-    async def _carry_out(self, config: Config) -> ReloadPlan:
+    async def readapt(self) -> None:
+        """Take in which servers the peers have now; see `Hub.readapt`."""
+        hub = self._hub
+        with anyio.CancelScope(shield=True):  # as above
+            async with self._lock:
+                config = hub.peers.expand(hub.config)
+                if config.servers == hub.config.servers:
+                    return
+                plan = await self._carry_out(config, again=True)
+        self._log(plan)
+
+    def _log(self, plan: ReloadPlan) -> None:
+        done = {name: getattr(plan, name) for name in plan.__struct_fields__}
+        if len(plan.untouched) > MAX_NAMES_LOGGED:
+            done["untouched"] = len(plan.untouched)
+        log.info("config.reloaded", **done)
+
+    async def _carry_out(self, config: Config, *, again: bool = False) -> ReloadPlan:
+        """Put it in force; `again` says that only the servers of peers differ."""
         hub = self._hub
         plan = plan_reload(hub.config, config, moved=moved_programs(hub.config, config))
         before = {name: upstream.catalogue for name, upstream in hub.upstreams.items()}
         self.apply(effective_config(hub.config, config))
-        for notice in config.notices:
-            log.info("config.notice", notice=notice)
-        log_environment(hub.config)
+        if not again:
+            for notice in config.notices:
+                log.info("config.notice", notice=notice)
+            log_environment(hub.config)
         warn_of_disabled(hub.config, (*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
             hub.fleet.observers.announce(plan.untouched or (NO_SERVER,))
             self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
         await hub.fleet.change(hub.config, plan)
+        hub.peers.configure(hub.config)
         self._report_differences(plan.changed, before)
         return plan
 
@@ -105,6 +126,9 @@ class HubChanges:
         """
         hub = self._hub
         hub.registry.upstream(name)
+        await hub.peers.restart(name)
+        if hub.fleet.placement is not None:
+            await hub.fleet.placement.restart(hub.upstreams[name].config)
         replaced = await self._take_in(name)
         upstream = hub.registry.upstream(name)
         if upstream.config.disabled is not None or upstream.queue.closed:
@@ -121,8 +145,13 @@ class HubChanges:
     async def _take_in(self, name: str) -> bool:
         """Take in the entry of a server as it is now; whether the server was replaced for it."""
         hub = self._hub
-        found = await hub.file.reread(name)
-        if found is None or name not in found.servers or name not in hub.config.servers:
+        peer = hub.config.servers[name].peer if name in hub.config.servers else None
+        found = await hub.file.reread(peer or name)
+        if found is None or name not in hub.config.servers:
+            return False
+        if peer is not None:
+            return await self._take_in_peer(peer, found) and name in hub.upstreams
+        if name not in found.servers:
             return False
         put_in_force(found.environment)
         hub.config = replace(hub.config, environment=found.environment)
@@ -130,6 +159,14 @@ class HubChanges:
             return False
         servers = hub.config.servers | {name: found.servers[name]}
         return name in (await self.reload(replace(hub.config, servers=servers))).changed
+
+    async def _take_in_peer(self, name: str, found: Config) -> bool:
+        """Take in the entry of a peer as it is now; whether its servers were replaced for it."""
+        hub = self._hub
+        if name not in found.peers or found.peers[name] == hub.config.peers.get(name):
+            return False
+        peers = hub.config.peers | {name: found.peers[name]}
+        return bool((await self.reload(replace(hub.config, peers=peers))).changed)
 
 
 def log_environment(config: Config) -> None:

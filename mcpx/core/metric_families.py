@@ -162,4 +162,14 @@ MALFORMED: Final = Family(
     ("server",),
 )
 
+PEER_UP: Final = Family(
+    "mcpx_peer_up",
+    "gauge",
+    "1 while another MCPX whose servers are servers here tells which it has, else 0; by its entry.",
+    ("peer",),
+)
+PEER_SERVERS: Final = Family(
+    "mcpx_peer_servers", "gauge", "Servers that another MCPX gives; by its entry.", ("peer",)
+)
+
 FAMILIES: Final = tuple(each for each in list(globals().values()) if isinstance(each, Family))

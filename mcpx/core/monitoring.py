@@ -19,6 +19,7 @@ from mcpx.config import Stdio
 from mcpx.core import metric_families as families
 from mcpx.core.process_figures import ProcessFigures
 from mcpx.core.stats import Count
+from mcpx.core.status import PeerStatus
 from mcpx.core.status_snapshot import restarts
 from mcpx.errors import Code
 from mcpx.observe.openmetrics import Family, Samples, encode
@@ -68,6 +69,7 @@ class Reading(NamedTuple):
     costs: tuple[tuple[str, Count], ...]
     """By server, under names that are labels already."""
     servers: tuple[ServerReading, ...]
+    peers: tuple[PeerStatus, ...] = ()
 
 
 # --- on the event loop
@@ -91,6 +93,7 @@ def read(hub: Hub, *, clients: int) -> Reading:
         clients=tuple((name, _copy(count)) for name, count in totals.clients.items()),
         costs=tuple((server, totals.of_server(server)) for server in totals.tools),
         servers=tuple(_server(upstream, info) for upstream, info in infos[:MAX_SERVERS]),
+        peers=tuple(hub.peers.status()),
     )
 
 
@@ -172,6 +175,10 @@ def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[byt
     labels = _labels(reading.servers)
     for server in reading.servers:
         _add_server(samples, labels[server.name], server)
+    peers = _labels(reading.peers)
+    for peer in reading.peers:
+        samples.add(families.PEER_UP, peer.state == "ready", peers[peer.name])
+        samples.add(families.PEER_SERVERS, peer.servers, peers[peer.name])
     for name, memory, used_s in processes.look(reading.servers):
         _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
     return encode(samples, accept)
@@ -208,7 +215,7 @@ def _add_server(samples: Samples, label: str, server: ServerReading) -> None:
         samples.add(families.OFFERS, number, label, kind)
 
 
-def _labels(servers: Iterable[ServerReading]) -> dict[str, str]:
+def _labels(servers: Iterable[ServerReading | PeerStatus]) -> dict[str, str]:
     """The servers' labels by their names: one scrape with two of the same would be refused whole."""
     labels: dict[str, str] = {}
     taken: set[str] = set()

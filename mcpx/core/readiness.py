@@ -24,6 +24,10 @@ class Readiness:
         self._starting = set(starting)
         self._news = Signal()
 
+    def expect(self, names: Iterable[str]) -> None:
+        """Wait for these servers, too: they have become known only now."""
+        self._starting.update(names)
+
     def report(self, name: str) -> None:
         """Note that a server is ready, or has failed."""
         self._starting.discard(name)

@@ -24,10 +24,12 @@ from mcpx.upstream.actor import Upstream
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
+    from mcpx.config import ServerConfig
     from mcpx.core.hub import Hub
     from mcpx.oauth.callback import CallbackListeners
     from mcpx.oauth.pending import PendingSignIn
     from mcpx.oauth.record import Record
+    from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
 CANCEL_TIMEOUT_S: Final = 10.0  # for a sign-in that is cancelled, whose result may be being stored
@@ -86,8 +88,8 @@ class SignIns:
         """
         from mcpx.oauth import callback, pending, person  # noqa: PLC0415 - for who signs in
 
-        upstream = self._hub.registry.upstream(name)
-        account = person.person_account(upstream.config, upstream.account)
+        account = person.person_account(*self._entry(name))
+        name = account.server.name  # the servers of another MCPX have the account of its entry
         if self._tasks is None:
             raise MCPXError("MCPX ends; nothing was begun")
         timeout_s = self._hub.config.login_timeout if timeout_s is None else timeout_s
@@ -142,18 +144,20 @@ class SignIns:
             SignInError: It cannot be stored, or the entry says something else by now.
         """
         name = account.server.name
-        upstream = self._hub.upstreams.get(name)
-        if upstream is None or upstream.account is not account:
+        accounts = {id(each.account) for each in self._hub.upstreams.values()}
+        if id(account) not in accounts and self._of_peer(name) is not account:
             raise SignInError(Problem.CANCELLED, f"the entry of {name} has changed meanwhile; sign in again")
         # whoever agrees to more scopes is the same person: their sessions go on
         is_more = account.state is AccountState.SIGNED_IN and account.challenge is not None
-        others = [] if is_more else [each for each in upstream.sessions() if not each.queue.is_held]
+        others = [] if is_more else [each for each in self._sessions(account) if not each.queue.is_held]
         await account.adopt(record)  # sessions that are held go on by that
         for each in others:
             renew(each, self._hub.supervisor)
 
     async def started(self, name: str) -> ServerInfo:
         """How a server is that was signed in to, when it has been tried, or after a while."""
+        if name in self._hub.config.peers:
+            return await self._hub.peers.started(name)
         upstream = self._hub.registry.upstream(name)
         await self._hub.fleet.await_start(upstream)
         return upstream.info()
@@ -174,12 +178,13 @@ class SignIns:
                 or not account.is_usable
                 or (state is State.ASLEEP and await needs_sign_in(account))
             ):
-                needed.add(upstream.name)
+                needed.add(account.server.name)
 
         async with anyio.create_task_group() as tasks:
             for upstream in self._hub.upstreams.values():
                 tasks.start_soon(look, upstream)
-        return [name for name in self._hub.upstreams if name in needed]
+        needed |= {each.name for each in self._hub.peers.status() if each.state == State.NEEDS_SIGN_IN}
+        return [name for name in (*self._hub.upstreams, *self._hub.config.peers) if name in needed]
 
     # --- signing out
 
@@ -187,7 +192,10 @@ class SignIns:
         """The servers for which a sign-in is stored."""
         from mcpx.oauth.person import signed_in  # noqa: PLC0415 - as above
 
-        return await signed_in({name: each.account for name, each in self._hub.upstreams.items()})
+        accounts = {
+            name: each.account for name, each in self._hub.upstreams.items() if each.config.peer is None
+        }
+        return await signed_in(accounts | {name: self._of_peer(name) for name in self._hub.config.peers})
 
     async def logout(self, name: str) -> bool:
         """Sign out of a server: its tokens are revoked and removed, its sessions end in order.
@@ -202,8 +210,8 @@ class SignIns:
         from mcpx.oauth.person import account_at  # noqa: PLC0415 - as above
         from mcpx.oauth.token_requests import revoke  # noqa: PLC0415 - as above
 
-        upstream = self._hub.registry.upstream(name)
-        account = account_at(upstream.config, upstream.account)
+        account = account_at(*self._entry(name))
+        name = account.server.name
         if (pending := self._pending.get(name)) is not None:
             pending.cancel("you have signed out")
         with anyio.CancelScope(shield=True):  # bounded by the store and by `revoke`
@@ -213,8 +221,30 @@ class SignIns:
             await account.load()
             if (record := await account.forget()) is None or record.tokens is None:
                 return False
-            for each in upstream.sessions():
+            for each in self._sessions(account):
                 renew(each, self._hub.supervisor)
             log.info("sign_in.ended", server=name)
             await revoke(account.server, record)
         return True
+
+    # --- whose account it is
+
+    def _entry(self, name: str) -> tuple[ServerConfig, Account | None]:
+        """A server or another MCPX, and the account there.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names.
+        """
+        if (peer := self._hub.config.peers.get(name)) is not None:
+            return peer, self._of_peer(name)
+        upstream = self._hub.registry.upstream(name)
+        return upstream.config, upstream.account
+
+    def _of_peer(self, name: str) -> Account | None:
+        peer = self._hub.config.peers.get(name)
+        return None if peer is None else self._hub.fleet.accounts.of(peer)
+
+    def _sessions(self, account: Account) -> list[Upstream | DirectSession]:
+        """The sessions that use an account."""
+        its = (each for each in self._hub.upstreams.values() if each.account is account)
+        return [session for each in its for session in each.sessions()]

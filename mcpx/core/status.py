@@ -141,7 +141,9 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time` is present, the counts are of
     what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
     `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
-    server that has never wanted one.
+    server that has never wanted one. `peer` is the other MCPX that a server is one of; absent for others.
+    Its state is then that of its session here, and where that is well, the one that the peer says. `node` is
+    the node of the cluster that its shared session is on; absent for one that is on none.
     """
 
     name: str
@@ -171,10 +173,64 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     listed_at: str | msgspec.UnsetType = msgspec.UNSET
     changes: list[ChangeStatus] | msgspec.UnsetType = msgspec.UNSET
     sign_in: SignInStatus | msgspec.UnsetType = msgspec.UNSET
+    peer: str | msgspec.UnsetType = msgspec.UNSET
+    node: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the cluster.
+
+    `state` is ready, draining (it takes nothing new), starting, or lost (it does not answer: `problem` says
+    why). `sessions` are those of this MCPX that are on it, `connections` those of all gateways; `servers` are
+    the ones that it runs, and `servers_memory_bytes` what they take together. `memory_bytes` and
+    `memory_free_bytes` are those of its machine, `load` is that of the last minute. `resources` are what Ray
+    counts there, `free` what of it nobody has reserved. What is not known at the moment is null.
+    """
+
+    name: str
+    host: str
+    state: str
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+    pid: int | None = None
+    version: str | None = None
+    uptime_s: float | None = None
+    sessions: int = 0
+    connections: int = 0
+    servers: int = 0
+    servers_memory_bytes: int = 0
+    memory_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    cpus: int | None = None
+    load: float | None = None
+    resources: dict[str, float] = {}
+    free: dict[str, float] = {}
+
+
+class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Another MCPX whose servers are servers here.
+
+    `state` is as a server's: that of the session in which it names its servers. `id` is what tells it from
+    all others; absent until it has said so. `servers` counts those that it gives. `left_out` says what it
+    has and is no server here, and why; absent if there is nothing.
+    """
+
+    name: str
+    state: str
+    transport: str
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    servers: int
+    last_error: str | None = None
+    next_attempt_in_s: float | None = None
+    left_out: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything. The servers are in the order of the configuration."""
+    """Everything. The servers are in the order of the configuration.
+
+    `peers` is absent without any, `nodes` without a cluster.
+    """
 
     daemon: DaemonStatus
     servers: list[ServerStatus]
+    peers: list[PeerStatus] | msgspec.UnsetType = msgspec.UNSET
+    nodes: list[NodeStatus] | msgspec.UnsetType = msgspec.UNSET

@@ -50,7 +50,12 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         )
         for name, upstream in hub.upstreams.items()
     ]
-    return Status(daemon=daemon, servers=servers)
+    return Status(
+        daemon=daemon,
+        servers=servers,
+        peers=hub.peers.status() or msgspec.UNSET,
+        nodes=msgspec.UNSET if hub.nodes is None else hub.nodes(),
+    )
 
 
 def daemon_status(
@@ -139,6 +144,8 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         changes=_changes(upstream) or msgspec.UNSET,
         sign_in=_sign_in(upstream.account, info),
+        peer=upstream.config.peer or msgspec.UNSET,
+        node=upstream.node or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
         **info.from_last_time(),
     )
@@ -191,6 +198,8 @@ def _uptime(life: ChildState | None) -> float | None:
 
 
 def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
+    if info.cause is not None and upstream.config.is_remote_mcpx:
+        return info.cause  # of the failures here and there, the one that lasts
     # in a direct session a client's own probe may fail
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ SUBJECT: Final = "daemon"
 TWO: Final = "two daemons"
 LARGE_BYTES: Final = 80 << 20  # of a server that is worth stopping while nobody uses it
 UNUSED_S: Final = 3600.0
+MAX_LEFT_OUT: Final = 5  # servers of another MCPX that are named
 """Of uptime without a call, after which a large server is worth stopping."""
 MIB: Final = 1 << 20
 
@@ -133,6 +134,21 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
     elif http:
         yield from check_tokens()
     yield from _its_servers(installation, answer["servers"])
+    yield from _its_peers(installation, answer.get("peers", ()))
+
+
+def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """What is wrong with other MCPX whose servers are servers here."""
+    for peer in peers:
+        name, left_out = peer["name"], peer.get("left_out") or ()
+        if peer["state"] == "needs sign-in":
+            yield wrong(SUBJECT, f"{name} needs a sign-in", installation.command("login", name))
+        elif peer["state"] in {"parked", "waiting"}:
+            why = one_line(str(peer["last_error"] or "no reason is known"))
+            yield wrong(SUBJECT, f"the MCPX {name} is {peer['state']}: {why}", "does it run, and is it one?")
+        if left_out:
+            text = f"of the MCPX {name} is left out: {one_line('; '.join(map(str, left_out[:MAX_LEFT_OUT])))}"
+            yield note(SUBJECT, text, f'give it a prefix with "as", or take it out of {installation.file}')
 
 
 def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> Iterator[Finding]:

@@ -78,7 +78,8 @@ class Accounts:
             self._store = open_store(self._kind, self._state)
             for account in self._accounts.values():
                 account.use(self._store)
-        wanted = {identity_of(server) for server in config.servers.values() if server.disabled is None}
+        entries = (*(each for each in config.servers.values() if each.peer is None), *config.peers.values())
+        wanted = {identity_of(server) for server in entries if server.disabled is None}
         for identity in self._accounts.keys() - wanted:
             self._accounts.pop(identity).news.set()
 

@@ -112,6 +112,8 @@ def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | None, failed: 
         "prompts": status.prompts,
         "changes": len(status.changes or ()),
     }
+    if status.peer:
+        shown["peer"] = status.peer
     if status.sign_in:
         shown["sign_in"] = status.sign_in
     if status.from_last_time:

@@ -106,7 +106,7 @@ class Upstream:
         self.counters: Counters = main.counters if main is not None else Counters()
         self.rate: CallRate = main.rate if main is not None else CallRate(config, self.counters)
         self.queue = CallQueue(
-            config, supervisor, self.counters, self.info, child=self.child, refusal=self.refusal_of
+            config, supervisor, self.counters, self.own_info, child=self.child, refusal=self.refusal_of
         )
         self._cache = CatalogueCache(
             config,
@@ -128,6 +128,8 @@ class Upstream:
             patience=patience,
             admits=self.admits_resource,
         )
+        self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
+        """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""
         self.pid: int | None = None
         self.health: Health | None = None
         """The health check, while it serves."""
@@ -168,8 +170,17 @@ class Upstream:
         return self._cache.current
 
     def info(self) -> ServerInfo:
-        """A frozen view of the server as it is now."""
+        """A frozen view of the server as it is now, as its peer says where it is one of another MCPX."""
+        return self.own_info() if self.as_peer_says is None else self.as_peer_says(self.own_info())
+
+    def own_info(self) -> ServerInfo:
+        """The same by this session alone."""
         return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
+
+    @property
+    def node(self) -> str | None:
+        """The node of the cluster that it is on; None for one that is on none."""
+        return None if self.placement is None else self.placement.node_of(self.child)
 
     @property
     def era(self) -> Era | None:

@@ -64,6 +64,7 @@ class Calls:
         self._mailbox = queue.ref.mailbox
         self._put_back = queue.put_back
         self._server = config.name
+        self._is_remote_mcpx = config.is_remote_mcpx
         self._redact = redactor_of(config)
         self._timeout = config.call_limits.call_timeout
         self._max_in_flight = config.call_limits.max_concurrency
@@ -299,7 +300,13 @@ class Calls:
             self._put_back(again, call.reply, None if again is call.request else error)
 
     def _call_error(self, call: InFlight, error: Exception) -> CallError:
-        return call_error(error, redact=self._redact, server=self._server, tool=call.tool)
+        return call_error(
+            error,
+            redact=self._redact,
+            server=self._server,
+            tool=call.tool,
+            from_mcpx=self._is_remote_mcpx,
+        )
 
     def _reject(self, call: InFlight, error: CallError) -> None:
         if call.reply.reject(error):

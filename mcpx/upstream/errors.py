@@ -23,6 +23,7 @@ from mcpx.errors import CallError, Code, leaves
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
+from mcpx.upstream.remote_errors import error_of_mcpx
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
     PERMISSION_STATUSES,
@@ -81,6 +82,7 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
 def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
     for explain in (
+        _of_mcpx,
         _of_other_era,
         _lost,
         _not_authorized,
@@ -95,6 +97,15 @@ def _explained(error: Exception, config: ServerConfig) -> Cause:
                 return cause
     leaf = found[0]
     return Cause(f"{type(leaf).__name__}: {leaf}", error=error)
+
+
+def _of_mcpx(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    """What another MCPX says of the server behind it, in its own words."""
+    said = leaf.error if isinstance(leaf, EraRefused) else leaf
+    if not config.is_remote_mcpx or not isinstance(said, MCPError):
+        return None
+    error = error_of_mcpx(said, server=config.name, tool=None, redact=redactor_of(config))
+    return None if error is None else Cause(f"{config.peer or 'its node'}: {error}", error=said)
 
 
 def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -219,15 +230,24 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 
 
 def call_error(
-    error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
+    error: Exception,
+    *,
+    server: str,
+    tool: str | None,
+    redact: Redactor = _NO_SECRETS,
+    from_mcpx: bool = False,
 ) -> CallError:
     """The error for the caller of a call that failed with `error`, which is no lost connection.
 
-    The server's own error passes unaltered, but for the secrets that `redact` finds in it.
+    The server's own error passes unaltered, but for the secrets that `redact` finds in it. So does that of
+    another MCPX, if the answer is `from_mcpx`: its code and its outcome are those of the call.
     """
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
+        said_there = from_mcpx and error_of_mcpx(error, server=server, tool=tool, redact=redact)
+        if said_there:
+            return said_there
         text = redact(error.message)
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}

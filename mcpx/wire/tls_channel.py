@@ -22,7 +22,7 @@ import anyio
 
 from mcpx.wire.channel import MAX_JOINED_BYTES, READ_BYTES, Channel
 
-CONNECT_TIMEOUT_S: Final = 5.0  # to reach the other side and shake hands, in the same network
+CONNECT_TIMEOUT_S: Final = 10.0  # to reach the other side and shake hands; it may be busy with many others
 KEEPALIVE_IDLE_S: Final = 20  # a peer whose machine has gone without a word is noticed within 35 s
 KEEPALIVE_INTERVAL_S: Final = 5
 KEEPALIVE_PROBES: Final = 3
@@ -55,10 +55,9 @@ class TlsChannel(Channel):
 
     # --- in
 
-    def start_reading(self) -> None:
-        """Start reading, or resume after `pause_reading`."""
-        super().start_reading()
-        if self._has_early:
+    def _read_if(self, *, reading: bool, held: bool) -> None:
+        super()._read_if(reading=reading, held=held)
+        if self._has_early and reading and not held:
             self._loop.call_soon(self._take_early)
 
     def _take_early(self) -> None:

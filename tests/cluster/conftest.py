@@ -1,7 +1,7 @@
 """One Ray cluster of three nodes for all tests here; they run in one worker (see `tests/conftest.py`).
 
-Its nodes are `one` (the head), `two` and `three`, which has a `gpu`. A test that takes a node away puts it
-back.
+Its nodes are `one` (the head), `two` and `three`, which are `far`; `three` has a `gpu`. A test that takes a node
+away puts it back.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ os.environ["RAY_enable_metrics_collection"] = "0"
 from ray.cluster_utils import Cluster
 
 OBJECT_STORE = 80 * 1024 * 1024
-RESOURCES: dict[str, dict[str, float]] = {"one": {}, "two": {}, "three": {"gpu": 1}}
+RESOURCES: dict[str, dict[str, float]] = {"one": {}, "two": {"far": 9}, "three": {"far": 9, "gpu": 1}}
 
 
 def say(**what: Any) -> None:

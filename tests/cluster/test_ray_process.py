@@ -16,7 +16,9 @@ from tests.cluster.conftest import RayCluster, joined
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
-async def test_each_machine_has_a_node_that_listens_and_its_resources_are_known(ray_cluster: RayCluster) -> None:
+async def test_each_machine_has_a_node_that_listens_and_its_resources_are_known(
+    ray_cluster: RayCluster,
+) -> None:
     async with joined(ray_cluster.address) as link:
         by_name = {node.name: node for node in link.ray.nodes.values()}
         assert by_name.keys() == {"one", "two", "three"}
@@ -62,7 +64,9 @@ async def test_ray_chooses_by_resource_by_name_and_apart_and_keeps_to_it(ray_clu
                 await ray.release(key)
 
 
-async def test_two_gateways_share_the_store_the_reservations_and_what_is_drained(ray_cluster: RayCluster) -> None:
+async def test_two_gateways_share_the_store_the_reservations_and_what_is_drained(
+    ray_cluster: RayCluster,
+) -> None:
     async with joined(ray_cluster.address) as first, joined(ray_cluster.address) as second:
         assert first.ray.joined == second.ray.joined
         assert first.ray.nodes.keys() == second.ray.nodes.keys()

@@ -37,7 +37,7 @@ class Line:
         channel = Channel(fds[0], fds[3])
         wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
         connection = EraServer(server, wire)
-        path = fast_path_type(self.hub.tracing)(server, connection)
+        path = self.fast_path(server, connection)
         wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))
         try:
             async with anyio.create_task_group() as tasks:
@@ -48,6 +48,10 @@ class Line:
             channel.close()
             for fd in fds:
                 os.close(fd)
+
+    def fast_path(self, server, connection):
+        """What is offered each request before the SDK."""
+        return fast_path_type(self.hub.tracing)(server, connection)
 
     def _took(self, taken):
         self.fast += taken

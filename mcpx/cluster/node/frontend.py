@@ -49,6 +49,9 @@ from supervisors import Incarnation
 
 log = structlog.get_logger()
 ANSWER_TIMEOUT_S: Final = 5.0  # for a short answer to be taken
+MAX_SILENT: Final = 1024  # connections that have not said yet what they want
+PATIENCE_S: Final = 2.0  # with a newcomer, where there are many: a gateway's own come back all at once
+DRAIN_POLL_S: Final = 0.01  # between looks whether a long answer has been taken
 BACKLOG: Final = 1024  # a gateway that is started again has a connection for each of its sessions
 
 
@@ -79,7 +82,7 @@ class NodeFrontend:
         self._hello_timeout_s = start.settings.hello_timeout_s
         self._servers = servers
         self._reports = reports
-        self._newcomers = Newcomers("node")
+        self._newcomers = Newcomers("node", most=MAX_SILENT, patience_s=PATIENCE_S)
         self._clients = 0
 
     async def run(self, incarnation: Incarnation) -> None:
@@ -238,13 +241,12 @@ async def _first_line(channel: Channel, newcomers: Newcomers) -> bytes | None:
 async def _send(channel: Channel, answer: Accepted | Refused | Tail) -> None:
     """Send the last line of a connection, as far as it is read in time."""
     over = anyio.Event()
-    channel.on_data = lambda _data: None
-    channel.on_end, channel.on_broken = over.set, lambda _error: over.set()
+    channel.on_broken = lambda _error: over.set()
     channel.write(line_of(answer))
     channel.flush()
-    channel.start_reading()
     with anyio.move_on_after(ANSWER_TIMEOUT_S):
-        await over.wait()  # it closes when it has read that
+        while channel.unsent and not over.is_set() and not channel.hung_up():  # noqa: ASYNC110 - rarely more than once
+            await anyio.sleep(DRAIN_POLL_S)
 
 
 def _tail(path: Path, lines: int) -> tuple[str, ...]:

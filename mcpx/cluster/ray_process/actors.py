@@ -29,7 +29,8 @@ AGAIN_S: Final = 0.5  # after an actor could not be asked: Ray is starting it ag
 ANEW_S: Final = 5.0  # after an actor was given up for good: it is made anew
 READ_TIMEOUT_S: Final = 2.0  # for an answer that is there
 MAX_PROBLEM: Final = 1_000  # characters
-STOP_TIMEOUT_S: Final = 10.0
+STOP_TIMEOUT_S: Final = 10.0  # for a node to end in order
+STOP_MARGIN_S: Final = 2.0  # for Ray to say so
 _ALL: Final = -1  # a revision that no state has
 
 
@@ -91,14 +92,10 @@ class Actors:
         state: ActorState = known.state.state
         return replace(node, actor=state, endpoint=known.state.address, problem=known.state.problem)
 
-    def stop(self) -> None:
-        """End all nodes and their actors: in order, for `STOP_TIMEOUT_S`, then at once."""
+    def take(self) -> list[Any]:
+        """The handles of those that live, which are not followed any more."""
         known, self._followed = list(self._followed.values()), {}
-        ends = [each.handle.end.remote(STOP_TIMEOUT_S) for each in known if not each.is_dead]
-        if ends:
-            ray.wait(ends, num_returns=len(ends), timeout=STOP_TIMEOUT_S + 2.0)
-        for each in known:
-            ray.kill(each.handle, no_restart=True)
+        return [each.handle for each in known if not each.is_dead]
 
     def _ask(self, now: float) -> None:
         for known in self._followed.values():
@@ -121,6 +118,16 @@ class Actors:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
         }
         return ray.remote(NodeActor).options(**options).remote(msgspec.json.encode(setup))
+
+
+def stop(actors: Iterable[Any]) -> None:
+    """End actors and their nodes: in order, for `STOP_TIMEOUT_S`, then at once. Waits for that."""
+    known = list(actors)
+    ends = [each.end.remote(STOP_TIMEOUT_S) for each in known]
+    if ends:
+        ray.wait(ends, num_returns=len(ends), timeout=STOP_TIMEOUT_S + STOP_MARGIN_S)
+    for each in known:
+        ray.kill(each, no_restart=True)
 
 
 def _take(known: _Followed, question: Any, now: float) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 
 from mcpx.cluster.ray_process import protocol as ask
-from mcpx.cluster.ray_process.actors import Actors
+from mcpx.cluster.ray_process.actors import Actors, stop
 from mcpx.cluster.ray_process.nodes import difference, read_nodes
 from mcpx.cluster.ray_process.protocol import Answer, NodeRecord, Nodes, Request
 from mcpx.cluster.ray_process.reservations import NoNodeError, Reservations
@@ -26,17 +26,16 @@ class Session:
         self._nodes: Mapping[str, NodeRecord] = {}
         self._said: Mapping[str, NodeRecord] | None = None
         self._reservations = Reservations(lambda: self._nodes)
-        self._stopping = threading.Lock()
-        self._stopped = False
+        self._keeping = threading.Lock()
 
     # --- the main thread's
 
     def look(self) -> Nodes | None:
         """Look at the nodes, have an actor on each, and return what has changed since the last time."""
-        flags = self._store.flags()
-        nodes = read_nodes(flags)
-        with self._stopping:
-            if flags.stopped or self._stopped:
+        with self._keeping:  # none is made after nodes were stopped by what was read before
+            flags = self._store.flags()
+            nodes = read_nodes(flags)
+            if flags.stopped:
                 self._actors.forget()
             else:
                 self._actors.keep(nodes.values())
@@ -90,14 +89,13 @@ class Session:
                 self._store.drain(node, draining=draining)
             case ask.StartNodes():
                 self._store.stop(stopped=False)
-                self._stopped = False
             case ask.StopNodes():
                 self._stop_nodes()
         return Answer(number)
 
     def _stop_nodes(self) -> None:
-        self._store.stop(stopped=True)
-        with self._stopping:
-            self._stopped = True
-            self._actors.stop()
+        with self._keeping:
+            self._store.stop(stopped=True)
+            ending = self._actors.take()
+        stop(ending)
         self._reservations.release_all()

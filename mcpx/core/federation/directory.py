@@ -46,12 +46,13 @@ class PeerIdentity(msgspec.Struct, frozen=True):
     version: Text = ""
 
 
-class PeerServer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class PeerServer(msgspec.Struct, frozen=True, kw_only=True):
     """One server of a directory.
 
     `state` is a word as in `mcpx status`, `described` the same with the reason and the next attempt.
     `sessions` is what the server's configuration says. `tools` and the like are counts of what is shown at
-    that door. `via` are the ids of the MCPX that it goes through, the one that answers first.
+    that door. `via` are the ids of the MCPX that it goes through, the one that answers first. What is None is
+    left out of the message.
     """
 
     name: Text

@@ -63,6 +63,16 @@ def _options(on_progress: OnStep | None) -> CallOptions | None:
     return {"on_progress": progressed}
 
 
+def own_logger(params: JSON, peer: str | None) -> JSON:
+    """A log message as a peer at the door of that server gets it: the logger as the server named it."""
+    if peer is None:
+        return params
+    shown = str(params.get("logger", ""))
+    if shown.startswith(f"{peer}/"):
+        return {**params, "logger": shown[len(peer) + 1 :]}
+    return {name: value for name, value in params.items() if name != "logger"} if shown == peer else params
+
+
 class ConnectionHandle:
     """A client of the revisions before 2026-07-28, between its requests."""
 
@@ -97,6 +107,8 @@ class ConnectionHandle:
         self.notify(LOG, params)
 
     def notify(self, method: str, params: JSON) -> None:
+        if method == LOG:
+            params = own_logger(params, self._hub.door.peer)
         self._outbox.send(self._connection, method, params)
 
     async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
@@ -107,7 +119,7 @@ class StreamCaller:
     """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each."""
 
     is_local: Final = True
-    __slots__ = ("_clients", "_level", "_open", "_wire", "capabilities", "client", "modern")
+    __slots__ = ("_clients", "_level", "_open", "_peer", "_wire", "capabilities", "client", "modern")
 
     def __init__(
         self,
@@ -117,7 +129,9 @@ class StreamCaller:
         *,
         clients: ConnectedClients | None = None,
         level: str | None = None,
+        peer: str | None = None,
     ) -> None:
+        self._peer = peer
         self.client = client
         self.capabilities = capabilities
         self.modern = clients is None
@@ -136,7 +150,7 @@ class StreamCaller:
 
     def log(self, params: JSON) -> None:
         if self._open:
-            self._wire.notify_lossy(LOG, envelope.encode(params))
+            self._wire.notify_lossy(LOG, envelope.encode(own_logger(params, self._peer)))
 
     def close(self) -> None:
         """A request was answered: at 2026-07-28 nothing more may be sent with it."""
@@ -160,6 +174,7 @@ class RequestCaller:
             capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
         )
         self.is_local = bearer_of(connection) is None and is_of_this_machine(ctx.request)
+        self._peer = hub.door.peer
         self._outbound = request_outbound(session)
         self._clients = hub.clients
         self._enqueue = enqueue
@@ -173,6 +188,7 @@ class RequestCaller:
         return handle.log_level if handle is not None else None
 
     def log(self, params: JSON) -> None:
+        params = own_logger(params, self._peer)
         self._enqueue(partial(self._outbound.notify, LOG, params), size_of(params))
 
     async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:

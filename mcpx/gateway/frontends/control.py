@@ -135,9 +135,8 @@ class Control:
             case "reload":
                 plan: JSON = msgspec.to_builtins(await self._hub.file.reload())
                 return plan
-            case "restart":
-                info = await self._hub.restart(request.server or "")
-                return {"restarted": info.name, "state": info.describe_state()}
+            case "restart" | "logs":
+                return await self._of_server(request)
             case "ui":
                 return {"url": await self._hub.page_link()}
             case "stop":
@@ -150,6 +149,13 @@ class Control:
             case method if method in PERFORMERS:
                 return await PERFORMERS[method](self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
+
+    async def _of_server(self, request: ControlRequest) -> JSON:
+        """One server started again, or what it has logged, wherever it is."""
+        if request.mcpx == "logs":
+            return {"lines": await self._hub.directory.log_tail(request.server or "", request.lines)}
+        info = await self._hub.restart(request.server or "")
+        return {"restarted": info.name, "state": info.describe_state()}
 
     def _attach(self, request: ControlRequest) -> JSON:
         if request.server is not None:

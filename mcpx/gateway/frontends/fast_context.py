@@ -27,6 +27,7 @@ class FastContexts:
     def __init__(self, hub: HubView, connection: EraServer) -> None:
         self._clients = hub.clients
         self._profile = hub.door.profile
+        self._peer = hub.door.peer
         self._connection = connection
         self._plain: RequestContext | None = None  # of calls without members of their own
 
@@ -57,11 +58,11 @@ class FastContexts:
         if self._connection.era is Era.MODERN and meta is not None:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
-            caller = StreamCaller(wire, client, capabilities, level=meta.log_level)
+            caller = StreamCaller(wire, client, capabilities, level=meta.log_level, peer=self._peer)
             return RequestContext(client=client, caller=caller, origin=self._origin(meta))
         if self._plain is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
-            caller = StreamCaller(wire, client, capabilities, clients=self._clients)
+            caller = StreamCaller(wire, client, capabilities, clients=self._clients, peer=self._peer)
             self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
         return self._plain
 

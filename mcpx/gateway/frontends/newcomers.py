@@ -10,13 +10,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import structlog
 
 from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
+from supervisors import Signal
 
 log = structlog.get_logger()
 MAX_SILENT: Final = 256  # connections that have not shown yet what they are
@@ -27,21 +28,33 @@ MAX_CLIENTS_SHARE: Final = 0.25
 ACCEPT_RETRY_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
 
 
-class Newcomers:
-    """The newcomers of one listener, `name` in the log."""
+class _Silent(NamedTuple):
+    scope: anyio.CancelScope
+    since: float
 
-    def __init__(self, name: str) -> None:
+
+class Newcomers:
+    """The newcomers of one listener, `name` in the log; `most` may be silent at a time.
+
+    None is dropped within its first `patience_s` seconds: where there are too many until then, no more are
+    accepted, so that clients that all come back at once only wait.
+    """
+
+    def __init__(self, name: str, *, most: int = MAX_SILENT, patience_s: float = 0.0) -> None:
         self.max_clients = share(MAX_CLIENTS_SHARE, MAX_CLIENTS)
         """How many connections may be served at a time."""
         self._name = name
-        self._max_silent = share(MAX_SILENT_SHARE, MAX_SILENT)
-        self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
+        self._patience_s = patience_s
+        self._has_room = Signal()
+        self._max_silent = share(MAX_SILENT_SHARE, most)
+        self._silent: dict[socket.socket, _Silent] = {}  # the oldest first
         self._partial_bytes = 0  # of first messages that are not complete yet
         self._throttle = Throttle()
 
     async def accept(self, listener: socket.socket, take: Callable[[socket.socket], object]) -> None:
         """Accept connections for good, and give each to `take`, which starts a task for it."""
         while True:
+            await self._room()
             await anyio.wait_readable(listener)
             try:
                 peer, _ = listener.accept()
@@ -58,13 +71,14 @@ class Newcomers:
     def counted(self, peer: socket.socket) -> Iterator[None]:
         """Count a connection as silent; the body is cancelled when others need its place."""
         with anyio.CancelScope() as scope:
-            self._silent[peer] = scope
+            self._silent[peer] = _Silent(scope, anyio.current_time())
             try:
                 if len(self._silent) > self._max_silent:
                     self._drop_oldest()
                 yield
             finally:
                 self._silent.pop(peer, None)
+                self._has_room.set()
 
     def note_partial(self, added: int) -> None:
         """Note that so many bytes of a first message have come, or, below 0, are kept no longer."""
@@ -85,9 +99,20 @@ class Newcomers:
             event_type = f"{self._name}.{event}"
             log.warning(event_type, reason=reason)
 
+    async def _room(self) -> None:
+        """Wait until one more may come: there is a place, or the oldest has had its time."""
+        while self._patience_s and len(self._silent) >= self._max_silent:
+            oldest = next(iter(self._silent.values()))
+            left = oldest.since + self._patience_s - anyio.current_time()
+            if left <= 0:
+                return
+            self._has_room.clear()
+            with anyio.move_on_after(left):
+                await self._has_room.wait()
+
     def _drop_oldest(self) -> None:
         if not self._silent:
             return
         oldest = next(iter(self._silent))
-        self._silent.pop(oldest).cancel()
+        self._silent.pop(oldest).scope.cancel()
         self.warn("full", "many connections say nothing; the oldest are dropped")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -64,6 +64,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
     of_all: bool = False
     scopes: tuple[str, ...] = ()
     timeout: float | None = None
+    lines: Annotated[int, msgspec.Meta(ge=1)] = 100
     address: str = ""
     do: str = ""
     node: str | None = None

@@ -128,6 +128,10 @@ class ResourcesAndPrompts:
             resource_value({"contents": [resource]}, server=server)
         return forms.messages(got, lambda uri: offered_uri(server, uri))
 
+    def _completed(self, _ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
+        """The result of a completion, where nothing has to be left out."""
+        return read_members(raw, server=server)
+
     def _about_resource(self, ctx: Context, error: CallError, uri: str, own: str) -> MCPError:
         """The error of a request about the resource that the client calls `uri`."""
         return about_resource(error, uri=uri, own=own, version=ctx.protocol_version)
@@ -260,13 +264,13 @@ class ResourcesAndPrompts:
         context = b"" if params.context is None else _encoded(params.context)
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
 
-        def convert(raw: msgspec.Raw) -> JSON:
+        def convert(raw: msgspec.Raw) -> JSON | list[Bytes]:
             if template is None or not upstream.policy.restricts_resources:
-                return read_members(raw, server=upstream.name)
+                return self._completed(ctx, upstream.name, raw)
             read = read_result(raw, server=upstream.name)
             resolved = (params.context and params.context.arguments) or {}
             shown = admitted_completion(read, upstream.policy, template, params.argument.name, resolved)
-            return read_members(raw, server=upstream.name) if shown is read else shown
+            return self._completed(ctx, upstream.name, raw) if shown is read else shown
 
         return await self._ask(ctx, Forward(upstream.name, request), convert)
 

@@ -15,11 +15,12 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-from mcpx.catalog.model import JSON
+from mcpx.catalog.model import JSON, present
 from mcpx.core.federation.directory import (
     LOG,
     RESTART,
     SERVERS,
+    Directory,
     DirectoryRequest,
     LogRequest,
     LogTail,
@@ -46,21 +47,29 @@ async def answer(directory: OwnDirectory, view: HubView, ctx: Context, stamp: by
     try:
         match ctx.method:
             case method if method == SERVERS:
-                result: msgspec.Struct = await directory.answer(view, _read(ctx, DirectoryRequest))
+                result = _said(await directory.answer(view, _read(ctx, DirectoryRequest)))
             case method if method == RESTART and may_all:
                 server = _read(ctx, RestartRequest).server
                 view.registry.upstream(server)  # else an error, with the nearest
                 await directory.restart(server)
-                return enclose([enveloped({}, stamp)])
+                result = {}
             case method if method == LOG and may_all:
                 wanted = _read(ctx, LogRequest)
                 view.registry.upstream(wanted.server)
-                result = LogTail(await directory.log_tail(wanted.server, wanted.lines))
+                lines = await directory.log_tail(wanted.server, wanted.lines)
+                result = msgspec.to_builtins(LogTail(lines))
             case _:
                 raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
     except CallError as error:
         raise as_peer_error(error) from None
-    return enclose([enveloped(msgspec.to_builtins(result), stamp)])
+    return enclose([enveloped(result, stamp)])
+
+
+def _said(directory: Directory) -> JSON:
+    """A directory as JSON; what is not known of a server is not there."""
+    said: JSON = msgspec.to_builtins(directory)
+    said["servers"] = [present(**server) for server in said["servers"]]
+    return said
 
 
 def _read(ctx: Context, kind: type[P]) -> P:

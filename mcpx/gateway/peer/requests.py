@@ -71,6 +71,9 @@ class OwnResourcesAndPrompts(ResourcesAndPrompts):
     def _messages(self, ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
         return self._as_it_came(ctx, server, raw)
 
+    def _completed(self, ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
+        return self._as_it_came(ctx, server, raw)
+
     def _as_it_came(self, ctx: Context, server: str, raw: msgspec.Raw) -> list[Bytes]:
         return PeerEncoder(self._hub.views, self._stamp_for(ctx)).passed(raw, server=server)
 

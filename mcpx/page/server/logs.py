@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 import anyio.to_thread
 
+from mcpx.errors import CallError
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import READ_FLAGS
 from mcpx.text import cut, escaped
@@ -49,6 +50,8 @@ async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
         finally:
             if file is not None:
                 os.close(file[0])
+        if page.hub.upstreams[name].config.is_remote_mcpx:
+            lines = [*await _from_peer(page.hub, name), *lines][-FIRST_LINES:]
         yield {"lines": lines, "from_start": True}
         while follower.server_log is not None or follower.count:
             if not follower.count:
@@ -57,6 +60,14 @@ async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
             lines, skipped = follower.take()
             yield {"lines": lines, **({"skipped": skipped} if skipped else {})}
             await anyio.sleep(FLOOD_PAUSE_S if skipped else PAUSE_S)
+
+
+async def _from_peer(hub: Hub, name: str) -> list[str]:
+    """The last lines that a server has written at the other MCPX that it is one of, or why not."""
+    try:
+        return [_line(line) for line in await hub.directory.log_tail(name, FIRST_LINES)]
+    except CallError as error:
+        return [_line(str(error))]
 
 
 class _Follower:

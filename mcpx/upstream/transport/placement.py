@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import ServerConfig
 
 
@@ -52,6 +53,15 @@ class Placement(Protocol):
 
     def node_of(self, session: str) -> str | None:
         """The name of the node that a session is on, or was last; None if it has been on none."""
+        ...
+
+
+    async def restart(self, server: ServerConfig) -> bool:
+        """Have the nodes start a server again that they run; whether any has. Sessions stay."""
+        ...
+
+    def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
+        """How a server is: as its session here has it, and where that is well, as its node says."""
         ...
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import ENVELOPE, environment
 
 CREDENTIALS = cache(make_credentials)
+COMMAND = [sys.executable, "-P", "-m", "mcpx", "cluster", "node"]
 QUICK = RestartPolicy(initial=0.05, cap=0.1, healthy_after=0.001)
 
 
@@ -143,9 +145,29 @@ class Node:
             return await anyio.to_thread.run_sync(self.process.wait, PATIENCE_S)
 
 
+def _limit_files(files: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+
+async def started_with(folder: Path, line: bytes) -> tuple[dict[str, Any], int]:
+    """What a process says that is given this line for a start, and its exit code."""
+
+    def run() -> tuple[dict[str, Any], int]:
+        done = subprocess.run(COMMAND, env=environment(folder), input=line, capture_output=True, check=False)
+        return json.loads(done.stdout), done.returncode
+
+    return await anyio.to_thread.run_sync(run)
+
+
 @asynccontextmanager
 async def running_node(
-    folder: Path, *, state: str = "node", real: bool = False, **settings: Any
+    folder: Path,
+    *,
+    state: str = "node",
+    real: bool = False,
+    environ: dict[str, str] | None = None,
+    files: int | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Node]:
     """A node in that folder, ended with the body if not before."""
     credentials = CREDENTIALS()
@@ -161,11 +183,12 @@ async def running_node(
     popen = subprocess.Popen if real else Python
     with (folder / "node.log").open("ab") as log:
         process = popen(
-            [sys.executable, "-P", "-m", "mcpx", "cluster", "node"],
-            env=environment(folder),
+            COMMAND,
+            env=environment(folder, **(environ or {})),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
+            **({} if files is None else {"preexec_fn": partial(_limit_files, files)}),
         )
     try:
         os.write(process.stdin.fileno(), line_of(start))

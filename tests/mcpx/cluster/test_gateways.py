@@ -98,6 +98,12 @@ class House:
 
 
 @pytest.fixture
+def quick(monkeypatch):
+    """Rounds that follow on each other, where a test is not about the time that they take."""
+    monkeypatch.setattr(sharing, "ROUND_S", 0.02)
+
+
+@pytest.fixture
 def house(tmp_path):
     tmp_path.chmod(0o700)
     return House(tmp_path)
@@ -118,6 +124,7 @@ async def test_an_approval_at_one_gateway_holds_at_the_other_within_two_seconds(
         assert await b.runs("commit") is None
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_changed_server_is_not_new_at_a_gateway_that_joins_later(house):
     async with house.gateway("a") as a:
         await soon(lambda: a.hub.fleet.pins.of(a.hub.config.servers["s"]).record.state == "pinned")
@@ -147,6 +154,7 @@ async def test_without_the_store_a_gateway_serves_by_what_it_knows_and_says_so_o
     assert events == ["gateways.store_away", "gateways.store_back"]
 
 
+@pytest.mark.usefixtures("quick")
 async def test_each_gateway_lists_the_others_until_they_leave(house, monkeypatch):
     async with house.gateway("a") as a:
         async with house.gateway("b") as b:
@@ -161,6 +169,7 @@ async def test_each_gateway_lists_the_others_until_they_leave(house, monkeypatch
             assert a.others() == []
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_configuration_that_differs_is_shown(house):
     async with house.two(watch_config=False) as (a, b):
         assert [row["same_config"] for row in (*a.others(), *b.others())] == [True, True]
@@ -170,6 +179,7 @@ async def test_a_configuration_that_differs_is_shown(house):
         await soon(lambda: not a.others()[0]["same_config"])
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_reload_of_all_has_each_read_its_own_file(house):
     async with house.two(watch_config=False) as (a, b):
         for name in ("a", "b"):
@@ -183,6 +193,7 @@ async def test_a_reload_of_all_has_each_read_its_own_file(house):
         ]
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_reload_that_one_cannot_do_is_said_by_that_one(house):
     async with house.two(watch_config=False) as (a, b):
         (house.folder / "b" / "config.json").write_text("{")
@@ -194,6 +205,7 @@ async def test_a_reload_that_one_cannot_do_is_said_by_that_one(house):
         assert a.sharing.members.own.reloaded == 1
 
 
+@pytest.mark.usefixtures("quick")
 async def test_without_the_store_the_own_file_is_read_and_the_error_says_so(house):
     async with house.gateway("a", watch_config=False) as a:
         await soon(lambda: house.store.values)
@@ -204,6 +216,7 @@ async def test_without_the_store_the_own_file_is_read_and_the_error_says_so(hous
         assert a.hub.config.approve_timeout == 33
 
 
+@pytest.mark.usefixtures("quick")
 async def test_what_others_say_of_themselves_is_bounded(house):
     async with house.gateway("a") as a:
         say = {"id": "x", "host": "\x1b[31mevil" * 1000, "pid": 1, "version": "v"}

@@ -97,7 +97,7 @@ function Facts({ card }) {
     card.uptime_s != null && html`up <${Since} seconds=${card.uptime_s} seen=${card.seen} />`,
     counted(card.tools, "tool"),
     counted(card.restarts, "restart"),
-    card.transport,
+    card.peer ? `of ${card.peer}` : card.transport,
   ].filter(Boolean);
   return html`
     ${busy.length > 0 && html`<span class="tone-busy toned strong number">${busy.join(", ")}</span>`}

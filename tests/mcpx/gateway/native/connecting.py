@@ -79,6 +79,10 @@ class Gateway:
         self.clients = clients
         self.server = server
 
+    def connection(self, wire: WireDispatcher) -> Any:
+        """What serves a connection."""
+        return EraServer(self.server, wire)
+
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[socket.socket]:
         """The client's end of a new connection; leaving it is what a client that vanishes does."""
@@ -87,7 +91,7 @@ class Gateway:
         theirs.setblocking(False)
         channel = Channel(ours.fileno(), ours.fileno())
         wire = WireDispatcher(channel, limit=1 << 24, on_malformed=_rubbish)
-        connection = EraServer(self.server, wire)
+        connection = self.connection(wire)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(connection.run)

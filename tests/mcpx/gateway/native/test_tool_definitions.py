@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 import json
 
 import pytest
@@ -68,7 +69,7 @@ def pages(tools, three=()):
     cursor, found = None, []
     native = {f"s__{each.name}": each for each in tools}
     while True:
-        page = tools_page(three, native, cursor, with_output_schema=True)
+        page = tools_page(three, native, cursor, define=partial(definition, with_output_schema=True))
         found.append(page["tools"])
         if (cursor := page.get("nextCursor")) is None:
             return found

@@ -1,0 +1,85 @@
+"""How the cluster is shown: its nodes, and of a server on one what that node says of it.
+
+Pure reading of what the cluster knows, for `mcpx status`, the page and the metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.cluster.node.protocol import ServerReport
+from mcpx.cluster.node_table import Node
+from mcpx.config import ServerConfig
+from mcpx.core.status import NodeStatus
+from mcpx.text import cut, one_line, paragraphs
+
+if TYPE_CHECKING:
+    from mcpx.cluster.cluster import Cluster
+
+MAX_NODES: Final = 1000  # shown; a status must end
+MAX_CAUSE_CHARS: Final = 1400
+SERVED: Final = frozenset({"ready", "asleep", "starting", "stopped"})
+"""States at the node in which there is nothing to add to those of the session here."""
+
+
+def statuses(cluster: Cluster) -> list[NodeStatus]:
+    """The nodes, in the order of their names."""
+    nodes = sorted(cluster.nodes, key=lambda node: node.name)
+    return [_status(node) for node in nodes[:MAX_NODES]]
+
+
+def _status(node: Node) -> NodeStatus:
+    report, record = node.report if node.answers else None, node.record
+    taken = [each.memory_bytes for each in report.servers if each.memory_bytes] if report else []
+    return NodeStatus(
+        name=one_line(node.name),
+        host=one_line(record.host),
+        state=_state(node),
+        problem=msgspec.UNSET if node.answers or not node.problem else one_line(node.problem),
+        pid=report.pid if report else None,
+        version=report.version if report else None,
+        uptime_s=report.uptime_s if report else None,
+        sessions=len(node.sessions),
+        connections=report.connections if report else 0,
+        servers=len(report.servers) if report else 0,
+        servers_memory_bytes=sum(taken),
+        memory_bytes=report.memory_bytes if report else None,
+        memory_free_bytes=report.memory_free_bytes if report else None,
+        cpus=report.cpus if report else None,
+        load=report.load if report else None,
+        resources=record.resources,
+        free=record.free,
+    )
+
+
+def _state(node: Node) -> str:
+    """`ready`, `draining`, `starting`, or `lost`."""
+    if node.answers:
+        return "draining" if node.view().is_draining else "ready"
+    return "starting" if node.is_awaited or not node.was_tried else "lost"
+
+
+def as_node_says(cluster: Cluster, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
+    """How a server is: as its session here has it, and where that is well, as its node does."""
+    node = cluster.assignments.node_of(session)
+    if node is None or not info.ready or not node.answers or node.report is None:
+        return info
+    said = _said(node, cluster.digest_of(server))
+    if said is None or said.state in SERVED or said.state not in set(State):
+        return info
+    due = said.next_attempt_in_s
+    if due is not None:
+        due = max(0.0, due - (time.monotonic() - node.heard_at))
+    cause = paragraphs(cut(said.last_error or said.state, MAX_CAUSE_CHARS))
+    return replace(info, state=State(said.state), cause=f"{node.name}: {cause}", retry_in_s=due)
+
+
+def _said(node: Node, digest: str | None) -> ServerReport | None:
+    if node.report is None or digest is None:
+        return None
+    return next((each for each in node.report.servers if each.digest == digest), None)

@@ -1,0 +1,253 @@
+"""A gateway over real nodes: where servers run, and what happens when a node goes, returns or is drained."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcpx.catalog.snapshot import State
+from mcpx.errors import CallError, Code, Outcome
+from mcpx.upstream.context import ClientId
+from tests.mcpx.cluster.gateways import Gateway, StandInRay, open_gateway, running_nodes, send
+from tests.mcpx.scripted import Ears, config_of, entry, soon
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_server_runs_on_a_node_and_answers_as_if_it_were_here(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(), "here": entry(settings={"place": False})})
+    async with (
+        running_nodes(tmp_path, "a", ray=ray),
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        assert gateway.node() == "a"
+        assert gateway.node("here") is None
+        assert await gateway.text("echo", {"text": "hello"}) == "hello"
+        assert await gateway.text("echo", {"text": "too"}, server="here") == "too"
+        error = await gateway.failure("fail", {"text": "no"})
+        assert error.code is Code.UPSTREAM_ERROR
+        assert gateway.hub.upstreams["s"].pid is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_node_that_goes_in_the_middle_of_calls(tmp_path: Path, number: signal.Signals) -> None:
+    ray = StandInRay()
+    with Ears(tmp_path / "ears") as ears:
+        async with (
+            running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+            open_gateway(config_of({"s": entry(ears)}), ray, tmp_path) as gateway,
+        ):
+            await gateway.becomes(State.READY)
+            await gateway.answers("a", "b")
+            assert gateway.node() == "a"
+            errors: list[CallError] = []
+            took: list[float] = []
+
+            async def call(number: int) -> None:
+                errors.append(await gateway.failure("count", {"hold": True, "number": number}))
+                took.append(time.monotonic())
+
+            async with anyio.create_task_group() as tasks:
+                for each in range(5):
+                    tasks.start_soon(call, each)
+                await ears.hear("call", count=5)
+                began = time.monotonic()
+                send(nodes[0], number)
+            assert max(took) - began < 2.0
+            assert {error.code for error in errors} == {Code.SERVER_DIED}
+            assert {error.outcome for error in errors} == {Outcome.UNKNOWN}
+            assert "node a was lost" in str(errors[0])
+            assert await gateway.text("echo", {"text": "again"}) == "again"
+            assert time.monotonic() - began < 10.0
+            assert gateway.node() == "b"
+            counted = [call["arguments"]["number"] for call in ears.of("call", tool="count")]
+            assert sorted(counted) == [0, 1, 2, 3, 4]
+
+
+async def test_calls_that_wait_go_to_the_next_node(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(settings={"max_concurrency": 1})})
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        await gateway.answers("a", "b")
+        texts: list[str] = []
+
+        async def call(number: int) -> None:
+            texts.append(await gateway.text("echo", {"text": str(number)}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gateway.failure, "count", {"hold": True})
+            await soon(lambda: gateway.hub.upstreams["s"].counters.in_flight)
+            for number in range(10):
+                tasks.start_soon(call, number)
+            await soon(lambda: gateway.hub.upstreams["s"].queued == 10)
+            send(nodes[0], signal.SIGKILL)
+        assert sorted(map(int, texts)) == list(range(10))
+        assert gateway.node() == "b"
+
+
+async def test_a_drained_node_loses_no_call_though_they_never_cease(tmp_path: Path) -> None:
+    ray, heard = StandInRay(), tmp_path / "heard"
+    config = config_of({"s": entry(ears=str(heard)), "idle": entry()})
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray),
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        await gateway.becomes(State.READY, "idle")
+        await gateway.answers("a", "b")
+        assert gateway.node() == gateway.node("idle") == "a"
+        over, sent = anyio.Event(), 0
+
+        async def call_on_and_on(name: int) -> None:
+            nonlocal sent
+            number = 0
+            while not over.is_set():
+                number += 1
+                sent += 1
+                await gateway.text("count", {"text": f"{name}.{number}"})
+
+        async with anyio.create_task_group() as tasks:
+            for name in range(8):
+                tasks.start_soon(call_on_and_on, name)
+            await soon(lambda: sent > 50)
+            assert await gateway.cluster.draining.drain("a", 10.0) == []
+            await soon(lambda: gateway.node() == gateway.node("idle") == "b")
+            before = sent
+            await soon(lambda: sent > before + 50)
+            over.set()
+        calls = [line for line in map(json.loads, heard.read_text().splitlines()) if line["event"] == "call"]
+        texts = [call["arguments"]["text"] for call in calls]
+        assert len(texts) == len(set(texts)) == sent
+        assert len({call["pid"] for call in calls}) == 2
+
+
+async def test_a_drain_says_what_is_left(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(), "bound": entry(settings={"place": {"node": "a"}})})
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray),
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        for name in ("s", "bound"):
+            await gateway.becomes(State.READY, name)
+        await gateway.answers("a", "b")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gateway.text, "hang")
+            await soon(lambda: gateway.hub.upstreams["s"].counters.in_flight)
+            left = await gateway.cluster.draining.drain("a", 0.3)
+            assert sorted(left) == ["bound: no other node can take it (a is being drained)", "s: it is busy"]
+            await gateway.text("release")
+        await soon(lambda: gateway.node() == "b")
+        assert gateway.node("bound") == "a"
+        assert await gateway.text("echo", {"text": "there"}, server="bound") == "there"
+        await gateway.cluster.draining.undrain("a")
+        assert gateway.node() == "b", "what has moved stays"
+
+
+async def test_a_server_waits_for_a_node_that_can_take_it(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(settings={"place": {"resources": {"gpu": 1}}})})
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.leaves(State.STARTING)
+        assert gateway.state() is State.WAITING
+        assert gateway.hub.upstreams["s"].last_error == "there is no node for it: no node has gpu: 1"
+        ray.add("b", nodes[1], resources={"GPU": 1.0}, free={"GPU": 1.0})
+        assert await gateway.text("echo", {"text": "hello"}) == "hello"
+        assert gateway.node() == "b"
+
+
+async def test_clients_sessions_are_spread_and_the_lost_ones_placed_again(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(settings={"sessions": "per_client"})})
+    async with (
+        running_nodes(tmp_path, "a", "b", "c", ray=ray) as nodes,
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        await gateway.answers("a", "b", "c")
+        clients = [ClientId() for _ in range(9)]
+        for client in clients:
+            assert await text_of(gateway, client) == "hello"
+        upstream = gateway.hub.upstreams["s"]
+        assert upstream.private is not None
+
+        def spread() -> Counter[str | None]:
+            assert upstream.private is not None
+            return Counter(gateway.cluster.node_of(each.child) for each in upstream.private)
+
+        assert set(spread()) == {"a", "b", "c"}
+        assert max(spread().values()) <= 4
+        send(nodes[2], signal.SIGKILL)
+        await gateway.loses("c")
+        for client in clients:
+            assert await text_of(gateway, client) == "hello"
+        assert set(spread()) == {"a", "b"}
+        for client in clients:
+            gateway.hub.client_left(client)
+        await soon(
+            lambda: not any(node.sessions for node in gateway.cluster.nodes if node.name != gateway.node())
+        )
+
+
+async def text_of(gateway: Gateway, client: ClientId) -> str:
+    done = await gateway.hub.calls.exec("s", "echo", {"text": "hello"}, client=client)
+    return str(done.shaped.content[0]["text"])
+
+
+async def test_a_node_that_comes_back_ends_what_went_elsewhere(tmp_path: Path) -> None:
+    ray = StandInRay()
+    with Ears(tmp_path / "ears") as ears:
+        async with (
+            running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+            open_gateway(config_of({"s": entry(ears)}), ray, tmp_path) as gateway,
+        ):
+            await gateway.becomes(State.READY)
+            await gateway.answers("a", "b")
+            send(nodes[0], signal.SIGSTOP)
+            await gateway.loses("a")
+            await soon(lambda: gateway.node() == "b")
+            await gateway.becomes(State.READY)
+            send(nodes[0], signal.SIGCONT)
+            await gateway.answers("a")
+            node = gateway.cluster.nodes.get("a")
+            await soon(lambda: node is not None and node.report is not None and not node.report.servers)
+            assert await gateway.text("echo", {"text": "one"}) == "one"
+            assert gateway.node() == "b"
+
+
+async def test_two_gateways_share_a_server(tmp_path: Path) -> None:
+    ray = StandInRay()
+    with Ears(tmp_path / "ears") as ears:
+        config = config_of({"s": entry(ears)})
+        async with (
+            running_nodes(tmp_path, "a", "b", ray=ray) as nodes,
+            open_gateway(config, ray, tmp_path, name="one") as one,
+            open_gateway(config, ray, tmp_path, name="two") as two,
+        ):
+            for gateway in (one, two):
+                await gateway.becomes(State.READY)
+                await gateway.answers("a", "b")
+                await gateway.text("count", {"text": "x"})
+            assert one.node() == two.node() == "a"
+            assert len({call["pid"] for call in ears.of("call")}) == 1
+            send(nodes[0], signal.SIGKILL)
+            for gateway in (one, two):
+                await gateway.loses("a")
+                assert await gateway.text("count", {"text": "x"}) == "x"
+            assert one.node() == two.node() == "b"
+            assert len({call["pid"] for call in ears.of("call")}) == 2
