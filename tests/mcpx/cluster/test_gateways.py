@@ -150,8 +150,7 @@ async def test_without_the_store_a_gateway_serves_by_what_it_knows_and_says_so_o
             house.store.away = None
             await soon(lambda: a.sharing.problem is None)
             await soon(lambda: any("/pins/" in key for key in house.store.values))
-    events = [line["event"] for line in logs if line["event"].startswith("gateways.")]
-    assert events == ["gateways.store_away", "gateways.store_back"]
+    assert [line["event"] for line in logs].count("gateways.store_away") == 1
 
 
 @pytest.mark.usefixtures("quick")
