@@ -1,7 +1,12 @@
-"""Reading audit lines: those that fit a selection, of all chains, in the order of their time."""
+"""Reading audit lines: those that fit a selection, of all chains, in the order of their time.
+
+Files are read a line at a time, so that what is held in memory is what was asked for, however long the log.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -12,6 +17,7 @@ from mcpx.audit.chain_files import UNREADABLE, Segment, segments
 
 Number = float | int | None
 TAIL_BYTES: Final = 256 << 10
+MAX_LINE_BYTES: Final = 1 << 20  # of what can be a line; what is longer is none
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
     raw: bytes = b""
     """The line as it stands in the file."""
+    gateway: str | None = None
+    """Whose log it stands in, where the logs of several gateways are read."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +86,8 @@ def last_lines(folder: Path, wanted: Selection, most: int) -> list[Line]:
     found: list[Line] = []
     for files in of_chains.values():
         found += _last_of_chain(files, wanted, most)
-    return sorted(found, key=lambda line: line.time)[-most:]
+        found = sorted(found, key=lambda line: line.time)[-most:]
+    return found
 
 
 def tail(folder: Path, most: int) -> list[Line]:
@@ -102,11 +111,17 @@ def tail(folder: Path, most: int) -> list[Line]:
 def _last_of_chain(files: list[Segment], wanted: Selection, most: int) -> list[Line]:
     found: list[Line] = []
     for file in reversed(files):
-        lines = _lines(_read(file.path, 0))
-        found = [line for line in lines if wanted.fits(line)] + found
-        if len(found) >= most or (lines and wanted.since is not None and _ended(lines[0]) < wanted.since):
+        last, first = deque[Line](maxlen=most), None
+        for line in _each_line(file.path):
+            first = first or line
+            if wanted.fits(line):
+                last.append(line)
+        found = [*last, *found][-most:]
+        if len(found) >= most or (
+            first is not None and wanted.since is not None and _ended(first) < wanted.since
+        ):
             break  # what stands before has ended before
-    return found[-most:]
+    return found
 
 
 def _ended(line: Line) -> str:
@@ -116,6 +131,20 @@ def _ended(line: Line) -> str:
     except (ValueError, OverflowError):
         return line.time
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _each_line(path: Path) -> Iterator[Line]:
+    """The lines of a file, one after the other; what is no line is left out."""
+    try:
+        with path.open("rb") as file:
+            is_middle = False
+            while raw := file.readline(MAX_LINE_BYTES):
+                is_whole = raw.endswith(b"\n")
+                if is_whole and not is_middle and (line := _line(raw[:-1])) is not None:
+                    yield line
+                is_middle = not is_whole
+    except FileNotFoundError:  # it was removed, because there is enough of all
+        return
 
 
 def _read(path: Path, offset: int) -> bytes:
@@ -136,7 +165,7 @@ def _lines(data: bytes) -> list[Line]:
 
 def _line(raw: bytes) -> Line | None:
     try:
-        return msgspec.structs.replace(_decode(raw), raw=raw)
+        return msgspec.structs.replace(_decode(raw), raw=raw, gateway=None)
     except UNREADABLE:
         return None
 

@@ -109,16 +109,15 @@ class _Chain:
         self.result.problems.append(Problem(file, line, problem))
 
     def _segment(self, file: Segment) -> None:
-        data = file.path.read_bytes()
-        lines = data.split(b"\n")
-        rest = lines.pop()
-        if file.first > self._seq + 1:
-            self._note(file.path.name, None, f"{_lines(self._seq + 1, file.first - 1)} missing before it")
-            self._seq, self._hash = file.first - 1, None
-        for number, line in enumerate(lines, 1):
-            self._line(file.path.name, number, line)
-        if rest:
-            self._note(file.path.name, len(lines) + 1, "the line is not whole")
+        with file.path.open("rb") as lines:
+            if file.first > self._seq + 1:
+                self._note(file.path.name, None, f"{_lines(self._seq + 1, file.first - 1)} missing before it")
+                self._seq, self._hash = file.first - 1, None
+            for number, line in enumerate(lines, 1):
+                if line.endswith(b"\n"):
+                    self._line(file.path.name, number, line[:-1])
+                else:
+                    self._note(file.path.name, number, "the line is not whole")
 
     def _line(self, file: str, number: int, line: bytes) -> None:
         self.result.lines += 1

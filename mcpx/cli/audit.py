@@ -20,13 +20,24 @@ from mcpx.cli.group import Group
 from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcpx.audit.merging import GatewayVerified, Log
     from mcpx.audit.reading import Line, Selection
+    from mcpx.audit.verifying import Verified
 
 LINES: Final = 50  # shown by default
 MAX_PROBLEMS: Final = 20  # that are printed, and remarks
 POLL_INTERVAL_S: Final = 0.2
 MAX_TARGET_CHARS: Final = 200  # of a server and what is asked of it
 MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
+
+merge_option = click.option(
+    "--merge",
+    multiple=True,
+    metavar="[NAME=]FOLDER",
+    help="With the log of another gateway, by its state folder; again for more.",
+)
 
 
 @click.group(cls=Group, invoke_without_command=True, short_help="What was run, by whom, and how it ended.")
@@ -39,6 +50,7 @@ MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they stand in the log.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as they are written.")
+@merge_option
 @click.pass_context
 def audit(  # noqa: PLR0917 - click passes them by name
     ctx: click.Context,
@@ -51,10 +63,12 @@ def audit(  # noqa: PLR0917 - click passes them by name
     lines: int,
     as_json: bool,  # noqa: FBT001 - as above
     follow: bool,  # noqa: FBT001 - as above
+    merge: tuple[str, ...],
 ) -> None:
     """Show the audit log: each request of a client to a server, sent or refused, of all configurations.
 
     It is in the folder `audit` of the state folder, and says the names of arguments, not their values.
+    --merge: with those of other gateways, by time, each verified; exits with 1 if one is not whole.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -62,6 +76,9 @@ def audit(  # noqa: PLR0917 - click passes them by name
 
     wanted = Selection(server=server, tool=tool, client=client, code=code, since=_since(since))
     folder = _folder(config_path)
+    if merge:
+        _show_merged(_logs(merge, folder), wanted, lines, as_json=as_json, follow=follow)
+        return
     follower = Follower(folder) if follow else None
     found = last_lines(folder, wanted, lines)
     new = [] if follower is None else follower.more(wanted)
@@ -74,32 +91,111 @@ def audit(  # noqa: PLR0917 - click passes them by name
         _print(follower.more(wanted), as_json=as_json)
 
 
+def _show_merged(logs: list[Log], wanted: Selection, lines: int, *, as_json: bool, follow: bool) -> None:
+    """Print the lines of several logs by time, and on standard error what is wrong with any of them."""
+    from mcpx.audit.merging import FollowerOfAll, clocks_ahead, last_of_all, verify_all
+
+    follower = FollowerOfAll(logs) if follow else None
+    found = last_of_all(logs, wanted, lines)
+    new = [] if follower is None else follower.more(wanted)
+    written_meanwhile = {line.raw for line in new}
+    found = [*(line for line in found if line.raw not in written_meanwhile), *new]
+    _print(found, as_json=as_json)
+    for log in logs:
+        if not log.is_there:
+            echo(f"{log.gateway}: there is no audit log in {log.folder.parent}", fg="yellow", err=True)
+    for gateway, seconds in clocks_ahead(found, datetime.now(UTC)).items():
+        echo(f"{gateway}: its clock is {seconds:.0f} s ahead of this machine's", fg="yellow", err=True)
+    if not found and follower is None and not as_json:
+        echo(f"no line in {', '.join(str(log.folder) for log in logs)} fits", err=True)
+    verified = verify_all([log for log in logs if log.is_there])
+    for each in verified:
+        _print_problems(each, f"{each.gateway}: ", remarks=False, err=True)
+    while follower is not None:
+        time.sleep(POLL_INTERVAL_S)
+        _print(follower.more(wanted), as_json=as_json)
+    if any(each.problems for each in verified):
+        sys.exit(1)
+
+
 @audit.command(short_help="Whether the log is whole.")
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def verify(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """Look for lines of the audit log that were changed or are missing; exits with 1 if there are any."""
+@merge_option
+@click.pass_context
+def verify(ctx: click.Context, config_path: str | None, as_json: bool, merge: tuple[str, ...]) -> None:  # noqa: FBT001 - click passes it by name
+    """Look for lines of the audit log that were changed or are missing; exits with 1 if there are any.
+
+    --merge: in the logs of other gateways too, in each on its own.
+    """
+    given = (*(ctx.parent.params.get("merge", ()) if ctx.parent else ()), *merge)
+    folder = _folder(config_path)
+    if given:
+        _verify_merged(_logs(given, folder), as_json=as_json)
+        return
     from mcpx.audit.verifying import Verified
     from mcpx.audit.verifying import verify as look
 
-    folder = _folder(config_path)
     found = look(folder) if os.path.lexists(folder) else Verified()
     if as_json:
         import msgspec
 
         print_json(msgspec.to_builtins(found))
     else:
-        for each in (*found.problems[:MAX_PROBLEMS], *found.remarks[-MAX_PROBLEMS:]):
-            place = each.file if each.line is None else f"{each.file}:{each.line}"
-            echo(f"{folder / place}: {each.problem}", fg="red" if each in found.problems else "yellow")
-        chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
-        count = len(found.problems)
-        if count > MAX_PROBLEMS:
-            echo(f"and {count - MAX_PROBLEMS} more; --json has all of them", fg="red")
-        problems = "1 problem" if count == 1 else f"{count} problems"
-        echo(f"{found.lines} lines in {chains}: {problems if count else 'nothing is changed or missing'}")
+        _print_problems(found, f"{folder}{os.sep}")
+        _print_count(found)
     if found.problems:
         sys.exit(1)
+
+
+def _verify_merged(logs: list[Log], *, as_json: bool) -> None:
+    from mcpx.audit.merging import verify_all
+
+    found = verify_all(logs)
+    if as_json:
+        import msgspec
+
+        print_json({"gateways": msgspec.to_builtins(found)})
+    else:
+        for each in found:
+            _print_problems(each, f"{each.gateway}: {each.folder}{os.sep}")
+            _print_count(each, f"{each.gateway}: ")
+    if any(each.problems for each in found):
+        sys.exit(1)
+
+
+def _print_problems(
+    found: Verified | GatewayVerified, where: str, *, remarks: bool = True, err: bool = False
+) -> None:
+    """Print the first problems and the last remarks, each with its place behind `where`."""
+    shown_remarks = found.remarks[-MAX_PROBLEMS:] if remarks else []
+    for each in (*found.problems[:MAX_PROBLEMS], *shown_remarks):
+        place = each.file if each.line is None else f"{each.file}:{each.line}"
+        color = "red" if each in found.problems else "yellow"
+        echo(f"{where}{place}: {each.problem}", fg=color, err=err)
+    if (more := len(found.problems) - MAX_PROBLEMS) > 0:
+        echo(f"and {more} more; mcpx audit verify --json has all of them", fg="red", err=err)
+
+
+def _print_count(found: Verified | GatewayVerified, who: str = "") -> None:
+    count = len(found.problems)
+    chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
+    problems = "1 problem" if count == 1 else f"{count} problems"
+    echo(f"{who}{found.lines} lines in {chains}: {problems if count else 'nothing is changed or missing'}")
+
+
+def _logs(given: Sequence[str], own: Path) -> list[Log]:
+    """The logs that are merged.
+
+    Raises:
+        UsageError: A folder is not there, or a name is given twice.
+    """
+    from mcpx.audit.merging import NoSuchLogError, logs_of
+
+    try:
+        return logs_of(given, own)
+    except NoSuchLogError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _folder(config_path: str | None) -> Path:
@@ -140,9 +236,19 @@ def _why_nothing(folder: Path, wanted: Selection) -> str:
 
 def _print(lines: list[Line], *, as_json: bool) -> None:
     for line in lines:
-        echo(line.raw.decode() if as_json else shown(line))
+        echo(_raw(line) if as_json else shown(line))
     if lines:
         sys.stdout.flush()
+
+
+def _raw(line: Line) -> str:
+    """A line as it stands in the log, with its gateway as the last member where there are several."""
+    text = line.raw.decode()
+    if line.gateway is None:
+        return text
+    import json
+
+    return f'{text.rstrip()[:-1]},"gateway":{json.dumps(line.gateway)}}}'
 
 
 def shown(line: Line) -> str:
@@ -150,6 +256,8 @@ def shown(line: Line) -> str:
     from mcpx.text import cut, one_line
 
     at = datetime.fromisoformat(line.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    if line.gateway is not None:
+        at += f"  {one_line(line.gateway)}"
     if line.kind == "audit":
         return f"{at}  audit log: {one_line(line.what)}"
     by = (("profile", line.profile), ("token", line.token))

@@ -103,6 +103,9 @@ def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
         print_json(answer)
     else:
         _show(answer)
+        from mcpx.cli.gateways import show_gateways
+
+        show_gateways(answer)
     if not answer["cluster"]["joined"]:
         sys.exit(1)
 

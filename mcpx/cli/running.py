@@ -44,8 +44,14 @@ def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa
 
 @click.command("reload", short_help="Read the configuration again.")
 @with_config
-def reload_config(config_path: str | None) -> None:
+@click.option("--all", "every", is_flag=True, help="All gateways of the cluster, each its own file.")
+def reload_config(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Have the daemon read its configuration again: only what has changed is started, stopped, restarted."""
+    if every:
+        from mcpx.cli.gateways import show_reloaded
+
+        show_reloaded(_ask(config_path, {"mcpx": "cluster", "do": "reload"}, within=RELOAD_TIMEOUT_S))
+        return
     response = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
     for what, names in response.items():
         if names or what in {"added", "removed", "changed", "untouched"}:

@@ -1,6 +1,7 @@
 """What `mcpx cluster` asks of a daemon that is in a cluster: how it is, and the few things a person may do.
 
-The answer to everything is how the cluster is then: the link to Ray, and a row for each node.
+The answer to everything is how the cluster is then: the link to Ray, a row for each node, and one for each
+gateway. `reload` has all gateways read their configurations again.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
     from mcpx.cluster.cluster import Cluster
+    from mcpx.cluster.gateways.sharing import Sharing
     from mcpx.cluster.ray_client import RayProcess
 
 MAX_PLACED: Final = 100  # names of sessions in a row
 
 
 class ClusterControl:
-    """Answers for that link to Ray and the cluster behind it."""
+    """Answers for that link to Ray, the cluster behind it, and what its gateways share."""
 
-    def __init__(self, ray: RayProcess, cluster: Cluster) -> None:
+    def __init__(self, ray: RayProcess, cluster: Cluster, sharing: Sharing) -> None:
         self._ray = ray
         self._cluster = cluster
+        self._sharing = sharing
 
     async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
         """Do what is asked, if anything, and say how the cluster is.
@@ -43,6 +46,8 @@ class ClusterControl:
                 await self._ray.stop_nodes()
             case "leave":
                 await self._cluster.assignments.release_all()
+            case "reload":
+                return self._describe() | {"gateways": await self._sharing.reload_all()}
             case "drain":
                 left = await self._cluster.draining.drain(self._meant(node).id, wait_s or 0)
             case "undrain":
@@ -79,7 +84,7 @@ class ClusterControl:
         if joined is not None:
             about |= {"gcs": joined.address, "ray": joined.ray_version}
         nodes = [self._row(node) for node in sorted(ray.nodes.values(), key=lambda node: node.name)]
-        return {"cluster": about, "nodes": nodes}
+        return {"cluster": about, "nodes": nodes} | self._sharing.status()
 
     def _row(self, record: NodeRecord) -> dict[str, Any]:
         node = self._cluster.nodes.get(record.id)

@@ -12,6 +12,7 @@ from typing import Final
 
 from mcpx.cluster.cluster import Cluster
 from mcpx.cluster.control import ClusterControl
+from mcpx.cluster.gateways.sharing import Sharing
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.cluster.specs import cluster_config
 from mcpx.config import Config
@@ -26,6 +27,7 @@ class Membership:
 
     def __init__(self, address: str, *, folder: Path, gateway: str) -> None:
         self._ray = RayProcess(address)
+        self._gateway = gateway
         self.cluster = Cluster(self._ray, folder=folder, gateway=gateway)
         """Where servers run: the hub's `Placement`."""
 
@@ -36,9 +38,11 @@ class Membership:
     def join(self, hub: Hub) -> None:
         """Add the cluster to a hub that does not run yet, before its frontends."""
         self.cluster.serve(hub)
-        hub.cluster = ClusterControl(self._ray, self.cluster).answer
+        sharing = Sharing(hub, self._ray, gateway=self._gateway)
+        hub.cluster = ClusterControl(self._ray, self.cluster, sharing).answer
         ray = Supervisor()
         ray.add(self._ray.child())
         shutdown = Shutdown(grace=STOP_S)
         hub.root.add(ChildSpec(name="ray", run=ray.run_as_child, shutdown=shutdown))
         hub.root.add(ChildSpec(name="cluster", run=self.cluster.run, shutdown=shutdown))
+        hub.root.add(sharing.child())

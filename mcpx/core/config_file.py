@@ -74,6 +74,16 @@ class ConfigFile:
         except ConfigError:  # the watch notes it
             return None
 
+    async def content_in_force(self) -> bytes | None:
+        """The file's content as it was when it was put in force; None where it has changed unseen since."""
+        if self._used is not None:
+            return self._used
+        try:
+            data = await anyio.to_thread.run_sync(_contents, self._file)
+        except ConfigError:
+            return None
+        return data if self._is_in_force(data) else None
+
     async def watch(self, incarnation: Incarnation) -> None:
         """Reload whenever the file has changed, while the configuration wants that: a child's `run`."""
         incarnation.ready()

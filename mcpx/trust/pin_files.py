@@ -20,6 +20,7 @@ import msgspec
 from mcpx.config import ServerConfig
 from mcpx.paths import ensure_folder, state_folder
 from mcpx.trust.pin_record import Edit, PinRecord, empty_record, entry_key, successor
+from mcpx.trust.pin_sharing import Marks
 from mcpx.trust.sealed_files import Key, SealedFiles, UntrustedFile
 
 _INDEX: Final = "index"
@@ -117,6 +118,24 @@ class PinFiles:
             files.mark_used(key)
             return Loaded(record)
 
+    def marks(self, identity: str) -> Marks | None:
+        """What was shared with other gateways when that was noted last; None if that is not known."""
+        with suppress(UntrustedFile, OSError):
+            if (key := self._files.key()) is not None:
+                return self._files.read(_marks_name(identity), key, Marks)[0]
+        return None
+
+    def note_marks(self, identity: str, marks: Marks) -> None:
+        """Note what is shared with other gateways.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        ensure_folder(self._state)
+        ensure_folder(self.folder)
+        with self._files.locked():
+            self._files.write(_marks_name(identity), self._files.own_key(), marks.number, marks)
+
     def forget_losses(self) -> None:
         """Take what is there for all that there was, when a person has approved all that waits.
 
@@ -176,6 +195,10 @@ class PinFiles:
             return _Index(whole=False), problem
         except UntrustedFile as error:
             return _Index(whole=False), str(error)
+
+
+def _marks_name(identity: str) -> str:
+    return f"{identity}.shared"
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

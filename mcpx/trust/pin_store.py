@@ -42,6 +42,7 @@ class PinStore:
         self._news = Signal()
         self._turn = anyio.Lock()  # so that what is read last is taken in last
         self._broken: str | None = None
+        self._awaits_others = False
 
     def of(self, server: ServerConfig) -> ServerPins:
         """The pins of a server; the same object for each server that is started alike. Reads a file."""
@@ -53,6 +54,7 @@ class PinStore:
         found = self._load(identity)
         base = self.files.base(server) if found == Loaded() else empty_record(server)
         pins = ServerPins(server, found.record or base, found.problem, keep=partial(self._keep, identity))
+        pins.await_others(awaited=self._awaits_others)
         self._pins[identity] = pins, base, entry_key(server)
         return pins
 
@@ -86,6 +88,47 @@ class PinStore:
                 await self._write()
                 await self._look()
         await self._write()
+
+    # --- shared with other gateways
+
+    def await_others(self, *, awaited: bool) -> None:
+        """Whether a server that is seen for the first time waits until it is known what others know of it."""
+        self._awaits_others = awaited
+        for pins, _, _ in self._pins.values():
+            if pins.await_others(awaited=awaited):
+                self._on_change(pins.name)
+
+    def release(self, identity: str) -> None:
+        """Have one server wait for others no more."""
+        pins = self._pins[identity][0]
+        if pins.await_others(awaited=False):
+            self._on_change(pins.name)
+
+    def compared(self) -> dict[str, ServerPins]:
+        """By identity, the pins that are believed, of servers that are compared with theirs."""
+        return {
+            identity: pins
+            for identity, (pins, _, _) in self._pins.items()
+            if pins.is_active and pins.problem is None
+        }
+
+    async def written(self, identity: str) -> PinRecord:
+        """The record of a server, as it is in the file where it could be written."""
+        async with self._turn:
+            await self._write()
+            return self._pins[identity][0].record
+
+    async def adopt(self, identity: str, edit: Edit) -> None:
+        """Have what other gateways know written down, and put in force.
+
+        Raises:
+            OSError: It cannot be written; nothing has changed.
+        """
+        async with self._turn:
+            await self._write()
+            _, base, entry = self._pins[identity]
+            update = partial(self.files.update, identity, edit, base, entry=entry)
+            self._take(identity, await anyio.to_thread.run_sync(update))
 
     # --- writing
 

@@ -8,7 +8,6 @@ once; what is to be kept it gives to `keep`, which writes it down later (`mcpx.t
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -18,8 +17,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.errors import CallError, Code
-from mcpx.paths import config_hint
+from mcpx.errors import CallError
 from mcpx.trust.pin_changes import Change, changes_of
 from mcpx.trust.pin_log import ChangeLog
 from mcpx.trust.pin_record import (
@@ -34,6 +32,7 @@ from mcpx.trust.pin_record import (
     noted,
     pin_of,
 )
+from mcpx.trust.pin_refusal import approve_command, refused
 
 log = structlog.get_logger()
 REMOVED: Final = "all pins, and the key to them, were removed"
@@ -63,6 +62,7 @@ class ServerPins:
         self._old: dict[str, ToolInfo | None] = {}  # tools in their approved forms, where those were kept
         self._change_log = ChangeLog(config.name, self.command)
         self._changes: list[Change] | None = None
+        self._awaited = False
         self._config = config
         self._redact = redactor_of(config)
         self._set_mode()
@@ -102,6 +102,20 @@ class ServerPins:
         self._compare(whole=True)
         return True
 
+    def await_others(self, *, awaited: bool) -> bool:
+        """Whether what is seen first waits for what other gateways know of it; returns if that changes."""
+        before, self._awaited = self.awaits_others, awaited
+        if self.awaits_others == before:
+            return False
+        self._renew()
+        self._compare(whole=True)
+        return True
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether the server was never seen here, and may have been at another gateway."""
+        return self._awaited and self.record.state == "unseen"
+
     def _renew(self) -> None:
         self.revision += 1
         self._changes = None
@@ -110,7 +124,7 @@ class ServerPins:
     @property
     def holds_all(self) -> bool:
         """Whether nothing of the server is in force: it is new and not approved, or its pins are lost."""
-        if self.problem is not None:
+        if self.problem is not None or self.awaits_others:
             return self.blocks or self._holds
         return self._holds and self.record.state != "pinned"
 
@@ -143,7 +157,7 @@ class ServerPins:
 
     def _compare(self, *, whole: bool) -> None:
         """Hold what is listed against what is kept. Where that cannot be believed, everything waits."""
-        if not self.is_active or self._about is None:
+        if not self.is_active or self._about is None or self.awaits_others:
             return
         hold, is_first = self._holds or self.problem is not None, self.record.state in _NOT_SEEN
         edit = partial(noted, tools=self._listed, about=self._about, pin=self._pin, hold=hold, whole=whole)
@@ -185,7 +199,7 @@ class ServerPins:
         if self.problem is not None:
             return None
         if self.record.state == "unseen":
-            return None if self._holds else tool
+            return None if self.holds_all else tool
         if pin is not None and pin.digest == self._digest(tool):
             return tool
         if self.blocks and pin is not None:
@@ -197,15 +211,8 @@ class ServerPins:
     def shown(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue with what the server says of itself as it was approved; its tools are untouched."""
         if self.holds_all:
-            return replace(
-                catalogue,
-                resources={},
-                templates=(),
-                prompts=(),
-                server_title=None,
-                instructions=None,
-                left_out=(),
-            )
+            nothing = replace(catalogue, resources={}, templates=(), prompts=(), left_out=())
+            return replace(nothing, server_title=None, instructions=None)
         if not self.blocks or self.record.waiting_about is None:
             return catalogue
         about = self.record.about
@@ -217,6 +224,8 @@ class ServerPins:
             return None
         if self.problem is not None:
             return self._refused(name, "the record of what its tools were approved as cannot be believed")
+        if self.awaits_others:
+            return self._refused(name, "whether it was approved at another gateway is not known yet")
         if name in self.record.waiting:
             if self.blocks and name in self.record.tools:
                 return self._refused(name, "it has changed since it was approved")
@@ -232,20 +241,12 @@ class ServerPins:
         return now is not None and record.state == "pinned" and now.name != record.about.name
 
     def _refused(self, name: str, why: str) -> CallError:
-        server = self._config.name
-        what = server if self.problem is not None or self._is_renamed else f"{server} {name}"
-        command = self.command(*([] if what == server else [name]))
-        text = (
-            f"{server}.{name} is not run: {why}; nothing was sent. Tell the user: {command} shows the change"
-        )
-        details = {"rule": f"pin: {self._config.pin}", "approve": command}
-        return CallError(Code.NOT_APPROVED, text, server=server, tool=name, details=details)
+        whole = self.problem is not None or self.awaits_others or self._is_renamed
+        return refused(self._config, name, why, whole=whole)
 
     def command(self, *tool: str) -> str:
         """The command that approves what waits of the server, or of one tool."""
-        source = self._config.source
-        words = map(shlex.quote, ("mcpx", "approve", self._config.name, *tool))
-        return " ".join(words) + (config_hint(source) if source else "")
+        return approve_command(self._config, *tool)
 
     def widened(self, tool: ToolInfo) -> bool:
         """Whether the tool has changed, and claims to be read-only as its approved form did not."""

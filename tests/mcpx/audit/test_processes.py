@@ -182,3 +182,30 @@ async def test_each_attempt_is_written_once_whichever_way_it_takes(tmp_path):
         await client.close_input()
         await client.exit_code()
     assert {(line["client"], line["transport"]) for line in lines(tmp_path)} == {("test/1", "stdio")}
+
+
+async def test_the_logs_of_two_gateways_are_merged_while_both_run(tmp_path):
+    places = [tmp_path / name for name in ("eu", "us")]
+    configs = []
+    for place in places:
+        place.mkdir()
+        configs.append(write_config(place, {"s": entry()}, login_shell=False))
+    async with (
+        serving(places[0], "serve", configs[0]) as eu,
+        serving(places[1], "serve", configs[1]) as us,
+    ):
+        for client in (eu, us):
+            await client.initialize()
+            await client.request("tools/list")
+        for number in range(3):
+            await execute(eu, f"eu {number}")
+            await execute(us, f"us {number}")
+        merge = ["--config", configs[0], *("--merge", f"us={places[1] / 'state'}")]
+        with anyio.fail_after(5):
+            found: list[str] = []
+            while len(found) < 6:
+                await anyio.sleep(0.05)
+                found = run_cli(places[0], "audit", *merge, "--json").stdout.splitlines()
+        assert [json.loads(line)["gateway"] for line in found] == ["here", "us"] * 3
+        whole = run_cli(places[0], "audit", "verify", *merge)
+        assert (whole.returncode, whole.stdout.count("3 lines in 1 chain: nothing is changed")) == (0, 2)
