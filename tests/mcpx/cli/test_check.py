@@ -246,7 +246,8 @@ WITHOUT_CONFIGURATION = {"demo", "help", "version", "completion"}
 
 def test_every_command_takes_the_configuration_by_the_same_option():
     lacking = [" ".join(path) for path, command in commands(cli) if "--config" not in options(command)]
-    assert set(lacking) == WITHOUT_CONFIGURATION | {"attach"}  # which reads its own command line
+    own_ways = {"attach", "cluster node"}  # the one reads its own command line, the other its standard input
+    assert set(lacking) == WITHOUT_CONFIGURATION | own_ways
     assert "--config FILE" in USAGE
 
 

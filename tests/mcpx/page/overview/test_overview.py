@@ -98,7 +98,8 @@ async def test_the_last_hour_is_sent_whole_and_then_step_by_step(monkeypatch):
             called = sum(point[0] for point in first["points"])
             await visitor.watch.failure("fail", {"text": "x"})
             closed = await news.until(lambda piece: piece.get("point", [0, 0])[1] == 1)
-            assert closed["point"][:2] == [2 - called, 1]
+            # a step may close between the calls, and within one
+            assert called + sum(piece["point"][0] for piece in news.heard if "point" in piece) == 2
             assert closed["until"] > first["until"]
 
 
