@@ -81,7 +81,8 @@ class ChildSpec:
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
     A `significant` child takes its supervisor with it when it is done. One that is `on_demand` is not started
     with its supervisor, but when it is first demanded. `priority` ranks its start where starts are limited:
-    lower ranks go first, 0 before all, and are not held back by higher ones that are starting.
+    lower ranks go first, 0 before all, and are not held back by higher ones that are starting. One that
+    `starts_elsewhere` (another machine does the work) counts for a limit of its own kind.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ChildSpec:
     significant: bool = False
     on_demand: bool = False
     priority: Callable[[], int] = lambda: 0
+    starts_elsewhere: bool = False
 
 
 async def run_incarnation(spec: ChildSpec, incarnation: Incarnation, scope: anyio.CancelScope) -> Cause:

@@ -6,7 +6,7 @@ Read by `Supervisor` whenever a child's state or priority has changed. Decides o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -16,17 +16,42 @@ from supervisors.managed_child import ManagedChild
 FIRST_RANK: Final = 0
 CROWD: Final = 64  # pending children; a look at a thousand takes a millisecond, and each has several events
 LOOK_PAUSE_S: Final = 50e-6  # after such a look, for each child that was looked at
+Limit = int | Callable[[], int]
+
+
+class Starts:
+    """The children of one supervisor: those whose starts are this machine's work, and those of others.
+
+    The ones do not count for the limit of the others.
+    """
+
+    def __init__(self, here: Limit | None, elsewhere: Limit | None, slow_after: float) -> None:
+        self._here = StartLimit(here, slow_after)
+        self._elsewhere = StartLimit(elsewhere, slow_after)
+
+    def admit(self, children: Iterable[ManagedChild], now: float) -> tuple[list[ManagedChild], float | None]:
+        """Return what may start of the pending children, and when to ask again; see `StartLimit.admit`."""
+        starting = [child for child in children if child.state.phase is Phase.STARTING]
+        remote = [child for child in starting if child.spec.starts_elsewhere]
+        if not remote:
+            return self._here.admit(starting, now)
+        local = [child for child in starting if not child.spec.starts_elsewhere]
+        admitted, again_at = self._here.admit(local, now)
+        more, more_at = self._elsewhere.admit(remote, now)
+        return admitted + more, min((at for at in (again_at, more_at) if at is not None), default=None)
 
 
 class StartLimit:
-    """At most `limit` starts at the same time; None is no limit.
+    """At most `limit` starts at the same time, or what it gives at the moment; None is no limit.
 
     A start that takes longer than `slow_after` seconds no longer counts: it waits for something other than
     the processor. With `by_priority` the children with the lowest priority go first, else the oldest; no
     priority is below `FIRST_RANK`.
     """
 
-    def __init__(self, limit: int | None, slow_after: float = math.inf, *, by_priority: bool = True) -> None:
+    def __init__(
+        self, limit: Limit | None, slow_after: float = math.inf, *, by_priority: bool = True
+    ) -> None:
         self._limit = limit
         self._slow_after = slow_after
         self._by_priority = by_priority
@@ -46,7 +71,8 @@ class StartLimit:
         counted = [
             child for child in starting if child.pending is None and child.spawned_at > now - self._slow_after
         ]
-        admitted, looked = self._first_of(pending, [self._rank(each) for each in counted], self._limit)
+        limit = self._limit if isinstance(self._limit, int) else self._limit()
+        admitted, looked = self._first_of(pending, [self._rank(each) for each in counted], limit)
         left = len(pending) - len(admitted)
         first = min((child.spawned_at for child in counted), default=now) + self._slow_after
         again_at = first if left and first < math.inf else None

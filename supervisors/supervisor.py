@@ -34,7 +34,7 @@ from supervisors.facts import Announce, Arm, Command, Disarm, Fact, Halt, Spawn
 from supervisors.lifecycle import ChildState, Phase
 from supervisors.managed_child import ManagedChild
 from supervisors.policy import Intensity, Strategy, siblings_to_restart
-from supervisors.starts import StartLimit
+from supervisors.starts import Limit, StartLimit, Starts
 
 Observer = Callable[[Event], None]
 
@@ -43,6 +43,7 @@ class Supervisor:
     """Keeps children alive. Children are added and removed at any time, before or while it runs.
 
     A start that takes longer than `slow_start` seconds does not count for `max_starting` (`StartLimit`).
+    Children that start elsewhere count for `max_starting_elsewhere` alone.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class Supervisor:
         *,
         strategy: Strategy = Strategy.ONE_FOR_ONE,
         intensity: Intensity | None = None,
-        max_starting: int | None = None,
+        max_starting: Limit | None = None,
+        max_starting_elsewhere: Limit | None = None,
         slow_start: float = math.inf,
         stop_together: bool = False,
         observe: Observer = lambda _event: None,
@@ -59,13 +61,12 @@ class Supervisor:
         self._strategy = strategy
         self._intensity = intensity
         if strategy is Strategy.ONE_FOR_ONE:
-            self._starts = StartLimit(max_starting, slow_start)
+            self._starts: Starts | StartLimit = Starts(max_starting, max_starting_elsewhere, slow_start)
         else:  # siblings that depend on each other start one after the other, as in OTP
             self._starts = StartLimit(1, by_priority=False)
         self._release_due_at = math.inf
         self._stop_together = stop_together
-        self._observe = observe
-        self._jitter = jitter
+        self._observe, self._jitter = observe, jitter
         self._children: dict[str, ManagedChild] = {}
         self._facts: deque[tuple[ManagedChild, Fact]] = deque()
         self._feeding = False

@@ -8,6 +8,7 @@ it are told in one turn: their supervisors connect them again, a few at a time, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Rel
 from mcpx.cluster.node_requests import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, ask
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.node_watch import NodeWatch
+from mcpx.cluster.placement import starts_at_once
 from mcpx.cluster.ray import Ray
 from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 SAVE_INTERVAL_S: Final = 60.0
 MAX_LOG_LINES: Final = 1000
+COUNT_S: Final = 0.2  # for which the number of starts that the nodes can take holds
 
 
 class Cluster:
@@ -60,6 +63,7 @@ class Cluster:
         """The servers, once there are any."""
         self._digests: dict[str, tuple[ServerConfig, str | None]] = {}
         self._gateway = gateway
+        self._at_once, self._counted_until = 0, 0.0
         self._tasks: anyio.abc.TaskGroup | None = None
         self._watched: dict[str, tuple[NodeAddress, anyio.CancelScope]] = {}
         ray.observe(self._on_ray)
@@ -87,6 +91,15 @@ class Cluster:
         """The name of the node that a session is on."""
         node = self.assignments.node_of(session)
         return None if node is None else node.name
+
+    def starts_at_once(self) -> int:
+        """How many sessions may start on nodes at a time."""
+        now = time.monotonic()
+        if (
+            now >= self._counted_until
+        ):  # asked at every turn of a start
+            self._at_once, self._counted_until = starts_at_once(self.nodes.views()), now + COUNT_S
+        return self._at_once
 
     async def restart(self, server: ServerConfig) -> bool:
         """Have the nodes start a server again that they run; whether any has. Connections stay."""

@@ -21,6 +21,9 @@ STARTING_PER_CPU: Final = 4
 """Sessions that start on a node at a time while other nodes can take more (the larger of both): one that has
 just joined is the emptiest, and would get every session until it has as many as the rest, faster than it can
 start them."""
+LEAST_AT_ONCE: Final = 32
+MOST_AT_ONCE: Final = 1024
+"""Starts on other machines that a gateway has under way at a time: its event loop is to serve calls, too."""
 _MORE: Final = 1e-9  # amounts of a resource are floats, and sums of them are not exact
 
 
@@ -107,6 +110,15 @@ def spread(nodes: Iterable[NodeView], demand: Demand) -> NodeView | None:
     return chosen
 
 
+def starts_at_once(nodes: Iterable[NodeView]) -> int:
+    """How many sessions a gateway may have start at a time: as many as the nodes can, within bounds.
+
+    More would wait at the nodes, where the time counts for their connecting.
+    """
+    able = sum(_at_once(node) for node in nodes if node.takes_new)
+    return min(max(LEAST_AT_ONCE, able), MOST_AT_ONCE)
+
+
 def moves(sessions: Iterable[Session], nodes: Mapping[str, NodeView]) -> list[Move]:
     """The sessions that must leave their nodes now. `nodes` are those that live, by id.
 
@@ -180,10 +192,14 @@ def _lacks(amounts: Mapping[str, float], demand: Demand) -> str | None:
     return None
 
 
+def _at_once(node: NodeView) -> int:
+    return max(MAX_STARTING, STARTING_PER_CPU * node.cpus)
+
+
 def _crowding(node: NodeView) -> tuple[float, float, str]:
     sessions, starting = node.sessions + 1, 0.0
     if node.starting >= MAX_STARTING:
-        load = node.starting / max(MAX_STARTING, STARTING_PER_CPU * node.cpus)
+        load = node.starting / _at_once(node)
         starting = load if load >= 1 else 0.0
     return starting, sessions / max(node.memory_free, 1) if node.memory_total else sessions, node.id
 

@@ -87,6 +87,11 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
         """Whether an MCPX answers for it, whose word on how a call failed holds."""
         return self.peer is not None or isinstance(self.transport, Placed)
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether its start is the work of another machine: a node, or a peer that is reached by a URL."""
+        return self.is_remote_mcpx and not isinstance(self.transport, Stdio)
+
 
 class PeerConfig(ServerConfig, frozen=True, kw_only=True):
     """The entry of another MCPX, whose servers are servers here (`mcpx.config.peers`). It is none itself.
@@ -194,7 +199,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_starting: Annotated[
         int,
         Meta(ge=0, le=1_000_000),
-        doc("Servers that start at the same time; 0 takes four for each processor, from 4 to 32."),
+        doc(
+            "Servers that start at the same time on this machine; 0 takes four for each processor, from 4 to"
+            " 32. Those on nodes and at other MCPX do not count."
+        ),
     ] = 0
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")

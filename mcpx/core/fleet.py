@@ -60,6 +60,7 @@ log = structlog.get_logger()
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
+PEERS_AT_ONCE: Final = 32  # starts at other MCPX, which limit their own
 OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
@@ -92,6 +93,7 @@ class Fleet:
         """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
+            max_starting_elsewhere=placement.starts_at_once if placement else PEERS_AT_ONCE,
             slow_start=SLOW_START_S,
             stop_together=True,
             observe=self._on_event,

@@ -60,6 +60,7 @@ def child_spec(upstream: Upstream | DirectSession, *, grace_s: float, on_demand:
         classify=lambda error: cause_of(error, upstream.config),
         on_demand=on_demand,
         priority=lambda: start_priority(upstream),
+        starts_elsewhere=upstream.config.starts_elsewhere,
     )
 
 

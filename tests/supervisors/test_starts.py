@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from supervisors import ChildSpec
 from supervisors.lifecycle import ChildState, Phase
-from supervisors.starts import StartLimit, may_start
+from supervisors.starts import StartLimit, Starts, may_start
 
 
 @dataclass(eq=False)
@@ -28,9 +28,11 @@ async def never_run(_incarnation: object) -> None:
     raise AssertionError
 
 
-def child(name: str, rank: Callable[[], int], *, runs: bool) -> Child:
+def child(
+    name: str, rank: Callable[[], int] = lambda: 0, *, runs: bool = False, elsewhere: bool = False
+) -> Child:
     """A child that is starting: its process runs already, or it is held back."""
-    spec = ChildSpec(name=name, run=never_run, priority=rank)
+    spec = ChildSpec(name=name, run=never_run, priority=rank, starts_elsewhere=elsewhere)
     state = ChildState(child=name, policy=spec.policy, phase=Phase.STARTING)
     return Child(spec, state, pending=None if runs else 1)
 
@@ -77,3 +79,16 @@ def test_where_all_had_to_be_looked_at_the_next_look_is_a_little_later() -> None
     held[0].pending = None  # it has been started, and failed at once
     assert limit.admit(held[1:], now=11.04) == ([], 11.05)
     assert limit.admit(held[1:], now=11.05)[0] == held[1:2]
+
+
+def test_starts_elsewhere_take_no_place_here_and_have_a_limit_of_their_own_that_may_change() -> None:
+    remote = [child(f"remote-{number}", elsewhere=True) for number in range(5)]
+    local = [child(f"local-{number}") for number in range(3)]
+    allowed = 2
+    starts = Starts(1, lambda: allowed, 20.0)
+    assert starts.admit([*remote, *local], now=11.0)[0] == [local[0], *remote[:2]]
+    for each in (local[0], *remote[:2]):
+        each.pending = None
+    assert starts.admit([*remote, *local], now=12.0) == ([], 30.0)
+    allowed = 4
+    assert starts.admit([*remote, *local], now=12.0)[0] == remote[2:4]

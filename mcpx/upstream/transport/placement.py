@@ -55,6 +55,10 @@ class Placement(Protocol):
         """The name of the node that a session is on, or was last; None if it has been on none."""
         ...
 
+    def starts_at_once(self) -> int:
+        """How many sessions may start on nodes at a time."""
+        ...
+
     async def restart(self, server: ServerConfig) -> bool:
         """Have the nodes start a server again that they run; whether any has. Sessions stay."""
         ...

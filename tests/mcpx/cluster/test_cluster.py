@@ -210,6 +210,19 @@ async def test_clients_sessions_are_spread_and_the_lost_ones_placed_again(tmp_pa
         )
 
 
+async def test_starts_on_nodes_do_not_wait_for_those_on_this_machine(tmp_path: Path) -> None:
+    ray = StandInRay()
+    here = {f"here-{number}": entry(silent=True, settings={"place": False}) for number in range(2)}
+    config = config_of({**here, "s": entry(), "t": entry()}, max_starting=1)
+    async with (
+        running_nodes(tmp_path, "a", ray=ray),
+        open_gateway(config, ray, tmp_path) as gateway,
+    ):
+        await gateway.becomes(State.READY)
+        await gateway.becomes(State.READY, "t")
+        assert {gateway.state(name) for name in here} == {State.STARTING}
+
+
 async def text_of(gateway: Gateway, client: ClientId) -> str:
     done = await gateway.hub.calls.exec("s", "echo", {"text": "hello"}, client=client)
     return str(done.shaped.content[0]["text"])

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcpx.cluster.placement import (
+    LEAST_AT_ONCE,
+    MOST_AT_ONCE,
     Demand,
     Move,
     NodeView,
@@ -16,6 +18,7 @@ from mcpx.cluster.placement import (
     misfit,
     moves,
     spread,
+    starts_at_once,
 )
 
 GIB = 1 << 30
@@ -123,3 +126,11 @@ def test_what_is_on_a_dead_node_leaves_at_once_and_on_a_drained_one_when_idle() 
 def test_the_reason_says_what_is_lacking(nodes: list[NodeView], demand: Demand, reason: str) -> None:
     assert not candidates(nodes, demand)
     assert misfit(nodes, demand) == reason
+
+
+def test_a_gateway_starts_as_many_at_a_time_as_the_nodes_can_within_bounds() -> None:
+    assert starts_at_once([]) == starts_at_once([node("a")]) == LEAST_AT_ONCE
+    many = [node(str(number), cpus=16) for number in range(4)]
+    assert starts_at_once(many) == 4 * 64
+    assert starts_at_once([*many, node("drained", is_draining=True), node("lost", is_suspect=True)]) == 4 * 64
+    assert starts_at_once([node(str(number)) for number in range(1000)]) == MOST_AT_ONCE
