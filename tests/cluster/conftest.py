@@ -7,12 +7,14 @@ node away puts it back.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,34 +24,52 @@ import pytest
 
 from mcpx.cluster.ray_client import RayProcess
 from supervisors import Supervisor
+from tests.cluster import machine
 
 START_TIMEOUT_S = 60.0
+NODES: dict[str, dict[str, float]] = {"one": {}, "two": {"far": 9}, "three": {"far": 9, "gpu": 1}}
+QUICK = {"RAY_health_check_period_ms": "500", "RAY_health_check_initial_delay_ms": "1000"}
+"""Ray's own detection of a death takes 15 s by default, with checks that are 3 s apart."""
 
 
 class RayCluster:
-    """The cluster's process."""
+    """The cluster's process, and the nodes of it that run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nodes: dict[str, dict[str, float]], **environment: str) -> None:
         script = Path(__file__).with_name("ray_cluster.py")
         self._log = (folder / "cluster.log").open("wb")
         self._popen = subprocess.Popen(
-            [sys.executable, str(script), str(folder)],
+            [sys.executable, str(script), str(folder), json.dumps(nodes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            env=os.environ | environment,
         )
-        self.address = str(self._answer()["address"])
+        self._telling = threading.Lock()
+        said = self._answer()
+        self.address = str(said["address"])
+        self.raylets: dict[str, int] = {each["name"]: each["pid"] for each in said["nodes"]}
+        self.ids: dict[str, str] = {each["name"]: each["id"] for each in said["nodes"]}
+        """Those that Ray gave them, also of those that are gone."""
 
     def kill(self, name: str) -> float:
-        """Kill a node; when that began."""
-        self._tell(f"kill {name}")
-        at = self._answer()["at"]
-        self._answer()
-        return float(at)
+        """End a node as if its machine had lost its power; when that was."""
+        at, _ = machine.kill(self.raylets[name])
+        self.gone(name)
+        return at
+
+    def gone(self, name: str) -> None:
+        """Clean up after a node whose processes were killed."""
+        del self.raylets[name]
+        self._tell(f"gone {name}")
 
     def add(self, name: str) -> None:
-        self._tell(f"add {name}")
-        self._answer()
+        said = self._tell(f"add {name}")
+        self.raylets[name], self.ids[name] = said["pid"], said["id"]
+
+    def table(self) -> dict[str, Any]:
+        """What Ray knows: the nodes that live, when it saw others die, and where its placement groups are."""
+        return dict(self._tell("table"))
 
     def close(self) -> None:
         assert self._popen.stdin is not None
@@ -63,10 +83,12 @@ class RayCluster:
         self._popen.stdout.close()
         self._log.close()
 
-    def _tell(self, line: str) -> None:
+    def _tell(self, line: str) -> Any:
         assert self._popen.stdin is not None
-        self._popen.stdin.write(line.encode() + b"\n")
-        self._popen.stdin.flush()
+        with self._telling:
+            self._popen.stdin.write(line.encode() + b"\n")
+            self._popen.stdin.flush()
+            return self._answer()
 
     def _answer(self) -> Any:
         assert self._popen.stdout is not None
@@ -75,15 +97,26 @@ class RayCluster:
         return json.loads(line)
 
 
+@contextmanager
+def cluster_of(nodes: dict[str, dict[str, float]], **environment: str) -> Iterator[RayCluster]:
+    """A cluster of these nodes, the head first, with what each has."""
+    folder = Path(tempfile.mkdtemp(prefix="mcpx-ray-", dir="/tmp"))  # short, for the names of sockets
+    try:
+        cluster = RayCluster(folder, nodes, **environment)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install 'mcpx-gateway[ray]'")
-    folder = Path(tempfile.mkdtemp(prefix="mcpx-ray-", dir="/tmp"))  # short, for the names of sockets
-    cluster = RayCluster(folder)
-    yield cluster
-    cluster.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with cluster_of(NODES, **QUICK) as cluster:
+        yield cluster
 
 
 class Joined:

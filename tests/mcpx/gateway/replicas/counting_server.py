@@ -1,8 +1,9 @@
 """A server over stdio whose runs are counted: each writes a line into a file before anything else; for tests.
 
-Run as `python -S -E counting_server.py FILE [modern]`. `work` takes `id` and `seconds`, and answers with the
-id. `ask` asks its client first: with a request, or as `modern` with a result that wants input, whose state is
-`PID:ID`; another process refuses it. Either is counted when the answer has come. Standard library only.
+Run as `python -S -E counting_server.py FILE [modern] [pids]`; with `pids` a line is `ID PID`. `work` takes `id`
+and `seconds`, and answers with `PID did ID`. `ask` asks its client first: with a request, or as `modern` with
+a result that wants input, whose state is `PID:ID`; another process refuses it. Either is counted when the
+answer has come. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ FORM = {"method": "elicitation/create", "params": QUESTION}
 class Server:
     """One session. Each call has a thread of its own."""
 
-    def __init__(self, path: str, *, modern: bool) -> None:
+    def __init__(self, path: str, *, modern: bool, pids: bool) -> None:
         self.modern = modern
+        self.end_of_line = f" {os.getpid()}\n" if pids else "\n"
         self.log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self.writing = threading.Lock()
         self.asked: dict[Any, Any] = {}
@@ -37,7 +39,7 @@ class Server:
             os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def count(self, name: str) -> None:
-        os.write(self.log, f"{name}\n".encode())
+        os.write(self.log, f"{name}{self.end_of_line}".encode())
 
     def take(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}
@@ -93,6 +95,6 @@ class Server:
 
 
 if __name__ == "__main__":
-    serving = Server(sys.argv[1], modern="modern" in sys.argv[2:])
+    serving = Server(sys.argv[1], modern="modern" in sys.argv[2:], pids="pids" in sys.argv[2:])
     for line in sys.stdin.buffer:
         serving.take(json.loads(line))

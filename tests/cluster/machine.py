@@ -1,0 +1,65 @@
+"""A machine that is lost, as far as one machine can show it: a node of Ray with all that runs under it.
+
+`freeze` stops every process of it, so that none can say anything any more, but their connections stay open:
+what a machine that has lost its power, or its network, looks like from outside. `kill` freezes and then ends
+them at once: no process of the node sees another end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+
+def processes_under(pid: int) -> list[int]:
+    """A process and all its descendants that run, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (found := _parent(entry)) is not None:
+            children.setdefault(found, []).append(int(entry.name))
+    found_all = [pid]
+    for each in found_all:
+        found_all += children.get(each, [])
+    return found_all
+
+
+def freeze(pid: int) -> list[int]:
+    """Stop a process and all under it; their ids."""
+    frozen: list[int] = []
+    while new := [each for each in processes_under(pid) if each not in frozen]:
+        for each in new:
+            _signal(each, signal.SIGSTOP)
+        frozen += new
+    return frozen
+
+
+def thaw(pids: list[int]) -> None:
+    """Let them go on, children first."""
+    for each in reversed(pids):
+        _signal(each, signal.SIGCONT)
+
+
+def kill(pid: int) -> tuple[float, list[int]]:
+    """End a process and all under it; when that was, and which they were."""
+    frozen = freeze(pid)
+    at = time.time()
+    for each in frozen:
+        _signal(each, signal.SIGKILL)
+    return at, frozen
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _parent(process: Path) -> int | None:
+    """The parent of a process that runs; None for one that has ended."""
+    try:
+        state, parent, *_ = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state == "Z" else int(parent)
