@@ -48,9 +48,8 @@ def main() -> None:
             for each in asked
             if each["method"] == "tools/call"
         ]
-        answers = [
-            (each["id"], _other(each)) for each in asked if "id" in each and each["method"] != "tools/call"
-        ]
+        others = [each for each in asked if "id" in each and each["method"] != "tools/call"]
+        answers = [(each["id"], _other(each)) for each in others]
         answers += [(number, {"content": [{"type": "text", "text": ray.get(ref)}]}) for number, ref in begun]
         written = "".join(
             json.dumps({"jsonrpc": "2.0", "id": number, "result": result}) + "\n"

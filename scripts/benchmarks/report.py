@@ -43,9 +43,7 @@ def _hops(figures: dict) -> Table:
 
 def _cluster(figures: dict) -> Table:
     """What a cluster costs a call, beside other ways over one more process."""
-    table = Table(
-        title="exec through a cluster of one node, before the same child; Ray's own calls beside it"
-    )
+    table = Table(title="exec through a cluster of one node, and other ways, before the same child")
     for column in ("", "p50 ms", "p95 ms", "CPU µs, all processes", "calls/s at 32"):
         table.add_column(column, justify="left" if not column else "right")
     for name, its in figures.items():
