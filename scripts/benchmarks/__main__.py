@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 from goals import goals
 from measure_calls import measure_calls, measure_idle
+from measure_cluster import measure_cluster
 from measure_hops import measure_hops
 from measure_large import measure_large, measure_toon
 from measure_page import measure_page
@@ -34,7 +35,7 @@ from targets import DIRECT, HERE, PEERS, child_with, native, targets, trusting
 LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parent.parent / "tests" / "data" / "livemcptool" / "tools.json"
-PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect", "page", "hops")
+PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect", "page", "hops", "cluster")
 ROUNDS = 9
 SECONDS = 0.8
 
@@ -119,6 +120,7 @@ def _measure(
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
         "page": lambda: measure_page(servers(), work, rounds=rounds, seconds=2.5 * seconds),
         "hops": lambda: measure_hops(work, child, rounds=rounds, seconds=seconds),
+        "cluster": lambda: measure_cluster(work, child, rounds=rounds, seconds=seconds),
     }
     for part in wanted:
         _say(f"measuring {part} ...")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from measure_cluster import ATTACH, CLUSTER, HTTP
 from targets import COMPRESSOR, DIRECT, FASTMCP, MCPX, NATIVE, RULED, UNAUDITED
 
 IDLE_MB = 75
 FIRST_CALL_MS = 50  # beyond the server's own start
 ATTACH_MS = {"cold": 150, "warm": 100}  # from the start of a shim to the tools
 SHIM_MB = 17
+CLUSTER_MS = 1  # beyond a peer that was set up by hand
 PAGE_PERCENT = 2  # of a core
 NO_MORE = 1.05  # equal, but for the noise
 MB = 1_000_000  # of memory and of payloads alike
@@ -88,6 +90,7 @@ def goals(figures: dict) -> list[Goal]:
     found += _of_starts(figures.get("daemon", []))
     found += _of_attach(figures.get("attach", {}))
     found += _of_page(figures.get("page", {}))
+    found += _of_cluster(figures.get("cluster", {}))
     if idle := figures.get("idle"):
         found.append(Goal("idle memory (RSS), MB", idle[MCPX]["rss"] / MB, IDLE_MB))
     return found
@@ -130,6 +133,21 @@ def _of_page(figures: dict[str, dict[str, list[float]]]) -> list[Goal]:
         Goal("an open page, nothing called, % of a core", more["idle"], PAGE_PERCENT),
         Goal("an open page, 1,000 calls a second, % of a core", more["busy"], PAGE_PERCENT),
         Goal("a call with the page open, CPU, to closed", ratio(opened["cpu_us"], closed["cpu_us"]), NO_MORE),
+    ]
+
+
+def _of_cluster(figures: dict[str, dict[str, list[float]]]) -> list[Goal]:
+    """What a call through a cluster may take beyond one to a peer; of each round, as for ratios."""
+    if not figures:
+        return []
+    ours = figures[CLUSTER]["p50_ms"]
+    return [
+        Goal(
+            f"a call through a cluster, p50, ms beyond one to {by_hand}",
+            statistics.median(a - b for a, b in zip(ours, figures[by_hand]["p50_ms"], strict=True)),
+            CLUSTER_MS,
+        )
+        for by_hand in (HTTP, ATTACH)
     ]
 
 

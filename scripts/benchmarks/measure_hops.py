@@ -28,27 +28,28 @@ MCPX = [sys.executable, "-P", "-m", "mcpx"]
 def measure_hops(work: Path, child: list[str], *, rounds: int, seconds: float) -> dict:
     """For each way and number of hops what `measure_calls` says."""
     with ExitStack() as stack:
-        found = [_target("0 hops", work, {SERVER: _entry(child)}, SERVER)]
+        found = [target_before("0 hops", work, {SERVER: entry_of(child)}, SERVER)]
         for way in ("http", "attach"):
-            found += stack.enter_context(_chain(way, work, child))
+            found += stack.enter_context(chain(way, work, child, hops=MOST_HOPS))[0]
         return measure_calls(found, rounds=rounds, seconds=seconds)
 
 
 @contextmanager
-def _chain(way: str, work: Path, child: list[str]) -> Iterator[list[Target]]:
-    """The targets behind daemons that take the child from each other."""
-    found, running = [], []
-    entry, name = {SERVER: _entry(child)}, SERVER
+def chain(way: str, work: Path, child: list[str], *, hops: int) -> Iterator[tuple[list[Target], list[int]]]:
+    """The targets behind daemons that take the child from each other, and the daemons' process ids."""
+    found, running, pids = [], [], []
+    entry, name = {SERVER: entry_of(child)}, SERVER
     try:
-        for hops in range(1, MOST_HOPS + 1):
+        for number in range(1, hops + 1):
             port = _free_port()
-            config = _write(work / f"{way}-{hops}.json", entry, http={"port": port})
-            _daemon("start", config, work)
+            config = _write(work / f"{way}-{number}.json", entry, http={"port": port})
+            said = _daemon("start", config, work)
             running.append(config)
+            pids.append(int(said.partition("pid ")[2].partition(",")[0]))
             entry = {PREFIX: _peer(way, config, port, work)}
             name = f"{PREFIX}/{name}"
-            found.append(_target(f"{hops} over {way}", work, entry, name))
-        yield found
+            found.append(target_before(f"{number} over {way}", work, entry, name))
+        yield found, pids
     finally:
         for config in reversed(running):
             _daemon("stop", config, work)
@@ -64,8 +65,9 @@ def _peer(way: str, config: Path, port: int, work: Path) -> dict:
     return {**reached, "mcpx": True, "as": PREFIX}
 
 
-def _target(name: str, work: Path, entries: dict, server: str) -> Target:
-    config = _write(work / f"{name.replace(' ', '-')}-client.json", entries)
+def target_before(name: str, work: Path, entries: dict, server: str, **settings: object) -> Target:
+    """The client's own MCPX with these entries, whose `server` is called."""
+    config = _write(work / f"{name.replace(' ', '-')}-client.json", entries, **settings)
 
     def call(tool: str, given: dict) -> dict:
         return {"name": "exec", "arguments": {"server_name": server, "tool_name": tool, "arguments": given}}
@@ -74,7 +76,8 @@ def _target(name: str, work: Path, entries: dict, server: str) -> Target:
     return Target(name, [*MCPX, "serve", str(config)], call, {"exec"}, {"MCPX_STATE_DIR": str(state)})
 
 
-def _entry(child: list[str]) -> dict:
+def entry_of(child: list[str]) -> dict:
+    """The entry of the child in a configuration."""
     return {"command": child[0], "args": child[1:]}
 
 
@@ -84,7 +87,7 @@ def _write(file: Path, entries: dict, **settings: object) -> Path:
     return file
 
 
-def _daemon(do: str, config: Path, work: Path) -> None:
+def _daemon(do: str, config: Path, work: Path) -> str:
     environment = {**os.environ, "MCPX_STATE_DIR": str(work / "state")}
     command = [*MCPX, "daemon", do, "--config", str(config)]
     done = subprocess.run(
@@ -92,6 +95,7 @@ def _daemon(do: str, config: Path, work: Path) -> None:
     )
     if done.returncode and do == "start":
         raise Unmeasured(f"a daemon does not start: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _free_port() -> int:

@@ -23,6 +23,8 @@ def show(figures: dict, console: Console) -> None:
         console.print(_scales(figures))
     if "hops" in figures:
         console.print(_hops(figures["hops"]))
+    if "cluster" in figures:
+        console.print(_cluster(figures["cluster"]))
     if "daemon" in figures:
         console.print(_starts(figures["daemon"]))
     console.print(_verdict(figures))
@@ -36,6 +38,18 @@ def _hops(figures: dict) -> Table:
     for name, its in figures.items():
         p50, p99 = _median(its["p50_ms"]), _median(its["p99_ms"])
         table.add_row(name, f"{p50:.3f}", f"{p99:.2f}", f"{_median(its['per_s']):,.0f}")
+    return table
+
+
+def _cluster(figures: dict) -> Table:
+    """What a cluster costs a call, beside other ways over one more process."""
+    table = Table(title="exec through a cluster of one node, and other ways, before the same child")
+    for column in ("", "p50 ms", "p95 ms", "CPU µs, all processes", "calls/s at 32"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, its in figures.items():
+        p50, p95 = _median(its["p50_ms"]), _median(its["p95_ms"])
+        cpu, rate = _median(its["cpu_us"]), _median(its["per_s"])
+        table.add_row(name, f"{p50:.3f}", f"{p95:.2f}", f"{cpu:.0f}", f"{rate:,.0f}")
     return table
 
 
