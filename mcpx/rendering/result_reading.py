@@ -14,6 +14,7 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
 from mcpx.rendering.large_results import essential_contents, essentials, is_dense
+from mcpx.rendering.request_states import to_client
 from mcpx.rendering.result_members import (
     COMPLETE,
     Readers,
@@ -156,7 +157,7 @@ def _questions(result: JSON, server: str) -> CallError:
         return not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)
     if state is not None and not isinstance(state, str):
         return not_protocol(f"`requestState` must be a string, got {kind_of(state)}", server)
-    return InputRequired(result, server)
+    return InputRequired(result if state is None else {**result, "requestState": to_client(state)}, server)
 
 
 def _not_json(error: Exception, server: str) -> CallError:

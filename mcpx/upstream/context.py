@@ -17,6 +17,7 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from mcpx.catalog.model import JSON
+from mcpx.rendering.request_states import to_server
 
 SAMPLING: Final = "sampling/createMessage"
 ELICITATION: Final = "elicitation/create"
@@ -182,5 +183,5 @@ class InputAnswers(msgspec.Struct, frozen=True):
         if self.responses:
             pieces += [b',"inputResponses":', bytes(self.responses)]
         if self.state is not None:
-            pieces += [b',"requestState":', msgspec.json.encode(self.state)]
+            pieces += [b',"requestState":', msgspec.json.encode(to_server(self.state))]
         return pieces

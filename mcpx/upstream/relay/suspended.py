@@ -21,13 +21,14 @@ from mcp_types import REQUEST_TIMEOUT
 
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
+from mcpx.rendering.request_states import made_here
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, InputAnswers
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request, tool_of
 
 PREFIX: Final = "mcpx-held-"
-"""The prefix of our own `requestState`s; any other is the server's."""
+"""The prefix of the `requestState`s that are made here; any other is the server's."""
 SECRET_BYTES: Final = 18
 MAX_MISSED_STEPS: Final = 32  # of progress, while no request of the client is open; the last ones are kept
 _HANDSHAKE_ONLY: Final = frozenset({"elicitationId", "task"})
@@ -80,7 +81,8 @@ class SuspendedCall:
             key: {"method": each.method, "params": to_modern(each.params)}
             for key, each in self._questions.items()
         }
-        result = {"resultType": "input_required", "inputRequests": requests, "requestState": self.state}
+        state = made_here(self.state)
+        result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
         listener, self.listener = self.listener, None
         self.call.on_progress = self._miss  # the token belongs to the request that is answered now
         self._timer = asyncio.get_running_loop().call_later(self._calls.timeout, self.cancel)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from mcpx.errors import CallError, Code
+from mcpx.rendering.request_states import to_client
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers
 from supervisors import Abandoned
@@ -35,7 +36,7 @@ async def held(at: CallSite, ann: FakeCaller, **questions: object) -> str:
     (question,) = result["inputRequests"].values()
     assert question["method"] == "roots/list"
     assert at.in_flight == 1
-    return result["requestState"]
+    return to_client(result["requestState"])
 
 
 def back(state: str, answers: bytes = b'{"1":{"roots":[]}}') -> InputAnswers:
@@ -137,7 +138,7 @@ async def test_a_held_call_goes_on_when_its_client_comes_back(tmp_path):
         second = await at.result(at.call(ann, "ask", answers=back(state), **TWO))
         (question,) = second["inputRequests"].items()
         assert question[1] == {"method": "sampling/createMessage", "params": SAMPLE["params"]}
-        assert second["requestState"] == state
+        assert to_client(second["requestState"]) == state
         answer = b'{"%s":{"role":"assistant","content":{"type":"text","text":"3"},"model":"m"}}'
         last = at.call(ann, "ask", answers=back(state, answer % question[0].encode()), **TWO)
         said = await at.said(last)
@@ -222,7 +223,7 @@ async def test_a_client_with_several_calls_in_flight_is_asked_by_the_results_of_
         repeated = []
         for result, call in zip(asked, calls, strict=True):
             answers = {key: _answer_to(each) for key, each in result["inputRequests"].items()}
-            given = back(result["requestState"], msgspec.json.encode(answers))
+            given = back(to_client(result["requestState"]), msgspec.json.encode(answers))
             repeated.append(at.call(ann, "meet", answers=given, **call))
         said = [await at.said(reply) for reply in repeated]
         assert said == [[_answer_to(each["questions"][0])] for each in calls]
@@ -238,7 +239,7 @@ async def test_a_call_that_asks_again_in_another_call_of_its_client_is_answered(
         idle = at.call(ann, "meet", name="m", size=2)
         asking = at.call(ann, "ask", **ONE)  # its question goes out with the older call
         asked = await at.result(idle)
-        again = at.call(ann, "meet", answers=back(asked["requestState"]), name="m", size=2)
+        again = at.call(ann, "meet", answers=back(to_client(asked["requestState"])), name="m", size=2)
         assert await at.said(asking) == [{"roots": []}]
         assert await at.said(at.call(ann, "meet", name="m", size=2)) == []
         assert await at.said(again) == []
