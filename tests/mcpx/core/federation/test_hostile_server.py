@@ -14,7 +14,7 @@ import pytest
 from tests.mcpx.core.federation.chain import open_link, peer
 from tests.mcpx.gateway.doors import ACCEPT, HttpDoor
 from tests.mcpx.gateway.frontends.test_http_tokens import DEFAULT, bearer, make, served, state
-from tests.mcpx.scripted import PATIENCE_S, config_of, entry
+from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, entry
 from tests.mcpx.serving import ENVELOPE, MODERN
 
 __all__ = ["state"]
@@ -99,22 +99,27 @@ async def test_what_is_hidden_is_not_reached_at_a_door_for_peers(
         assert "hidden" not in heard.read_text()
 
 
-async def test_a_token_with_a_profile_learns_of_its_servers_alone_and_restarts_none() -> None:
-    config = config_of({"s": entry(), "other": entry()}, profiles={"narrow": {"servers": ["s"]}})
+async def test_a_token_with_a_profile_learns_of_its_servers_alone_and_restarts_none(tmp_path: Path) -> None:
     token = make("ci", profile="narrow")
-    async with served(config) as site:
-        for path in ("", "/narrow", "/peers/s"):
-            asked = await asked_of(site, token, path, "mcpx/servers")
-            assert "other" not in asked
-        assert '"name":"s"' in await asked_of(site, token, "", "mcpx/servers")
-        refusals = [(await site.refused(token, f"/peers/{name}")) for name in ("other", "third")]
-        assert refusals[0] == refusals[1].replace("third", "other")
-        before = site.hub.upstreams["s"].own_info()
-        for path, server in itertools.product(("", "/narrow", "/peers/s"), ("s", "other", "nothing")):
-            for method, more in (("mcpx/restart", {}), ("mcpx/log", {"lines": 5})):
-                said = await asked_of(site, token, path, method, server=server, **more)
-                assert '"code":-32601' in said, (path, method, said)
-        assert site.hub.upstreams["s"].own_info().restarts == before.restarts
+    profiles = {"narrow": {"servers": ["s"]}}
+    with Ears(tmp_path / "ears") as ears:
+        config = config_of({"s": entry(ears), "other": entry(ears)}, profiles=profiles)
+        async with served(config) as site:
+            await its_servers_alone(site, token)
+        assert len(ears.of("started")) == 2
+
+
+async def its_servers_alone(site: Any, token: str) -> None:
+    for path in ("", "/narrow", "/peers/s"):
+        asked = await asked_of(site, token, path, "mcpx/servers")
+        assert "other" not in asked
+    assert '"name":"s"' in await asked_of(site, token, "", "mcpx/servers")
+    refusals = [(await site.refused(token, f"/peers/{name}")) for name in ("other", "third")]
+    assert refusals[0] == refusals[1].replace("third", "other")
+    for path, server in itertools.product(("", "/narrow", "/peers/s"), ("s", "other", "nothing")):
+        for method, more in (("mcpx/restart", {}), ("mcpx/log", {"lines": 5})):
+            said = await asked_of(site, token, path, method, server=server, **more)
+            assert '"code":-32601' in said, (path, method, said)
 
 
 async def asked_of(site: Any, token: str, path: str, method: str, **params: Any) -> str:

@@ -98,6 +98,13 @@ async def test_no_target_of_a_request_has_it_passed_on_to_another_host(tmp_path)
             answer = await sent(at.port, target, body)
             assert answer.startswith(b"HTTP/1.1 404"), (target, answer[:200])
         assert other.heard == []
+        for odd in (
+            b'{"method":"\xff"}',
+            b'{"\xff":1}',
+            b'{"params":{"\xff":1},"method":"x","id":1}',
+            b"\xff",
+        ):
+            assert (await sent(at.port, "/mcp", odd)).startswith(b"HTTP/1.1 400")
         assert [heard.split()[1].decode() for heard in holder.heard] == targets
         for heard in holder.heard:
             assert f"host: 127.0.0.1:{holder.port}".encode() in heard.lower()
