@@ -58,7 +58,7 @@ async def ask(
                 answer = _ANSWER.decode(await _one_line(channel, line_of(request)))
     except TimeoutError:
         raise NodeRefused("the node does not answer") from None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NodeRefused(f"the node cannot be asked: {one_line(str(error))}") from None
     if answer.error is not None:
         raise NodeRefused(one_line(answer.error))

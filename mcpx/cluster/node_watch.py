@@ -108,7 +108,7 @@ class NodeWatch:
                     self._lost.set("it says a line that is too long")
                 else:
                     self._take(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 self._lost.set(f"what it says cannot be read: {error}")
 
     def _take(self, line: bytes) -> None:

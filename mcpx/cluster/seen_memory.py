@@ -48,7 +48,7 @@ class SeenMemory:
         try:
             with os.fdopen(os.open(self._path, READ_FLAGS), "rb") as file:
                 found = msgspec.json.decode(file.read(MAX_FILE_BYTES), type=dict[str, int])
-        except (OSError, msgspec.MsgspecError, RecursionError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return
         self._saved = {name: each for name, each in list(found.items())[:MAX_SERVERS] if each > 0}
         self._bytes = {**self._saved, **self._bytes}

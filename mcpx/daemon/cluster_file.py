@@ -37,7 +37,7 @@ def read_cluster_file(folder: Path) -> str | None:
             return msgspec.json.decode(file.read(MAX_BYTES), type=ClusterFile).address
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DaemonError(
             f"{path} cannot be read ({error}): run mcpx cluster start, or stop, again"
         ) from None

@@ -135,7 +135,7 @@ class NodeFrontend:
             return
         try:
             hello: FirstLine = msgspec.json.decode(line, type=FirstLine)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             await _send(
                 channel, Refused(error=f"the first line cannot be understood: {error}", code="invalid")
             )
@@ -153,7 +153,7 @@ class NodeFrontend:
     def _is_right(self, line: bytes) -> bool:
         try:
             token = msgspec.json.decode(line, type=_Bearer).token
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         return hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
 

@@ -70,7 +70,7 @@ class Reports:
                     if isinstance(line, TooLong):
                         raise msgspec.DecodeError("too long")  # noqa: TRY301 - as any line that is no ping
                     ping = msgspec.json.decode(line, type=Ping)
-                except (msgspec.DecodeError, RecursionError):
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     ended.set()
                     return
                 channel.write(line_of(Pong(ping.ping)))

@@ -156,7 +156,7 @@ class NodeChild:
             popen.stdin.write(self._setup + b"\n")
             popen.stdin.flush()
             return msgspec.json.decode(popen.stdout.readline(MAX_LINE), type=_Says)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
     def _listen(self, stream: IO[bytes]) -> None:

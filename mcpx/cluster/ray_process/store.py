@@ -90,7 +90,7 @@ class Store:
 
 def _read(key: str) -> str | None:
     value: bytes | None = _internal_kv_get(key, namespace=_NAMESPACE)
-    return None if value is None else value.decode()
+    return None if value is None else value.decode(errors="replace")
 
 
 def _write(key: str, value: str, *, overwrite: bool) -> str:
@@ -106,4 +106,4 @@ def _remove(key: str) -> None:
 
 def _list(prefix: str) -> list[str]:
     keys: list[bytes] = _internal_kv_list(prefix, namespace=_NAMESPACE)
-    return [key.decode() for key in keys]
+    return [key.decode(errors="replace") for key in keys]

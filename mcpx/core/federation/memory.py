@@ -36,7 +36,7 @@ class PeerMemory:
 
     def read(self, peer: PeerConfig) -> Known | None:
         """What is kept of a peer."""
-        with suppress(OSError, msgspec.MsgspecError):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             path = self._path(peer)
             if path.stat().st_size <= MAX_FILE_BYTES:
                 kept = msgspec.json.decode(path.read_bytes(), type=_Kept)

@@ -94,7 +94,7 @@ class OpenRequest:
     def _id(self) -> Any:
         try:
             return envelope.decode_message(b"".join(self._noted or ())).id
-        except (msgspec.DecodeError, RecursionError):  # a batch, or not read to its end
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a batch, or not read to its end
             return None
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import msgspec
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from starlette.types import Scope, Send
 
 from mcpx.core.result_address import SERVER
 from mcpx.errors import CallError, Code, Outcome
+from mcpx.gateway.peer.errors import encoded_error
 from mcpx.gateway.replicas.messages import Incoming
 from mcpx.gateway.replicas.seals import AlteredError, Kind
 from mcpx.gateway.tools import definitions as tools
 from mcpx.wire import envelope
 
+_PEERS: Final = "/mcp/peers/"
 _SHOWN: Final = {
     Kind.APPROVAL: "the question about this call",
     Kind.HELD: "this call, which waits for answers",
@@ -61,9 +64,14 @@ def altered(error: AlteredError) -> CallError:
 
 
 def error_of(scope: Scope, request: Incoming | None, failure: CallError) -> bytes:
-    """The answer that a failure is: as of a call of a tool, where that is what failed at an ordinary door."""
+    """The answer that a failure is: as of a call of a tool, where that is what failed at an ordinary door.
+
+    At a door for peers it is as all failures there, so that another MCPX reads its outcome.
+    """
     head = {"jsonrpc": "2.0", "id": None if request is None else request.id}
-    is_own = not scope["path"].startswith(("/mcp/servers/", "/mcp/peers/"))
+    if scope["path"].startswith(_PEERS):
+        return envelope.encode(head | {"error": msgspec.Raw(encoded_error(failure))})
+    is_own = not scope["path"].startswith("/mcp/servers/")
     if request is not None and request.method == "tools/call" and is_own:
         result = {"resultType": "complete"} | tools.failure(failure, structured=True)
         return envelope.encode(head | {"result": result})
@@ -76,8 +84,8 @@ async def answer(scope: Scope, body: bytes, send: Send, failure: CallError) -> N
     """Answer a request with a failure."""
     request = _as_sent(body)
     answer = error_of(scope, request, failure)
-    is_result = b'"result"' in answer[:64]
-    status = 200 if is_result or failure.code is not Code.INVALID_ARGUMENTS else 400
+    is_for_client = b'"result"' not in answer[:64] and not scope["path"].startswith(_PEERS)
+    status = 400 if is_for_client and failure.code is Code.INVALID_ARGUMENTS else 200
     headers = with_length([(b"content-type", b"application/json")], len(answer))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": answer})

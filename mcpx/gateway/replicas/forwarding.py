@@ -94,8 +94,11 @@ class Forwarder:
         )
 
     @asynccontextmanager
-    async def send(self, url: str, headers: Headers, body: bytes) -> AsyncIterator[Answer]:
+    async def send(self, origin: str, target: bytes, headers: Headers, body: bytes) -> AsyncIterator[Answer]:
         """Send a request, once; its answer, while the context lasts.
+
+        `target` is the client's own text: it goes out as it is and is never part of a URL, in which it could
+        name another host.
 
         Raises:
             HolderGoneError: The holder has read nothing.
@@ -103,8 +106,8 @@ class Forwarder:
         """
         passed = [(name, value) for name, value in headers if name.lower() not in _NOT_PASSED_ON]
         passed.append((b"accept-encoding", b"identity"))
-        request = httpx2.Request("POST", url, headers=passed, content=body)
-        request.extensions = {"timeout": self._client.timeout.as_dict()}
+        request = httpx2.Request("POST", origin, headers=passed, content=body)
+        request.extensions = {"timeout": self._client.timeout.as_dict(), "target": target}
         try:
             response = await self._client.send(request, stream=True)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:

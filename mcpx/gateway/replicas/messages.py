@@ -19,6 +19,7 @@ LISTEN: Final = "subscriptions/listen"
 _STATE: Final = "requestState"
 _TASK_ID: Final = "taskId"
 _SIGNS: Final = (b'"input_required"', b'"requestState"', b'"taskId"', b'"taskIds"')
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _EVENT: Final = b"event: message\r\ndata: "
 
 Members = dict[str, msgspec.Raw]
@@ -46,7 +47,7 @@ def read(body: bytes, seals: Seals) -> Incoming | None:
     try:
         message = envelope.decode_members(body)
         method, params = _value(message.get("method")), envelope.decode_members(message.get("params", b"{}"))
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return None
     if not isinstance(method, str):
         return None
@@ -89,7 +90,7 @@ class _Reading:
         try:
             wanted = envelope.decode_members(self._params.get("notifications", b"{}"))
             ids = msgspec.json.decode(wanted.get("taskIds", b"[]"), type=list[str])
-        except (msgspec.DecodeError, RecursionError):
+        except _UNREADABLE:
             return
         found = [self._seals.open(each) for each in ids]
         holders = {each.url for each in found}
@@ -108,7 +109,7 @@ class _Reading:
         elif method == "tools/call" and _value(self._params.get("name")) == RESOURCES:
             try:
                 uri = _value(envelope.decode_members(self._params.get("arguments", b"{}")).get("uri"))
-            except (msgspec.DecodeError, RecursionError):
+            except _UNREADABLE:
                 return
         sealed = self._seals.holder_of(uri) if isinstance(uri, str) else None
         if sealed is not None:
@@ -146,7 +147,7 @@ def seal(chunk: bytes, method: str, seals: Seals) -> bytes:
             changed = _seal_result(message, method, seals)
         else:
             changed = _seal_notification(message, seals)
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return chunk  # no message, or one whose members are not of the protocol
     return head + envelope.encode(message) + (b"\r\n\r\n" if head else b"") if changed else chunk
 
@@ -197,5 +198,5 @@ def _value(raw: msgspec.Raw | None) -> Any:
         return None
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return None

@@ -164,13 +164,13 @@ class ReplicaRouting:
         """
         path = scope.get("raw_path") or scope["path"].encode()
         query = b"?" + scope["query_string"] if scope["query_string"] else b""
-        url = f"{request.holder}{(path + query).decode('latin-1')}"
         ends = scope.get("client"), scope.get("server")
         local = _LOCAL if all(end is not None and is_loopback(end[0]) for end in ends) else _AFAR
         kept = [(name, value) for name, value in scope["headers"] if name != MARK.encode()]
-        mark = f"{local}{self._mark(request.holder or '', local, body)}"
+        holder = request.holder or ""
+        passed = [*kept, (MARK.encode(), f"{local}{self._mark(holder, local, body)}".encode())]
         forwarder = await self._forwarders.get()
-        async with forwarder.send(url, [*kept, (MARK.encode(), mark.encode())], body) as answer:
+        async with forwarder.send(holder, path + query, passed, body) as answer:
             await responding.pass_back(answer)
 
     def _mark(self, holder: str, local: str, body: bytes) -> str:

@@ -207,7 +207,7 @@ async def _greet(channel: TlsChannel, endpoint: Endpoint) -> None:
         raise ConnectionLost(f"{name} closed the connection")
     try:
         said = msgspec.json.decode(line, type=_Answer)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise ConnectionLost(f"{name} gave an answer that cannot be read") from None
     if not said.ok or rest:  # a node says nothing of MCP before it is asked
         cause = one_line(said.error or "it does not say why")

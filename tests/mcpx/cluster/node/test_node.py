@@ -299,6 +299,21 @@ async def test_a_wrong_token_is_told_so_and_nothing_else(node, ears):
     assert "servers" not in await node_report(node)
 
 
+async def test_nothing_that_a_stranger_says_is_logged_as_a_fault(node, ears):
+    token = CREDENTIALS().token.encode()
+    odd = (
+        b"\xff",
+        b'{"token":"\xff"}',
+        b'{"token":' + b"[" * 50_000,
+        b'{"token":"' + token + b'","do":"\xff"}',
+    )
+    for said in odd:
+        async with node.connected() as gateway:
+            gateway.channel.write(said + b"\n")
+            assert (await gateway.line(error=...))["code"] in {"token", "invalid"}
+    assert "Traceback" not in (node.state.parent / "node.log").read_text()
+
+
 async def test_another_certificate_is_noticed_before_the_token_is_sent(node):
     with pytest.raises(WrongCertificate):
         await connect_tls("127.0.0.1", node.port, make_credentials().certificate)
