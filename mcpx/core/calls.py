@@ -9,7 +9,7 @@ failure is a `CallError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
@@ -58,7 +58,11 @@ class Requests(Protocol):
 
 
 class ToolCalls:
-    """Sends requests to the router, and turns what comes back into results and errors."""
+    """Sends requests to the router, and turns what comes back into results and errors.
+
+    `await_peers` waits, for a bounded time, for other MCPX that have not said yet which servers they have: a
+    server that is not known may be one of theirs.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class ToolCalls:
         audit: Audit,
         *,
         links: SignInLinks,
+        await_peers: Callable[[], Awaitable[None]],
     ) -> None:
         self._upstreams = upstreams
         self._router = router
@@ -76,6 +81,7 @@ class ToolCalls:
         self._approvals = approvals
         self._audit = audit
         self._links = links
+        self._await_peers = await_peers
 
     # --- for the paths of the gateway
 
@@ -178,7 +184,7 @@ class ToolCalls:
             self._audit.watch.same(request, repeated)
 
     async def _result_of(self, request: Request) -> msgspec.Raw:
-        upstream = self._upstreams.get(request.server_name)
+        upstream = await self._find(request.server_name)
         if upstream is not None:
             try:
                 await await_listing(upstream, tool_of(request))
@@ -187,6 +193,12 @@ class ToolCalls:
                 raise
         raw: msgspec.Raw = await self._reply_to(request)
         return raw
+
+    async def _find(self, server_name: str) -> Upstream | None:
+        """The server of that name, if there is one, now or as soon as the peers have said what they have."""
+        if server_name not in self._upstreams:
+            await self._await_peers()
+        return self._upstreams.get(server_name)
 
     async def _reply_to(self, message: Message) -> Any:
         reply: Reply[Any] = Reply()
@@ -203,7 +215,7 @@ class ToolCalls:
             CallError: `invalid_arguments`: a name is missing, and the other one does not do;
                 `server_unavailable`: the server has never listed its tools.
         """
-        upstream = self._upstreams.get(server_name)
+        upstream = await self._find(server_name)
         if upstream is not None:
             try:
                 await await_listing(upstream, tool_name)
@@ -231,6 +243,7 @@ class ToolCalls:
         or query may concern, while it is on its way.
         """
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
+        await self._find(server_name)
         if server_name or names or query:
             only = server_name if server_name in self._upstreams else None
             concerned = self._upstreams.values() if only is None else [self._upstreams[only]]
@@ -243,6 +256,7 @@ class ToolCalls:
 
     async def list_resources(self, server_name: str = "") -> ToolResult:
         """The resources of a server, or of all; from the cache."""
+        await self._find(server_name)
         shaped: ToolResult = await self._reply_to(ListResources(server_name))
         return shaped
 

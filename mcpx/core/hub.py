@@ -188,8 +188,15 @@ class Hub:
         if self.tracing.on:
             from mcpx.core.traced_calls import TracedToolCalls  # noqa: PLC0415 - few trace
 
-            return TracedToolCalls(self.tracing, *parts, links=self.links)
-        return ToolCalls(*parts, links=self.links)
+            return TracedToolCalls(
+                self.tracing, *parts, links=self.links, await_peers=self._await_peers
+            )
+        return ToolCalls(*parts, links=self.links, await_peers=self._await_peers)
+
+    async def _await_peers(self) -> None:
+        """Wait until each peer has said which servers it has, or has failed once, at most `startup_wait`."""
+        with anyio.move_on_after(self.config.startup_wait):
+            await self.peers.listed()
 
     def _build_tree(self) -> None:
         parts = self.registry, self._inspector, self._checker

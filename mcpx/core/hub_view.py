@@ -77,8 +77,11 @@ class HubView:
 
     async def listed(self, seconds: float, server: str | None = None) -> None:
         """As `Hub.listed`, for the servers that are shown, or one of them."""
-        among = self.upstreams if server is None else {server: self.upstreams[server]}
-        await self._hub.fleet.readiness.listed(seconds, among)
+        with anyio.move_on_after(seconds):
+            if server is None:
+                await self._hub.peers.listed()
+            among = self.upstreams if server is None else {server: self.upstreams[server]}
+            await self._hub.fleet.readiness.listed(seconds, among)
 
     async def described(self, seconds: float) -> None:
         """As `Hub.described`, for the servers that are shown."""

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from msgspec.structs import replace
 from pydantic import ValidationError
 
@@ -240,7 +240,8 @@ def call_error(
     """The error for the caller of a call that failed with `error`, which is no lost connection.
 
     The server's own error passes unaltered, but for the secrets that `redact` finds in it. So does that of
-    another MCPX, if the answer is `from_mcpx`: its code and its outcome are those of the call.
+    another MCPX, if the answer is `from_mcpx`: its code and its outcome are those of the call. An internal
+    error of that MCPX which says no outcome leaves it unknown.
     """
     if isinstance(error, CallError):
         return error
@@ -251,7 +252,10 @@ def call_error(
         text = redact(error.message)
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
-        return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
+        outcome = Outcome.UNKNOWN if from_mcpx and error.code == INTERNAL_ERROR else None
+        return CallError(
+            Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome
+        )
     if isinstance(error, PersonNeeded):
         return person_needed(error, server=server, tool=tool)
     if isinstance(error, NotExecuted):

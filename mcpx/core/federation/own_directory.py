@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
 
 COALESCE_S: Final = 0.2
+FIRST_ANSWER_S: Final = 5.0  # at most, for the peers of this MCPX to say theirs; two may be peers of each other
 REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
 MAX_WAITING: Final = 1024  # requests that wait for a change; more are answered at once
 MEMORY_AGE_S: Final = 2.0  # for which a look at the memory of the processes is good
@@ -89,8 +90,14 @@ class OwnDirectory:
         return self._id
 
     async def answer(self, view: HubView, request: DirectoryRequest) -> Directory:
-        """What a door shows; for one who has a version, when that is another one, or the time is up."""
+        """What a door shows; for one who has a version, when that is another one, or the time is up.
+
+        The first answer waits for the peers whose servers are not known yet: who asks takes it for all.
+        """
         self._observe()
+        if request.since is None:
+            with anyio.move_on_after(FIRST_ANSWER_S):
+                await self._hub.peers.listed()
         if request.since is not None and self._waiting < MAX_WAITING:
             self._waiting += 1
             try:

@@ -19,13 +19,16 @@ from mcp.shared.inbound import MCP_METHOD_HEADER
 from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcpx.core.federation.directory import FAILURE_KEY
 from mcpx.errors import Code, Outcome
+from mcpx.gateway.frontends.http_doors import PEERS_PATH
 from mcpx.wire import envelope
 
 LISTEN: Final = b"subscriptions/listen"
 EVENTS: Final = b"text/event-stream"
 MAX_NOTED_BYTES: Final = 65536  # of a body, in which the id of the request is looked for
 _TEXT: Final = "MCPX ends; what was begun may or may not have taken effect"
+_PEERS: Final = PEERS_PATH.partition("{")[0]
 _METHOD: Final = MCP_METHOD_HEADER.encode()
 
 
@@ -87,7 +90,9 @@ class OpenRequest:
         await self.send({"type": "http.response.body", "body": body})
 
     def _error(self) -> bytes:
-        data = {"code": str(Code.CANCELLED), "outcome": str(Outcome.UNKNOWN)}
+        data: dict[str, Any] = {"code": str(Code.CANCELLED), "outcome": str(Outcome.UNKNOWN)}
+        if self._scope["path"].startswith(_PEERS):
+            data = {FAILURE_KEY: data}
         error = {"code": INTERNAL_ERROR, "message": _TEXT, "data": data}
         return json.dumps({"jsonrpc": "2.0", "id": self._id(), "error": error}).encode()
 
