@@ -106,7 +106,7 @@ class Assignments:
         except ConnectionLost:
             self._unplaced.add(session)
             raise
-        self._end(session)
+        self._end(session, keep=assigned.key)
         self._sessions[session] = assigned
         assigned.node.take(session, demand)
         if assigned.shared is not None:
@@ -143,8 +143,8 @@ class Assignments:
 
         return end
 
-    def _end(self, session: str) -> None:
-        """A session is over, or goes elsewhere."""
+    def _end(self, session: str, *, keep: str | None = None) -> None:
+        """A session is over, or goes elsewhere with the reservation of that key."""
         assigned = self._sessions.pop(session, None)
         if assigned is None:
             return
@@ -153,7 +153,7 @@ class Assignments:
             shared.sessions -= 1
             if not shared.sessions:
                 shared.unused_since = time.monotonic()
-        if assigned.key is not None:
+        if assigned.key is not None and assigned.key != keep:
             self._reservations.release(assigned.key)
 
     # --- the choice
@@ -194,12 +194,12 @@ class Assignments:
     def _staying(self, shared: _Shared | None, demand: Demand) -> Node | None:
         """The node that a server is on, if it can stay there: it takes new sessions, and is still meant."""
         node = None if shared is None or shared.node is None else self._nodes.get(shared.node)
-        if node is None:
+        if node is None or shared is None or (node.is_full and not node.runs(shared.digest)):
             return None
         # what it takes is taken already: only whether the node is there, and meant, counts
         alike = Demand(node=demand.node)
         view = node.view()
-        roomy = msgspec.structs.replace(view, memory_total=0)
+        roomy = msgspec.structs.replace(view, memory_total=0, is_full=False)
         return node if candidates([roomy], alike) else None
 
     async def _await_news(self, demand: Demand, deadline: float) -> None:

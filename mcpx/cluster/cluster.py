@@ -80,12 +80,18 @@ class Cluster:
         address, joined = node.address, self.ray.joined
         if address is None or joined is None:  # it went in this very turn
             raise ConnectionLost(f"the node {node.name} was lost: {node.problem}")
-        greeting = Attach(token=joined.token, server=spec, client=self._gateway)
+        memory = self.memory.of(server.name)
+        greeting = Attach(token=joined.token, server=spec, memory=memory, client=self._gateway)
         return self.assignments.endpoint(node, address, joined, greeting)
 
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node of a session is given up; see `Placement`."""
         return self.assignments.watch(session, endpoint, on_lost)
+
+    def refused(self, session: str) -> None:
+        """The node of a session has no room for it; see `Placement`."""
+        if (node := self.assignments.node_of(session)) is not None:
+            node.refused(session)
 
     def node_of(self, session: str) -> str | None:
         """The name of the node that a session is on."""
@@ -95,9 +101,7 @@ class Cluster:
     def starts_at_once(self) -> int:
         """How many sessions may start on nodes at a time."""
         now = time.monotonic()
-        if (
-            now >= self._counted_until
-        ):  # asked at every turn of a start
+        if now >= self._counted_until:  # asked at every turn of a start
             self._at_once, self._counted_until = starts_at_once(self.nodes.views()), now + COUNT_S
         return self._at_once
 
@@ -130,8 +134,7 @@ class Cluster:
         return [
             node
             for node in self.nodes
-            if node.answers
-            and (node in ours or (node.report and any(each.digest == digest for each in node.report.servers)))
+            if node.answers and (node in ours or (digest is not None and node.runs(digest)))
         ]
 
     # --- for those who look

@@ -23,6 +23,7 @@ from supervisors import Signal
 
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
+FULL_S: Final = 2.0  # for which nothing is placed on a node that has refused a session; it reports twice
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
 
 
@@ -43,6 +44,7 @@ class Node:
         self.left_behind: set[tuple[str, str]] = set()
         """Shared servers (name, digest) that were placed elsewhere while it did not answer."""
         self._promised: deque[tuple[float, int]] = deque()  # until when, bytes
+        self._full_until = 0.0
         self._others = 0  # sessions of other gateways
         self._view: NodeView | None = None
         self._viewed: tuple[object, ...] = ()  # what the view was made of, beside the promises
@@ -70,7 +72,7 @@ class Node:
         while self._promised and self._promised[0][0] <= now:
             self._promised.popleft()
             self._view = None
-        known = self.record, self.report, self.answers, len(self.sessions), self._others
+        known = self.record, self.report, self.answers, len(self.sessions), self._others, self.is_full
         if self._view is None or self._viewed != known:
             self._view, self._viewed = self._make_view(), known
         return self._view
@@ -92,6 +94,7 @@ class Node:
             cpus=report.cpus if report else 0,
             is_draining=record.draining or (report is not None and report.stopping),
             is_suspect=not self.answers,
+            is_full=self.is_full,
         )
 
     def take(self, session: str, demand: Demand) -> None:
@@ -100,10 +103,24 @@ class Node:
         self._promised.append((time.monotonic() + PROMISE_S, demand.memory))
         self._view = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has refused a session a moment ago, because it had no room."""
+        return time.monotonic() < self._full_until
+
+    def refused(self, session: str) -> None:
+        """It has no room for a session."""
+        self._full_until = time.monotonic() + FULL_S
+        log.info("cluster.node_full", node=self.name, session=session)
+
     def heard(self, report: NodeReport) -> None:
         """Take in what it says of itself."""
         self.report, self.heard_at = report, time.monotonic()
         self._others = max(0, report.connections - len(self.sessions))
+
+    def runs(self, digest: str) -> bool:
+        """Whether a server runs here: the memory that it takes is taken already."""
+        return self.report is not None and any(each.digest == digest for each in self.report.servers)
 
     def listen(self, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called, once, when it is given up. Call the result to end that."""

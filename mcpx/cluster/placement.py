@@ -46,7 +46,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     `free` and `memory_free` are without what was promised to servers that are still starting there, and
     `starting` is their number, which counts in `sessions`, too. `cpus` is 0 where it is not known.
-    `is_suspect`: it has not been heard of for a moment, or nothing listens there yet.
+    `is_suspect`: it has not been heard of for a moment, or nothing listens there yet. `is_full`: it has just
+    refused a session for want of room.
     """
 
     id: str
@@ -62,6 +63,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     is_draining: bool = False
     is_suspect: bool = False
+    is_full: bool = False
 
     @property
     def takes_new(self) -> bool:
@@ -147,7 +149,8 @@ def misfit(nodes: Iterable[NodeView], demand: Demand) -> str:
     if not able:
         lacking = next(lack for node in named if (lack := _lacks(node.total, demand)))
         return f"no node has {lacking}"
-    if demand.memory and not any(_has_memory(node.memory_total, node.memory_total, demand) for node in able):
+    empty = (has_memory(node.memory_total, node.memory_total, demand.memory) for node in able)
+    if demand.memory and not any(empty):
         return f"no node has {demand.memory >> 20} MB of memory"
     there = [node for node in able if not node.is_suspect]
     if not there:
@@ -162,6 +165,11 @@ def misfit(nodes: Iterable[NodeView], demand: Demand) -> str:
     return f"{_those(free)} out of memory"
 
 
+def has_memory(total: int, free: int, wanted: int) -> bool:
+    """Whether a machine with so many bytes free can take something of that size; it can if `total` is 0."""
+    return not total or free - wanted >= total * MEMORY_RESERVE
+
+
 def is_named(node: NodeView, wanted: str | None) -> bool:
     """Whether a node is meant by `wanted`: its name, id, host, or a label of it; any is, by None."""
     if wanted is None or wanted in (node.name, node.id, node.host):
@@ -173,14 +181,11 @@ def is_named(node: NodeView, wanted: str | None) -> bool:
 def _fits(node: NodeView, demand: Demand) -> bool:
     return (
         node.takes_new
-        and _has_memory(node.memory_total, node.memory_free, demand)
+        and not node.is_full
+        and has_memory(node.memory_total, node.memory_free, demand.memory)
         and (not demand.resources or _lacks(node.free, demand) is None)
         and (demand.node is None or is_named(node, demand.node))
     )
-
-
-def _has_memory(total: int, free: int, demand: Demand) -> bool:
-    return not total or free - demand.memory >= total * MEMORY_RESERVE
 
 
 def _lacks(amounts: Mapping[str, float], demand: Demand) -> str | None:

@@ -36,7 +36,7 @@ class Reservations:
             ConnectionLost: Ray has none.
         """
         roomy = {view.id for view in candidates(self._nodes.views(), without_resources(demand))}
-        nodes = [node for node in self._nodes if node.record.id in roomy or _runs(node, digest)]
+        nodes = [node for node in self._nodes if node.record.id in roomy or node.runs(digest)]
         able = {node.record.id for node in nodes if node.view().takes_new}
         exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
         try:
@@ -77,8 +77,3 @@ class Reservations:
 def without_resources(demand: Demand) -> Demand:
     """What is asked for but for what Ray counts: it alone knows what of it the session has reserved."""
     return replace(demand, resources={})
-
-
-def _runs(node: Node, digest: str) -> bool:
-    """Whether a server runs on a node: the memory that it takes is taken already."""
-    return node.report is not None and any(each.digest == digest for each in node.report.servers)

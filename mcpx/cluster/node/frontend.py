@@ -37,6 +37,7 @@ from mcpx.cluster.node.protocol import (
     line_of,
 )
 from mcpx.cluster.node.reports import Reports
+from mcpx.cluster.node.room import Room
 from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
 from mcpx.door import Door
 from mcpx.errors import MCPXError
@@ -82,6 +83,7 @@ class NodeFrontend:
         self._hello_timeout_s = start.settings.hello_timeout_s
         self._servers = servers
         self._reports = reports
+        self._room = Room(doors.hub, servers)
         self._newcomers = Newcomers("node", most=MAX_SILENT, patience_s=PATIENCE_S)
         self._clients = 0
 
@@ -166,6 +168,10 @@ class NodeFrontend:
     async def _attach(self, channel: Channel, hello: Attach, incarnation: Incarnation) -> None:
         """Have the connection be a client at the door for that server."""
         if await self._refuse_more(channel):
+            return
+        if (problem := self._room.why_not(hello.server, hello.memory)) is not None:
+            self._newcomers.warn("refused", f"no memory for {hello.server.name!r}")
+            await _send(channel, Refused(error=problem, code="memory"))
             return
         self._clients += 1
         try:

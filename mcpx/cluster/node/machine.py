@@ -18,6 +18,13 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 KIB: Final = 1024
 
 
+class Memory(NamedTuple):
+    """Bytes that a machine has, and those that are free."""
+
+    total: int | None
+    free: int | None
+
+
 class Machine(NamedTuple):
     """The machine at one moment; bytes, and the mean number of processes that wanted a processor."""
 
@@ -30,27 +37,30 @@ class Machine(NamedTuple):
 
 def look() -> Machine:
     """The machine now."""
-    total, free = _least(_of_machine(), _of_container())
+    memory = memory_now()
     load = descriptors = None
     with suppress(OSError):
         load = round(os.getloadavg()[0], 2)
     with suppress(OSError):
         descriptors = len(os.listdir("/dev/fd"))  # noqa: PTH208 - tens of thousands, maybe
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Machine(total, free, load, descriptors, None if soft == resource.RLIM_INFINITY else soft)
+    most = None if soft == resource.RLIM_INFINITY else soft
+    return Machine(memory.total, memory.free, load, descriptors, most)
 
 
-_Memory = tuple[int | None, int | None]
+def memory_now() -> Memory:
+    """The memory now, without anything else; takes a tenth of a millisecond."""
+    return _least(_of_machine(), _of_container())
 
 
-def _least(machine: _Memory, container: _Memory) -> _Memory:
+def _least(machine: Memory, container: Memory) -> Memory:
     """The memory that can be had: of both limits the lower, and of what is left likewise."""
     totals = [each[0] for each in (machine, container) if each[0] is not None]
     free = [each[1] for each in (machine, container) if each[1] is not None]
-    return min(totals, default=None), min(free, default=None)
+    return Memory(min(totals, default=None), min(free, default=None))
 
 
-def _of_machine() -> _Memory:
+def _of_machine() -> Memory:
     found: dict[str, int] = {}
     try:
         for line in (PROC / "meminfo").read_text().splitlines():
@@ -59,11 +69,11 @@ def _of_machine() -> _Memory:
                 found[name] = int(value.split()[0]) * KIB
     except (OSError, ValueError, IndexError):
         with suppress(OSError, ValueError):
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
-    return found.get("MemTotal"), found.get("MemAvailable")
+            return Memory(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None)
+    return Memory(found.get("MemTotal"), found.get("MemAvailable"))
 
 
-def _of_container() -> _Memory:
+def _of_container() -> Memory:
     """Of the cgroup of this process (cgroups(7)); None where it has no limit."""
     try:
         group = (PROC / "self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
@@ -75,5 +85,5 @@ def _of_container() -> _Memory:
              if line.startswith("inactive_file ")), 0,
         )  # fmt: skip
     except (OSError, ValueError, IndexError):
-        return None, None
-    return limit, max(0, limit - used + cache)
+        return Memory(None, None)
+    return Memory(limit, max(0, limit - used + cache))

@@ -79,9 +79,14 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Attach(Hello, frozen=True, kw_only=True, tag="attach"):
-    """Be a client of that server. `client` is the gateway's id, for the log."""
+    """Be a client of that server. `client` is the gateway's id, for the log.
+
+    `memory` are the bytes that one session with it has been seen to take, 0 where it is not known. A node
+    that has not so much left refuses it (`memory`), as it does when it has too many connections (`full`).
+    """
 
     server: ServerSpec
+    memory: Annotated[int, Meta(ge=0, le=1 << 50)] = 0
     client: Annotated[str, Meta(max_length=1024)] = ""
 
 
@@ -136,7 +141,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it cannot be done, for people; `token` says that the token is not that of the cluster."""
 
     error: str
-    code: Literal["", "token", "full", "unknown_server", "invalid", "stopping"] = ""
+    code: Literal["", "token", "full", "memory", "unknown_server", "invalid", "stopping"] = ""
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):

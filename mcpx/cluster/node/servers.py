@@ -76,6 +76,11 @@ class NodeServers:
     def __len__(self) -> int:
         return len(self._servers)
 
+    def known(self, spec: ServerSpec) -> NodeServer | None:
+        """The server of that spec, if it is here to stay."""
+        found = self._servers.get((spec.name, spec.digest))
+        return None if found is None or found.is_leaving else found
+
     def find(self, name: str, digest: str) -> NodeServer:
         """The server of that spec.
 

@@ -7,7 +7,7 @@ breaks, and at once when the placement gives the node up. What was in flight the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -16,7 +16,7 @@ import msgspec
 
 from mcpx.text import cut, one_line
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
-from mcpx.upstream.transport.placement import Endpoint, Placing
+from mcpx.upstream.transport.placement import Endpoint, Placement, Placing
 from mcpx.wire.channel import PeerNotReading
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.receiver import OnMalformed
@@ -27,6 +27,9 @@ CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network, and is known to
 ANSWER_TIMEOUT_S: Final = 5.0  # the node answers before it starts anything
 MAX_ANSWER_BYTES: Final = 64 * 1024  # of the node's answer to the greeting
 MAX_CAUSE_CHARS: Final = 1000
+MAX_PLACES: Final = 8  # nodes that are tried in turn, where one has no room; then the restart policy goes on
+NO_ROOM: Final = frozenset({"memory", "full", "stopping"})
+"""Answers of a node that has nothing against the server itself."""
 MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: reading one takes 0.1 s
 
 
@@ -35,6 +38,11 @@ class _Answer(msgspec.Struct):
 
     ok: bool = False
     error: str | None = None
+    code: str = ""
+
+
+class _NoRoom(ConnectionLost):
+    """The node takes no more, and another may."""
 
 
 class NodeLink:
@@ -116,28 +124,60 @@ async def open_placed(
     """
     if placing is None or placing.placement is None:
         raise ConnectionLost("it is placed on a node, and there is no cluster", retryable=False)
-    placement = placing.placement
-    endpoint = await placement.place(placing.server, placing.session)
-    given_up = Ending()
-    link: NodeLink | None = None
-
-    def on_lost(reason: str) -> None:
-        given_up.set(reason)
-        if link is not None:
-            link.lost.set(reason)
-
-    end_watch = placement.watch(placing.session, endpoint, on_lost)
-    channel: TlsChannel | None = None
+    place = await _placed(placing.placement, placing)
     try:
-        channel = await _connected(endpoint, given_up)
-        link = NodeLink(channel, endpoint.node, limit=limit, on_malformed=on_malformed)
-        if given_up.is_set():
-            link.lost.set(given_up.reason)
+        link = NodeLink(place.channel, place.node, limit=limit, on_malformed=on_malformed)
+        place.on_lost = link.lost.set
+        if place.given_up.is_set():
+            link.lost.set(place.given_up.reason)
         yield link
     finally:
-        end_watch()
-        if channel is not None:
-            channel.close()
+        place.end_watch()
+        place.channel.close()
+
+
+class _Place:
+    """A connection to the node of a session, and the watch over that node."""
+
+    def __init__(self, placement: Placement, session: str, endpoint: Endpoint) -> None:
+        self.node = endpoint.node
+        self.given_up = Ending()
+        self.on_lost: Callable[[str], None] = self.given_up.set
+        self.channel: TlsChannel
+        self.end_watch = placement.watch(session, endpoint, self._on_lost)
+
+    def _on_lost(self, reason: str) -> None:
+        self.given_up.set(reason)
+        self.on_lost(reason)
+
+
+async def _placed(placement: Placement, placing: Placing) -> _Place:
+    """Connect to the first node that takes the session, of those that the placement says.
+
+    Raises:
+        ConnectionLost: As above.
+    """
+    before: _Place | None = None
+    for number in range(MAX_PLACES):
+        try:
+            endpoint = await placement.place(placing.server, placing.session)
+        finally:
+            if before is not None:
+                before.end_watch()
+        place = before = _Place(placement, placing.session, endpoint)
+        try:
+            place.channel = await _connected(endpoint, place.given_up)
+        except _NoRoom:
+            placement.refused(placing.session)
+            if number == MAX_PLACES - 1:
+                place.end_watch()
+                raise
+        except BaseException:
+            place.end_watch()
+            raise
+        else:
+            return place
+    raise AssertionError  # the last one has raised
 
 
 async def _connected(endpoint: Endpoint, given_up: Ending) -> TlsChannel:
@@ -211,4 +251,5 @@ async def _greet(channel: TlsChannel, endpoint: Endpoint) -> None:
         raise ConnectionLost(f"{name} gave an answer that cannot be read") from None
     if not said.ok or rest:  # a node says nothing of MCP before it is asked
         cause = one_line(said.error or "it does not say why")
-        raise ConnectionLost(f"{name} refused the server: {cut(cause, MAX_CAUSE_CHARS)}")
+        kind = _NoRoom if said.code in NO_ROOM else ConnectionLost
+        raise kind(f"{name} refused the server: {cut(cause, MAX_CAUSE_CHARS)}")

@@ -51,6 +51,13 @@ class Placement(Protocol):
         """
         ...
 
+    def refused(self, session: str) -> None:
+        """The node of a session has no room for it: nothing is placed there for a while.
+
+        Ask for another place before you call what `watch` gave: what is reserved goes along.
+        """
+        ...
+
     def node_of(self, session: str) -> str | None:
         """The name of the node that a session is on, or was last; None if it has been on none."""
         ...

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from mcpx.catalog.snapshot import State
 from mcpx.cli.status_table import render
+from mcpx.cluster.node.machine import memory_now
 from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
@@ -221,6 +222,30 @@ async def test_starts_on_nodes_do_not_wait_for_those_on_this_machine(tmp_path: P
         await gateway.becomes(State.READY)
         await gateway.becomes(State.READY, "t")
         assert {gateway.state(name) for name in here} == {State.STARTING}
+
+
+async def test_gateways_that_place_at_the_same_moment_do_not_overfill_a_node(tmp_path: Path) -> None:
+    ray = StandInRay()
+    config = config_of({"s": entry(settings={"sessions": "per_client"})})
+    free = memory_now().free
+    assert free is not None
+    async with (
+        running_nodes(tmp_path, "a", "b", ray=ray),
+        open_gateway(config, ray, tmp_path, name="one") as one,
+        open_gateway(config, ray, tmp_path, name="two") as two,
+    ):
+        for gateway in (one, two):
+            await gateway.becomes(State.READY)
+            await gateway.answers("a", "b")
+            gateway.cluster.memory.note("s", free * 6 // 10, 1)
+        async with anyio.create_task_group() as tasks:
+            for gateway in (one, two):
+                tasks.start_soon(text_of, gateway, ClientId())
+        private = [each for gateway in (one, two) for each in gateway.hub.upstreams["s"].private or ()]
+        nodes = [
+            gateway.cluster.node_of(each.child) for gateway, each in zip((one, two), private, strict=True)
+        ]
+        assert sorted(map(str, nodes)) == ["a", "b"]
 
 
 async def text_of(gateway: Gateway, client: ClientId) -> str:

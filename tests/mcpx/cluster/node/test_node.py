@@ -244,6 +244,19 @@ async def test_a_node_reads_nothing_of_the_person(tmp_path, ears):
     assert not any(CREDENTIALS().key in path.read_text(errors="replace") for path in found)
 
 
+async def test_a_session_that_there_is_no_memory_for_is_refused_and_a_shared_one_that_runs_is_not(node, ears):
+    hello = {"do": "attach", "memory": 1 << 46}
+    private = {"server": spec(ears, settings={"sessions": "per_client"})}
+    async with node.connected(hello | private) as gateway:
+        refused = await gateway.line(error=...)
+        assert refused["code"] == "memory"
+        assert "memory left" in refused["error"]
+    async with node.attached(spec(ears)), node.connected(hello | {"server": spec(ears)}) as gateway:
+        assert (await gateway.line(ok=True))["digest"] == spec(ears).digest
+    async with node.attached(private["server"]) as gateway:
+        assert "result" in await gateway.call("count")
+
+
 # --- looking after it
 
 
