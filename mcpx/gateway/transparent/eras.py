@@ -9,6 +9,7 @@ from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.config import ServerConfig
 from mcpx.upstream.direct.messages import members_of
 from mcpx.upstream.requests import Passed
 
@@ -25,8 +26,12 @@ def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
     return PROTOCOL_VERSION_META_KEY in members_of(members_of(params).get("_meta", msgspec.Raw()))
 
 
-def refusal_of(request: Passed, era: str, *, modern: bool) -> MCPError | None:
-    """What a server says that speaks only the era that its configuration allows; None where it is asked."""
+def refusal_of(request: Passed, config: ServerConfig, *, modern: bool) -> MCPError | None:
+    """What a server says that speaks only the era that its configuration allows; None where it is asked.
+
+    Of another MCPX every door speaks both: that it is spoken to in the modern one is our own choice.
+    """
+    era = "auto" if config.peer is not None and config.era == "modern" else config.era
     if era == "handshake" and modern:
         return MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
     if era == "modern" and request.method == "initialize":

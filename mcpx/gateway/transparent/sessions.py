@@ -125,7 +125,7 @@ class DoorSessions:
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
         modern = is_modern(request.method, request.raw)
-        if (refusal := refusal_of(request, upstream.config.era, modern=modern)) is not None:
+        if (refusal := refusal_of(request, upstream.config, modern=modern)) is not None:
             reply.resolve(error_answer(refusal))
             return
         session = client if client is not None and (client.greeted or not modern) else None

@@ -18,7 +18,7 @@ from mcp import MCPError
 from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from pydantic import ValidationError
 
-from mcpx.config import Era, Http, Placed, ServerConfig
+from mcpx.config import Era, Http, Placed, ServerConfig, Stdio
 from mcpx.upstream.errors import EraRefused
 from mcpx.upstream.session.greeting import Greeting
 from mcpx.upstream.session.sdk_session import PassingSession
@@ -151,12 +151,20 @@ class KnownEras:
     def __init__(self, config: ServerConfig) -> None:
         self.refused: set[Era] = set()
         # a node speaks both, whatever its server does: the entry's era is for the node to keep
-        self._pinned = "modern" if isinstance(config.transport, Placed) else config.era
+        is_placed = isinstance(config.transport, Placed)
+        self._pinned = "modern" if is_placed else config.era
+        self._speaks_both = is_placed or (config.peer is not None and isinstance(config.transport, Stdio))
         self._usual = MODERN_FIRST if isinstance(config.transport, Http) else HANDSHAKE_FIRST
         self._first = self._usual[0]
 
     def in_order(self, preferred: Era | None) -> tuple[Era, ...]:
-        """The eras to ask in. `preferred`, if any, comes first where the server may speak it."""
+        """The eras to ask in. `preferred`, if any, comes first where the server may speak it.
+
+        A client's own session with a server behind another MCPX is in the client's era, for the session there
+        is in the era of this one: a server may ask an older client in the middle of a call, and no other.
+        """
+        if self._speaks_both and preferred is not None:
+            return (preferred,)
         if self._pinned != "auto":
             return (self._pinned,)
         first = preferred if preferred is not None and preferred not in self.refused else self._first

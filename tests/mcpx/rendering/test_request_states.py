@@ -15,7 +15,7 @@ def test_what_a_server_gives_goes_as_it_is(state: str) -> None:
     "state", ["mcpx-held-1", "mcpx-approval-1", "mcpx-at-h.u.m.mcpx-held-1", "mcpx-far-"]
 )
 @pytest.mark.parametrize("hops", [1, 2, 5])
-def test_what_another_mcpx_gives_is_not_ours_on_any_hop_and_comes_back_to_it(state: str, hops: int) -> None:
+def test_what_another_mcpx_gives_is_ours_on_no_hop_and_comes_back_to_it(state: str, hops: int) -> None:
     seen = state
     for _ in range(hops):
         seen = to_client(seen)
