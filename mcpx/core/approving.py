@@ -51,6 +51,7 @@ def admitted(
         arguments=call.arguments,
         rule=rule,
         answers=context.answers,
+        asks_likewise=upstream.config.is_remote_mcpx,
     )
     entry = reply.observer
     found = noted(approvals, asked, entry if isinstance(entry, Entry) else None)

@@ -39,7 +39,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `client` is the identity of the client, and `session` the same where it has a session to agree for.
     `for_all` says whether the person behind the client may agree for all clients. `arguments` is the JSON
-    that is to be sent, `answers` what the client has brought.
+    that is to be sent, `answers` what the client has brought. `asks_likewise` says that the server is at
+    another MCPX, whose own states look like ours.
     """
 
     client: Hashable
@@ -51,6 +52,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     arguments: bytes | msgspec.Raw
     rule: str | None
     answers: Any = None
+    asks_likewise: bool = False
 
     def read(self) -> Arguments:
         """The arguments, for a person.

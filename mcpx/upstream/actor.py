@@ -255,12 +255,25 @@ class Upstream:
         """
         context = request.context
         if context.answers is not None:
-            if self._suspended.resume(request, reply):
+            asks_likewise = self._asks_likewise
+            if self._suspended.resume(request, reply, asks_likewise=asks_likewise):
                 return
-            request = replace(request, context=replace(context, answers=without_link(context.answers)))
+            if not asks_likewise:  # else the link may be one of its own
+                context = replace(context, answers=without_link(context.answers))
+                request = replace(request, context=context)
         if self.rate.per_minute is not None and not request.context.own:
             self.rate.admit(tool_of(request))
         self.queue.submit(request, reply)
+
+    @property
+    def _asks_likewise(self) -> bool:
+        """Whether it is at another MCPX, which asks in results, as this one does."""
+        known = self.listed
+        return (
+            self.config.is_remote_mcpx
+            and known is not None
+            and known.protocol_version in MODERN_PROTOCOL_VERSIONS
+        )
 
     def inherit_from(self, old: Upstream) -> None:
         """Take the place of another upstream of the same name, with its subscriptions.
