@@ -3,7 +3,8 @@
 Run by the cluster for each node that listens. A node that is silent for `SILENCE_S` is given up, and one
 whose connection breaks at once: a process that was killed is noticed when the kernel closes its socket, a
 machine that lost its power by the pings. Only silence while this process runs counts, so that a busy gateway
-does not give up all of its nodes. A node that was given up is connected to again; it takes new sessions once
+does not give up all of its nodes; and a node that has been slow to answer pings, because a hundred servers
+start on its machine, has longer: to give it up would have them start on another one, which is as busy then. A node that was given up is connected to again; it takes new sessions once
 it answers.
 """
 
@@ -28,6 +29,9 @@ from mcpx.wire.tls_channel import TlsChannel
 
 log = structlog.get_logger()
 SILENCE_S: Final = 1.5
+MAX_SILENCE_S: Final = 10.0  # of a node that has been slow
+SLOW_SHARE: Final = 3.0  # so many times as long as the slowest of its last answers a node may be silent
+FADES: Final = 0.8  # of the slowest answer, for each that came since
 PING_INTERVAL_S: Final = 0.5
 TICK_S: Final = 0.1
 RETRY_S: Final = 0.2  # doubled up to the next
@@ -40,6 +44,29 @@ class OnChange(Protocol):
     """Called when the node has said something, or is given up. `is_new`: it answers again, or at last."""
 
     def __call__(self, node: Node, *, is_new: bool) -> None: ...
+
+
+class Patience:
+    """How long a node may be silent, by how long its last answers to pings took."""
+
+    def __init__(self) -> None:
+        self._pinged: dict[int, float] = {}
+        self._slowest_s = 0.0
+
+    @property
+    def allowed_s(self) -> float:
+        """Seconds without a byte from it, after which it is given up."""
+        return max(SILENCE_S, min(SLOW_SHARE * self._slowest_s, MAX_SILENCE_S))
+
+    def pinged(self, number: int, now: float) -> None:
+        """A ping was sent at that time."""
+        self._pinged[number] = now
+
+    def answered(self, number: int, now: float) -> None:
+        """It was answered. What was never asked is no answer."""
+        sent = self._pinged.pop(number, None)
+        if sent is not None:
+            self._slowest_s = max(now - sent, FADES * self._slowest_s)
 
 
 class NodeWatch:
@@ -56,6 +83,7 @@ class NodeWatch:
         self._lines = LineSplitter(MAX_REPORT_BYTES)
         self._silent_s = 0.0
         self._lost = Ending()
+        self._patience = Patience()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -72,6 +100,7 @@ class NodeWatch:
     async def _follow(self) -> str:
         """Be told how the node is, for as long as it answers. Why it does not any more."""
         self._lost, self._lines, self._silent_s = Ending(), LineSplitter(MAX_REPORT_BYTES), 0.0
+        self._patience = Patience()
         try:
             async with connection(self._address, self._certificate) as channel:
                 channel.on_data = self._on_data
@@ -89,7 +118,7 @@ class NodeWatch:
     async def _until_lost(self, channel: TlsChannel) -> str:
         """Ping until it is lost, or has been silent for too long."""
         seen, pinged, number = time.monotonic(), 0.0, 0
-        while self._silent_s < SILENCE_S:
+        while self._silent_s < self._patience.allowed_s:
             with anyio.move_on_after(TICK_S):
                 return await self._lost.wait()
             now = time.monotonic()
@@ -97,8 +126,9 @@ class NodeWatch:
             seen = now
             if now - pinged >= PING_INTERVAL_S:
                 pinged, number = now, number + 1
+                self._patience.pinged(number, now)
                 channel.write(line_of(Ping(ping=number)))
-        return f"it has said nothing for {SILENCE_S:g} s"
+        return f"it has said nothing for {self._patience.allowed_s:.3g} s"
 
     def _on_data(self, data: bytes) -> None:
         self._silent_s = 0.0
@@ -115,6 +145,8 @@ class NodeWatch:
         said = _LINE.decode(line)
         if said.error is not None:
             self._lost.set(said.error)
+        if said.pong is not None:
+            self._patience.answered(said.pong, time.monotonic())
         if said.node is None:
             return
         node = self._node

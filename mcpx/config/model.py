@@ -119,6 +119,14 @@ class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Annotated[
         tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
     ] = ()
+    max_connections: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        doc(
+            "Connections that are served at a time; others wait. A client that listens for changes keeps one."
+            " Never more than a quarter of the file descriptors that the system grants."
+        ),
+    ] = 1024
     drain: Annotated[
         SecondsOrNever,
         doc(

@@ -140,7 +140,13 @@ class HttpFrontend:
         hub = self._doors.hub
         shared = Shared(2 * self._limit, hub.clients.count_dropped)
         leaving = hub.leaving
-        uvicorn_server = HttpServer(self._app(), shared, lifespan="on", grace_s=lambda: leaving.grace_left_s)
+        uvicorn_server = HttpServer(
+            self._app(),
+            shared,
+            lifespan="on",
+            grace_s=lambda: leaving.grace_left_s,
+            max_connections=self._settings.max_connections,
+        )
         leaving.drain_s, leaving.on_begin = self._settings.drain, shared.leave
         self._state = uvicorn_server.server_state
         incarnation.ready()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 log = structlog.get_logger()
-MAX_CONNECTIONS: Final = 256
+MAX_CONNECTIONS: Final = 256  # where nothing else is said: of the page
 MAX_DESCRIPTOR_SHARE: Final = 0.25
 BACKLOG: Final = 128  # connections that wait for a place
 MAX_HEAD_BYTES: Final = 65536  # of a request: a browser brings the cookies of every program of this computer
@@ -56,8 +56,12 @@ class HttpServer(uvicorn.Server):
         *,
         lifespan: Literal["on", "off"] = "off",
         grace_s: Callable[[], float] = lambda: GRACEFUL_S,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        """`grace_s` gives how long requests that are open at the end may take to finish."""
+        """`grace_s` gives how long requests that are open at the end may take to finish.
+
+        At most `max_connections` are open at a time, and never more than a share of all descriptors.
+        """
         self._exit = anyio.Event()
         self._grace_s = grace_s
         self._draining = Draining(app)
@@ -74,7 +78,7 @@ class HttpServer(uvicorn.Server):
         )
         super().__init__(config)
         self._shared = shared
-        self._max_connections = share(MAX_DESCRIPTOR_SHARE, MAX_CONNECTIONS)
+        self._max_connections = share(MAX_DESCRIPTOR_SHARE, max_connections)
         self._throttle = Throttle()
         self._starting: asyncio.Task[None] | None = None  # what was accepted last, which outlives its task
         self._accepting: list[asyncio.Task[None]] = []

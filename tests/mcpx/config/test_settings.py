@@ -68,7 +68,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (server.tools, server.resources, server.prompts) == (ToolRules(), AccessRules(), AccessRules())
     assert (server.approve, server.annotations, server.trust_annotations) == ("off", {}, True)
     assert (server.pin, server.quarantine, server.quota) == ("warn", False, Quota())
-    assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), (), 0.0, Replica())
+    assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), (), 1024, 0.0, Replica())
 
 
 def test_top_level_settings_reach_the_config() -> None:
