@@ -97,6 +97,7 @@ class Node:
             cpus=report.cpus if report else 0,
             is_draining=record.draining or (report is not None and report.stopping),
             is_suspect=not self.answers,
+            given_name=record.given_name,
         )
 
     def take(self, session: str, demand: Demand) -> None:
