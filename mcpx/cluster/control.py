@@ -60,7 +60,7 @@ class ClusterControl:
         return answer
 
     def _meant(self, name: str | None) -> NodeRecord:
-        """The node of that name, id, beginning of an id, or host; where several could be, the one that answers.
+        """The node of that name, id, beginning of an id, or host; of several, the one that answers.
 
         Raises:
             MCPXError: There is none, or more than one.

@@ -43,8 +43,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     `free` and `memory_free` are without what was promised to servers that are still starting there, and
     `starting` is their number, which counts in `sessions`, too. `cpus` is 0 where it is not known.
-    `given_name` is what it was called before another had the same name: a machine that is started again is there
-    twice until Ray misses the first. `is_suspect`: it has not been heard of for a moment, or nothing listens there yet.
+    `given_name` is what it was called before another had the same name: a machine that is started again is
+    there twice until Ray misses the first. `is_suspect`: it has not been heard of for a moment, or nothing
+    listens there yet.
     """
 
     id: str
