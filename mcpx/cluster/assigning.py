@@ -169,10 +169,12 @@ class Assignments:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
             return None if node is None else _Assigned(node, spec.digest, known)
+        if any(node.is_awaited for node in self._nodes):
+            # a gateway that has just been started must not move a server from a node that it has yet to hear,
+            # nor put everything on the one that is the first to answer
+            return None
         if spec.sessions == "shared":
-            # a gateway that has just been started must not move a server from a node that it has yet to hear
-            awaited = any(node.is_awaited for node in self._nodes)
-            return None if awaited else await self._choose_shared(spec, demand)
+            return await self._choose_shared(spec, demand)
         if demand.resources:
             key = f"session/{self._gateway}/{session}"
             node = await self._reservations.node_for(key, demand, spec.digest)

@@ -24,14 +24,16 @@ from supervisors import Signal
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
 FULL_S: Final = 2.0  # for which nothing is placed on a node that has refused a session; it reports twice
+FIRST_WAIT_S: Final = 5.0  # for the nodes that Ray names first: until what is on them is known
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
 
 
 class Node:
     """One node. `sessions` are those of this gateway that are placed there, with what they ask for."""
 
-    def __init__(self, record: NodeRecord) -> None:
+    def __init__(self, record: NodeRecord, *, awaited_until: float = 0.0) -> None:
         self.record = record
+        self._awaited_until = awaited_until
         self.report: NodeReport | None = None
         self.heard_at = 0.0
         """When that came, by `time.monotonic()`."""
@@ -58,8 +60,11 @@ class Node:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it listens, and it is not known yet whether it answers."""
-        return self.record.endpoint is not None and not self.was_tried
+        """Whether it is not known yet if it answers: it listens, or was there first and may soon."""
+        if self.was_tried:
+            return False
+        is_starting = self.record.problem is None and time.monotonic() < self._awaited_until
+        return self.record.endpoint is not None or is_starting
 
     @property
     def address(self) -> NodeAddress | None:
@@ -95,6 +100,7 @@ class Node:
             is_draining=record.draining or (report is not None and report.stopping),
             is_suspect=not self.answers,
             is_full=self.is_full,
+            given_name=record.given_name,
         )
 
     def take(self, session: str, demand: Demand) -> None:
@@ -172,16 +178,18 @@ class NodeTable:
     def update(self, records: Mapping[str, NodeRecord]) -> None:
         """Take in which nodes Ray says there are, by id. Those that are not among them are gone."""
         living = {node_id: record for node_id, record in records.items() if record.alive}
+        is_first = not self._nodes
         for node_id in self._nodes.keys() - living.keys():
             self._nodes.pop(node_id).give_up("it has left the cluster")
         for record in living.values():
-            self._take_in(record)
+            self._take_in(record, is_first=is_first)
         self.news.pulse()
 
-    def _take_in(self, record: NodeRecord) -> None:
+    def _take_in(self, record: NodeRecord, *, is_first: bool) -> None:
         node = self._nodes.get(record.id)
         if node is None:
-            self._nodes[record.id] = Node(record)
+            until = time.monotonic() + FIRST_WAIT_S if is_first else 0.0
+            self._nodes[record.id] = Node(record, awaited_until=until)
             log.info("cluster.node_joined", node=record.name, host=record.host)
             return
         if record.endpoint is None and node.answers:

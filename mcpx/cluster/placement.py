@@ -46,8 +46,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     `free` and `memory_free` are without what was promised to servers that are still starting there, and
     `starting` is their number, which counts in `sessions`, too. `cpus` is 0 where it is not known.
-    `is_suspect`: it has not been heard of for a moment, or nothing listens there yet. `is_full`: it has just
-    refused a session for want of room.
+    `given_name` is what it was called before another had the same name: a machine that is started again is
+    there twice until Ray misses the first. `is_suspect`: it has not been heard of for a moment, or nothing
+    listens there yet. `is_full`: it has just refused a session for want of room.
     """
 
     id: str
@@ -64,6 +65,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     is_draining: bool = False
     is_suspect: bool = False
     is_full: bool = False
+    given_name: str = ""
 
     @property
     def takes_new(self) -> bool:
@@ -172,7 +174,7 @@ def has_memory(total: int, free: int, wanted: int) -> bool:
 
 def is_named(node: NodeView, wanted: str | None) -> bool:
     """Whether a node is meant by `wanted`: its name, id, host, or a label of it; any is, by None."""
-    if wanted is None or wanted in (node.name, node.id, node.host):
+    if wanted is None or wanted in (node.name, node.id, node.host, node.given_name or node.name):
         return True
     key, equals, value = wanted.partition("=")
     return bool(equals) and node.labels.get(key) == value

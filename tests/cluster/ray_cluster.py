@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 os.environ.setdefault("RAY_DISABLE_MEMORY_MONITOR", "1")
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # workers that nobody needs, two a node
 
 from ray.cluster_utils import Cluster
 

@@ -55,7 +55,9 @@ def named(records: Iterable[NodeRecord]) -> dict[str, NodeRecord]:
     known = {record.id: record for record in records}
     count = Counter(record.name for record in known.values())
     return {
-        node: replace(record, name=f"{record.name}-{node[:ID_DIGITS]}") if count[record.name] > 1 else record
+        node: replace(record, name=f"{record.name}-{node[:ID_DIGITS]}", given_name=record.name)
+        if count[record.name] > 1
+        else record
         for node, record in known.items()
     }
 

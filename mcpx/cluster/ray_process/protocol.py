@@ -147,8 +147,9 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node as Ray knows it.
 
     `name` is unique: its label `mcpx.node`, else the name or host that Ray knows, with the beginning of its
-    id where others have the same. `resources` are all that it has, `free` those that nobody has reserved.
-    `endpoint` is there while the node runs; `actor` says how far it is, and `problem` why it does not run.
+    id where others have the same; `given_name` is it without that, where it was added. `resources` are all
+    that it has, `free` those that nobody has reserved. `endpoint` is there while the node runs; `actor` says
+    how far it is, and `problem` why it does not run.
     """
 
     id: str
@@ -162,6 +163,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     endpoint: NodeAddress | None = None
     actor: ActorState = "none"
     problem: str | None = None
+    given_name: str = ""
 
 
 class Nodes(msgspec.Struct, frozen=True, tag_field="say", tag="nodes", omit_defaults=True):

@@ -245,5 +245,6 @@ def _view(node: NodeRecord, *, is_excluded: bool) -> NodeView:
         memory_total=int(node.resources.get("memory", 0)),
         memory_free=int(node.free.get("memory", 0)),
         is_draining=node.draining,
+        given_name=node.given_name,
         is_suspect=is_excluded or node.actor not in {"running", "starting"},
     )

@@ -1,4 +1,4 @@
-"""Clients of a gateway that call without a pause, by `mcpx attach` and over HTTP, and say what they were told."""
+"""Clients of a gateway that call without a pause, by `mcpx attach` and over HTTP, and what they were told."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.cluster.kills.tally import Loss
 FROZEN_S = 2.5  # longer than a node may be silent
 APART_S = 1.8  # between losses, for callers to know of one before the next
 TWO_AT_ONCE = 0.1  # the share of losses with another one at the same time
-HOW = ("killed", "killed", "frozen", "frozen and killed")
+HOW = ("frozen",) * 5 + ("killed",) * 3 + ("frozen and killed",) * 2
 DRAIN_S = "30"
 
 
@@ -93,7 +93,7 @@ async def kill_gateway(site: Site) -> GatewayKill:
     answered = time.time() - at
     after = site.tally.pids(time.time())
     odd = [f"{name} has ended" for name, shim in shims.items() if shim.process.poll() is not None]
-    odd += [f"{name} was {old}, is {after[name]}" for name, old in before.items() if after[name] != old]
+    odd += [f"{name} was {before[name]}, is {after[name]}" for name in SHARED if after[name] != before[name]]
     return GatewayKill(answered, odd)
 
 
@@ -142,6 +142,7 @@ async def add_node(site: Site, name: str, clients: int) -> tuple[int, int, float
         await site.until(lambda: len(site.tally.pids(time.time())) == wanted, within=60.0)
         pids = site.tally.pids(time.time())
         on_it = _servers_under(site, name)
+        say(str({each: site.node_of_process(pid) for each, pid in pids.items()}))
         new = [pid for session, pid in pids.items() if session not in known]
         tasks.cancel_scope.cancel()
     return sum(pid in on_it for pid in new), len(new), up

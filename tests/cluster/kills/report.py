@@ -10,7 +10,6 @@ from tests.cluster.kills.tally import Loss, Tally
 
 KNOWN_S = 2.0  # callers know that a node is lost
 ELSEWHERE_S = 10.0  # its servers answer on another
-UNTIL_S = 12.0  # what is told later has nothing to do with a loss
 Row = tuple[str, str, str]
 
 
@@ -43,26 +42,24 @@ class Seen:
         self._judge_others()
 
     def _judge_losses(self, tally: Tally, losses: Sequence[Loss], deaths: dict[str, float]) -> None:
-        known: list[float] = []
+        known = tally.known_after(losses)
+        self.faults += [
+            f"the caller of {call.name} knew after {after:.2f} s that {loss.node} was {loss.how}"
+            for call, loss, after in known
+            if after > KNOWN_S
+        ]
         elsewhere: list[float] = []
         for loss in losses:
-            this = tally.known_after(loss, loss.at + UNTIL_S)
-            known += this
             for session, after in tally.elsewhere_after(loss).items():
                 if after is None or after > ELSEWHERE_S:
                     self.faults.append(f"{session} after {loss.node} was {loss.how}: elsewhere {after} s")
                 if after is not None:
                     elsewhere.append(after)
-            self.faults += [
-                f"a caller knew after {after:.2f} s that {loss.node} was {loss.how}"
-                for after in this
-                if after > KNOWN_S
-            ]
         if losses:
             how = Counter(loss.how for loss in losses)
             words = ", ".join(f"{number} {word}" for word, number in how.most_common())
             self.rows.append(("nodes lost in the middle of calls", str(len(losses)), words))
-            self.rows.append(("callers in flight knew", *_distribution(known)))
+            self.rows.append(("callers in flight knew", *_distribution([after for _, _, after in known])))
             self.rows.append(("the same server answered elsewhere", *_distribution(elsewhere)))
         ray = [deaths[loss.id] - loss.at for loss in losses if loss.id in deaths and loss.how == "killed"]
         if ray:

@@ -74,7 +74,7 @@ class Site:
         """Wait for these nodes; how long that took."""
         began = time.monotonic()
         with anyio.fail_after(COMES_BACK_S):
-            while not set(names) <= (await self.up()).keys():
+            while not set(names) <= (await self.up()).keys():  # noqa: ASYNC110 - as below
                 await anyio.sleep(LOOK_S)
         return time.monotonic() - began
 

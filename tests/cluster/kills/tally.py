@@ -8,6 +8,7 @@ took: until the callers in flight knew, and until the same server answered in an
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -78,14 +79,20 @@ class Tally:
         """The calls that were in flight between these times."""
         return [call for call in self.calls if call.told_at > begin and call.sent < end]
 
-    def known_after(self, loss: Loss, until: float) -> list[float]:
-        """How long callers in flight on that node have not known that it is lost."""
-        runs = self.runs()
-        return [
-            call.told_at - max(loss.at, call.sent)
-            for call in self.told_between(loss.at, until)
-            if call.told != "done" and (loss.pids & set(runs.get(call.name, ())) or call.sent < loss.at)
-        ]
+    def known_after(self, losses: Sequence[Loss]) -> list[tuple[Call, Loss, float]]:
+        """The calls whose outcome is unknown by a loss, and how long their callers have not known of it.
+
+        It is the loss of the process in which a call ran, or for one that never did the last before its end.
+        """
+        runs, found = self.runs(), []
+        for call in self.calls:
+            pids = set(runs.get(call.name, ()))
+            before = [loss for loss in losses if loss.at < call.told_at]
+            cause = [loss for loss in before if pids & loss.pids] if pids else before
+            if call.told == "unknown" and cause:
+                loss = max(cause, key=lambda loss: loss.at)
+                found.append((call, loss, call.told_at - max(loss.at, call.sent)))
+        return found
 
     def elsewhere_after(self, loss: Loss) -> dict[str, float | None]:
         """By session that was there: how long until another process has answered; None for never."""

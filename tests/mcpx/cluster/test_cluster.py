@@ -17,6 +17,7 @@ from rich.console import Console
 from mcpx.catalog.snapshot import State
 from mcpx.cli.status_table import render
 from mcpx.cluster.node.machine import memory_now
+from mcpx.cluster.node_table import FIRST_WAIT_S
 from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
@@ -176,6 +177,30 @@ async def test_a_server_waits_for_a_node_that_can_take_it(tmp_path: Path) -> Non
         ray.add("b", nodes[1], resources={"GPU": 1.0}, free={"GPU": 1.0})
         assert await gateway.text("echo", {"text": "hello"}) == "hello"
         assert gateway.node() == "b"
+
+
+async def test_nothing_is_placed_before_the_first_nodes_were_heard(tmp_path: Path) -> None:
+    ray = StandInRay()
+    async with running_nodes(tmp_path, "later", "quick", ray=ray) as nodes:
+        later, quick = ray.nodes["later"], ray.nodes["quick"]
+        ray.nodes = {"later": replace(later, endpoint=None, actor="starting"), "quick": quick}
+        async with open_gateway(config_of({"s": entry()}), ray, tmp_path) as gateway:
+            await gateway.answers("quick")
+            assert gateway.node() is None
+            ray.add("later", nodes[0])
+            assert await gateway.text("echo", {"text": "hello"}) == "hello"
+            assert gateway.node() == "later", "which has it reserved"
+
+
+async def test_a_first_node_that_cannot_run_is_not_waited_for(tmp_path: Path) -> None:
+    ray = StandInRay()
+    async with running_nodes(tmp_path, "broken", "works", ray=ray):
+        broken = replace(ray.nodes["broken"], endpoint=None, actor="failing", problem="no such file")
+        ray.nodes = {"broken": broken, "works": ray.nodes["works"]}
+        async with open_gateway(config_of({"s": entry()}), ray, tmp_path) as gateway:
+            with anyio.fail_after(FIRST_WAIT_S - 1):
+                await gateway.becomes(State.READY)
+            assert gateway.node() == "works"
 
 
 async def test_clients_sessions_are_spread_and_the_lost_ones_placed_again(tmp_path: Path) -> None:

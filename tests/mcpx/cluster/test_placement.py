@@ -87,6 +87,12 @@ def test_resources_names_and_labels_are_held() -> None:
     assert not candidates(nodes, Demand(node="zone"))
 
 
+def test_a_machine_that_has_come_back_is_meant_by_its_name_while_ray_has_it_twice() -> None:
+    lost = node("lab-aaaaaa", given_name="lab", is_suspect=True)
+    back = node("lab-bbbbbb", given_name="lab")
+    assert candidates([lost, back, node("other")], Demand(node="lab")) == [back]
+
+
 def test_draining_and_suspect_nodes_take_nothing_new() -> None:
     nodes = [node("a", is_draining=True), node("b", is_suspect=True)]
     assert spread(nodes, Demand()) is None

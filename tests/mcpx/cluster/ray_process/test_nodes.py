@@ -35,6 +35,7 @@ def test_a_node_is_called_by_its_label_else_as_ray_calls_it_else_by_its_host() -
 def test_names_that_two_have_are_told_apart_by_their_ids() -> None:
     nodes = named([record("abcdef99"), record("123456ff"), record("c", NodeName="other")])
     assert {node.name for node in nodes.values()} == {"host-abcdef", "host-123456", "other"}
+    assert {node.given_name for node in nodes.values()} == {"host", ""}
 
 
 def test_only_resources_that_servers_can_ask_for_are_told() -> None:

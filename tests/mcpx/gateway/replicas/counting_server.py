@@ -1,9 +1,9 @@
 """A server over stdio whose runs are counted: each writes a line into a file before anything else; for tests.
 
-Run as `python -S -E counting_server.py FILE [modern] [pids]`; with `pids` a line is `ID PID`. `work` takes `id`
-and `seconds`, and answers with `PID did ID`. `ask` asks its client first: with a request, or as `modern` with
-a result that wants input, whose state is `PID:ID`; another process refuses it. Either is counted when the
-answer has come. Standard library only.
+Run as `python -S -E counting_server.py FILE [modern] [pids]`; with `pids` a line is `ID PID`. `work` takes
+`id` and `seconds`, and answers with `PID did ID`. `ask` asks its client first: with a request, or as `modern`
+with a result that wants input, whose state is `PID:ID`; another process refuses it. Either is counted when
+the answer has come. Standard library only.
 """
 
 from __future__ import annotations
