@@ -183,7 +183,7 @@ class Calls:
             return
         if len(self._in_flight) >= self._max_in_flight:
             self._mailbox.detach()
-        if alone and call.position is not None:
+        if alone and self._link.pid is not None:
             self._loop.call_soon(call.check_seen, self._link)  # when it has been written
 
     def _error_unsent(self, call: InFlight, error: Exception) -> CallError:

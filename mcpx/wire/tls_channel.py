@@ -82,7 +82,10 @@ class TlsChannel(Channel):
         try:
             while part := self._tls.read(READ_BYTES):
                 opened.append(part)
-            ended = True
+                if not self._received.pending and not self._tls.pending():
+                    break  # there is no more, and an exception to say so would cost as much as a record
+            else:
+                ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:  # closed in order, or what came is not of this connection
