@@ -59,6 +59,7 @@ def start(config_path: str | None, address: str, as_json: bool) -> None:  # noqa
     else:
         _show(answer)
     if not answer["cluster"]["joined"]:
+        echo("the daemon keeps trying; mcpx cluster stop takes it out of the cluster again", err=True)
         sys.exit(1)
 
 
@@ -212,14 +213,22 @@ def _ask(
     paths: DaemonPaths, do: str = "", node: str | None = None, *, timeout: float = 0.0
 ) -> dict[str, Any]:
     """How the cluster is, after the daemon did that, for which it may take `timeout` seconds."""
-    from mcpx.daemon.control_client import REQUEST_TIMEOUT_S, request_or_fail
+    from mcpx.daemon.control_client import REQUEST_TIMEOUT_S, request
+    from mcpx.errors import MCPXError
+    from mcpx.paths import config_hint
 
     message: dict[str, Any] = {"mcpx": "cluster"}
     if do:
         message |= {"do": do, "timeout": timeout}
     if node is not None:
         message["node"] = node
-    answer: dict[str, Any] = request_or_fail(paths, message, within=REQUEST_TIMEOUT_S + timeout)
+    answer: dict[str, Any] | None = request(paths, message, within=REQUEST_TIMEOUT_S + timeout)
+    if answer is None:
+        hint = config_hint(paths.config)
+        raise MCPXError(
+            f"no daemon serves {paths.config}; join a cluster with: mcpx cluster start{hint}, or, where it"
+            f" was in one before, start the daemon with: mcpx daemon start{hint}"
+        )
     return answer
 
 

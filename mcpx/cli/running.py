@@ -55,7 +55,8 @@ def reload_config(config_path: str | None, every: bool) -> None:  # noqa: FBT001
     response = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
     for what, names in response.items():
         if names or what in {"added", "removed", "changed", "untouched"}:
-            echo(f"{what.replace('_', ' ')}: {', '.join(names) or 'none'}")
+            shown = {"peers": "other MCPX"}.get(what, what.replace("_", " "))
+            echo(f"{shown}: {', '.join(names) or 'none'}")
 
 
 @click.command(short_help="Restart one server.")

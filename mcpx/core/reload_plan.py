@@ -47,6 +47,8 @@ _NO_SETTINGS: Final = frozenset({"source", "servers", "peers", "notices", "diges
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a reload does, by the names of the servers, in the order of their configuration.
 
+    `peers` are the entries of other MCPX that are new, gone or different; what comes of it for their servers
+    is known once they have answered.
     `settings` are those whose new values are in force without a restart of a server that has not `changed`.
     `needs_restart` are those that MCPX must be restarted for (`http.port`): it goes on with the old ones.
     """
@@ -55,6 +57,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     untouched: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = ()
 
@@ -80,6 +83,9 @@ def plan_reload(old: Config, new: Config, *, moved: Container[str] = ()) -> Relo
         removed=tuple(name for name in old.servers if name not in new.servers),
         changed=tuple(name for name in new.servers if name in old.servers and name not in same),
         untouched=tuple(name for name in new.servers if name in same),
+        peers=tuple(
+            name for name in {**old.peers, **new.peers} if old.peers.get(name) != new.peers.get(name)
+        ),
         settings=tuple(name for name in settings if name not in AT_START),
         needs_restart=tuple(part for name in settings if name in AT_START for part in _parts(name, old, new)),
     )

@@ -145,10 +145,12 @@ def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> I
             yield wrong(SUBJECT, f"{name} needs a sign-in", installation.command("login", name))
         elif peer["state"] in {"parked", "waiting"}:
             why = one_line(str(peer["last_error"] or "no reason is known"))
-            yield wrong(SUBJECT, f"the MCPX {name} is {peer['state']}: {why}", "does it run, and is it one?")
+            hint = f"does it run, and is its entry in {installation.file} right: url or command, and token?"
+            yield wrong(SUBJECT, f"the MCPX {name} is {peer['state']}: {why}", hint)
         if left_out:
             text = f"of the MCPX {name} is left out: {one_line('; '.join(map(str, left_out[:MAX_LEFT_OUT])))}"
-            yield note(SUBJECT, text, f'give it a prefix with "as", or take it out of {installation.file}')
+            hint = f'"as" in {installation.file} gives a prefix; what comes from here is here already'
+            yield note(SUBJECT, text, hint)
 
 
 def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import Era, Http, Redactor, ServerConfig, Sse, Stdio, redactor_of
+from mcpx.config import Era, Http, PeerConfig, Redactor, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.environment import in_force
 from mcpx.errors import CallError, Code, Outcome, leaves
 from mcpx.observe.contained import contain
@@ -112,7 +112,8 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, EraRefused):
         return None
     cause = _explained(leaf.error, config)
-    if cause.held:
+    own_choice = isinstance(config, PeerConfig) or config.is_remote_mcpx  # and no MCPX lacks an era
+    if cause.held or (own_choice and isinstance(cause.error, ConnectionLost)):
         return cause
     pinned = "" if config.era == "auto" else ', and its setting "era" allows no other'
     return Cause(f"{leaf}{pinned}: {cause.text}", error=leaf)
@@ -125,6 +126,8 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     space = transport.limits.address_space if isinstance(transport, Stdio) else None
     if leaf.lacks_command and isinstance(transport, Stdio) and space is None:
         text += f": a command was not found on {_path(transport)}"
+        if isinstance(config, PeerConfig) or config.peer is not None:
+            text += ", or there: ssh finds few programs, so give the whole path of mcpx on the other machine"
     if space is not None:  # a process that lacks memory ends in any way that it likes, and may not say why
         text += f"; its limits.address_space is {space:,} bytes"
     if leaf.stderr:

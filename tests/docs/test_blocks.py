@@ -32,7 +32,7 @@ def test_every_block_is_of_a_kind_that_is_tested():
 
 @each("json config")
 def test_a_configuration_is_one(block):
-    config = parse(block.text, where=block.place, environ={"SEARCH_TOKEN": "x"})
+    config = parse(block.text, where=block.place, environ={"SEARCH_TOKEN": "x", "LAB_TOKEN": "x"})
     assert config.notices == ()
     assert [server.disabled for server in config.servers.values()] == [None] * len(config.servers)
 

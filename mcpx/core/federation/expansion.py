@@ -92,7 +92,7 @@ def _servers_of(
             return
         name = peer.name_here(each.name)
         if own_id in each.via:
-            yield LeftOut(peer.name, each.name, f"it comes from here: {ITSELF}")
+            yield LeftOut(peer.name, each.name, "it comes from here")
         elif problem := _bad_name(each.name, name):
             yield LeftOut(peer.name, each.name[:MAX_NAME], problem)
         elif name in taken:
