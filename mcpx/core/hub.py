@@ -188,9 +188,7 @@ class Hub:
         if self.tracing.on:
             from mcpx.core.traced_calls import TracedToolCalls  # noqa: PLC0415 - few trace
 
-            return TracedToolCalls(
-                self.tracing, *parts, links=self.links, await_peers=self._await_peers
-            )
+            return TracedToolCalls(self.tracing, *parts, links=self.links, await_peers=self._await_peers)
         return ToolCalls(*parts, links=self.links, await_peers=self._await_peers)
 
     async def _await_peers(self) -> None:

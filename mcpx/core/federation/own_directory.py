@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
 
 COALESCE_S: Final = 0.2
-FIRST_ANSWER_S: Final = 5.0  # at most, for the peers of this MCPX to say theirs; two may be peers of each other
+FIRST_ANSWER_S: Final = 5.0  # at most, for one's own peers to say theirs; two may be peers of each other
 REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
 MAX_WAITING: Final = 1024  # requests that wait for a change; more are answered at once
 MEMORY_AGE_S: Final = 2.0  # for which a look at the memory of the processes is good

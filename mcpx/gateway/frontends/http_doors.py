@@ -29,6 +29,7 @@ from mcpx.door import EXPOSURES, Door, only_of
 from mcpx.gateway.clients.bearer import Bearer, bearer_in
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_managers import SessionManagers
+from mcpx.gateway.frontends.http_sessions import resumed
 from mcpx.gateway.transparent.endpoint import not_found
 
 PATH: Final = "/mcp"
@@ -92,11 +93,31 @@ class DoorEndpoint:
             await response(scope, receive, send)
             return
         manager = await self._managers.get((door, bearer))
-        if door.peer is None:  # there are only so many servers
+        if door.peer is not None:
+            receive, taken = await self._take_call(manager.app, scope, receive, send)
+            if taken:
+                return
+        else:  # of peers there are only so many servers
             self._managers.end_oldest(
                 lambda each: each[1] is bearer and each[0].peer is None and not each[0].shows_all, MAX_DOORS
             )
         await manager.handle_request(scope, receive, send)
+
+    async def _take_call(
+        self, server: Any, scope: Scope, receive: Receive, send: Send
+    ) -> tuple[Receive, bool]:
+        """Serve a plain call of a peer; what is to be received then, and whether it was served."""
+        from mcpx.gateway.peer.posted_calls import may_be_plain  # noqa: PLC0415 - for those who have peers
+
+        headers = may_be_plain(scope)
+        if headers is None or await self._guard(Request(scope)) is not None:
+            return receive, False
+        begun = await receive()
+        receive = resumed([begun], receive)
+        if begun.get("more_body") or not begun.get("body"):
+            return receive, False
+        body = begun["body"]
+        return receive, await server.posted_calls.take(headers, body, scope, receive, send)
 
     def end_all(self, bearer: Bearer) -> None:
         """End the sessions of a token."""

@@ -92,7 +92,7 @@ class SessionManager(StreamableHTTPSessionManager):
             return
         begun = [await receive()]
         if begun[0].get("body", b"").lstrip()[:1] != b"[":
-            await super()._handle_request(scope, _resumed(begun, receive), send)
+            await super()._handle_request(scope, resumed(begun, receive), send)
             return
         while begun[-1].get("more_body"):
             begun.append(await receive())
@@ -106,7 +106,7 @@ class SessionManager(StreamableHTTPSessionManager):
             exchange = BatchExchange(super()._handle_request, scope, lines, self.max_request_body_size)
             await exchange.serve(receive, send)
             return
-        await super()._handle_request(scope, _resumed(begun, receive), send)  # it says what is wrong
+        await super()._handle_request(scope, resumed(begun, receive), send)  # it says what is wrong
 
     async def _refusal_of_batch(self, request: Request, body: bytes) -> Response | None:
         """The error that answers a batch as a whole; None if it is taken, or the SDK says what is wrong."""
@@ -127,7 +127,7 @@ class SessionManager(StreamableHTTPSessionManager):
         return Response(refusal, status_code=400, media_type="application/json")
 
 
-def _resumed(begun: list[Message], receive: Receive) -> Receive:
+def resumed(begun: list[Message], receive: Receive) -> Receive:
     """A `receive` that gives these messages first."""
     waiting = deque(begun)
 

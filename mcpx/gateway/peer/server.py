@@ -8,7 +8,8 @@ has one for each client (`sessions: per_client`): then a peer over HTTP needs a 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import mcp_types
@@ -44,6 +45,9 @@ from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire.enclosed import enclose
 
+if TYPE_CHECKING:
+    from mcpx.gateway.peer.posted_calls import PostedCalls
+
 Context = ServerRequestContext[Any, Any]
 WAIT_SHARE: Final = 0.9  # of the server's connect timeout, for which a greeting waits
 LISTS: Final = ("tools", "resources", "prompts")
@@ -75,6 +79,13 @@ class PeerServer(DoorServer):
             wait_to_list=self._wait_to_list,
             lookup=OwnLookup,
         ).register(self)
+
+    @cached_property
+    def posted_calls(self) -> PostedCalls:
+        """What takes plain calls over HTTP; made for the first one."""
+        from mcpx.gateway.peer.posted_calls import PostedCalls  # noqa: PLC0415 - it imports this
+
+        return PostedCalls(self)
 
     # --- what the server is, asked for at each greeting
 
