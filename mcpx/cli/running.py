@@ -76,7 +76,7 @@ def restart(server: str, config_path: str | None) -> None:
 def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of what a SERVER has said on standard error."""
     from mcpx.cli.clustered import is_clustered
-    from mcpx.cli.tail import show, show_lines
+    from mcpx.cli.tail import follow_lines, show, show_lines
     from mcpx.config import load
     from mcpx.daemon.control_client import request
     from mcpx.daemon.paths import daemon_paths
@@ -89,9 +89,20 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     path = server_log_path(server, located(paths).folder)
     config = load(config_path, resolve=False)
     if (server not in config.servers and config.peers) or is_clustered(config):
-        answer = request(paths, {"mcpx": "logs", "server": server, "lines": lines}, within=PEER_TIMEOUT_S)
-        if answer is not None and answer.get("code") != "unknown_server" and not (follow and path.exists()):
+
+        def ask(number: int) -> dict[str, Any] | None:
+            return request(paths, {"mcpx": "logs", "server": server, "lines": number}, within=PEER_TIMEOUT_S)
+
+        answer = ask(lines)
+        is_elsewhere = answer is not None and bool(answer.get("elsewhere"))
+        if (
+            answer is not None
+            and answer.get("code") != "unknown_server"
+            and (is_elsewhere or not path.exists())
+        ):
             show_lines(answer)
+            if follow and "lines" in answer:
+                follow_lines(ask, answer["lines"])
             return
     if not path.exists():
         names = [*config.servers, *config.peers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -14,6 +15,8 @@ from mcpx.errors import MCPXError
 LINES: Final = 100  # shown by default
 MAX_TAIL_BYTES: Final = 1 << 20  # from the end, in which the lines are looked for
 POLL_INTERVAL_S: Final = 0.2
+ASK_INTERVAL_S: Final = 1.0  # of a daemon, which asks another machine
+MOST_ASKED: Final = 1000  # lines
 
 
 def show(path: Path, *, lines: int, follow: bool) -> None:
@@ -48,6 +51,35 @@ def show_lines(answer: dict[str, Any]) -> None:
     if "error" in answer:
         raise MCPXError(str(answer["error"]))
     RawOutput().write("".join(f"{line}\n" for line in answer["lines"]).encode(errors="replace"))
+
+
+def follow_lines(ask: Callable[[int], dict[str, Any] | None], lines: list[str]) -> None:
+    """Print what is added to lines that are elsewhere, until interrupted: `ask` gives the last so many.
+
+    Where more are added between two questions than one answer holds, the oldest of them are left out.
+
+    Raises:
+        MCPXError: The daemon has ended, or says that it cannot be had any more.
+    """
+    while True:
+        time.sleep(ASK_INTERVAL_S)
+        answer = ask(MOST_ASKED)
+        if answer is None:
+            raise MCPXError("the daemon has ended")
+        found = answer.get("lines", [])
+        show_lines({**answer, "lines": added(lines, found)})
+        lines = found
+
+
+def added(before: list[str], now: list[str]) -> list[str]:
+    """The lines that came after `before`, of which `now` may hold the end, or more of the beginning."""
+    if not before:
+        return now
+    for end in range(len(now), 0, -1):
+        start = max(0, end - len(before))
+        if now[start:end] == before[len(before) - (end - start) :]:
+            return now[end:]
+    return now
 
 
 def _last(log: BinaryIO, lines: int, output: RawOutput) -> None:

@@ -30,14 +30,14 @@ from mcpx.cluster.placement import starts_at_once
 from mcpx.cluster.ray import Ray
 from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
-from mcpx.cluster.showing import as_node_says, statuses
+from mcpx.cluster.showing import as_node_says, statuses, use_of
 from mcpx.cluster.specs import placed_spec
 from mcpx.config import ServerConfig
 from mcpx.core.restart import try_again
 from mcpx.core.status import NodeStatus
 from mcpx.observe.contained import contain
 from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.upstream.transport.placement import Endpoint
+from mcpx.upstream.transport.placement import Endpoint, PlacedUse
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ class Cluster:
         """The name of the node that a session is on."""
         node = self.assignments.node_of(session)
         return None if node is None else node.name
+
+    def use_of(self, server: ServerConfig) -> PlacedUse | None:
+        """What a server uses on all nodes; see `Placement`."""
+        return use_of(self, self.digest_of(server))
 
     def starts_at_once(self) -> int:
         """How many sessions may start on nodes at a time."""

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import UNSET
+
 from mcpx.catalog.model import JSON
 from mcpx.cluster.ray_process.protocol import NodeRecord
+from mcpx.core.status import ClusterStatus, GatewayStatus
 from mcpx.errors import MCPXError
+from mcpx.text import one_line
 
 if TYPE_CHECKING:
     from mcpx.cluster.cluster import Cluster
@@ -58,6 +62,27 @@ class ClusterControl:
         if do in {"drain", "undrain"}:
             answer |= {"node": self._meant(node).name, "left": left}
         return answer
+
+    def status(self) -> ClusterStatus:
+        """The link to Ray and the gateways, as `mcpx status` has them."""
+        shared = self._sharing.status()
+        return ClusterStatus(
+            address=self._ray.address,
+            joined=self._ray.is_joined,
+            problem=self._ray.problem or UNSET,
+            not_shared=shared.get("not_shared", UNSET),
+            gateways=[
+                GatewayStatus(
+                    host=one_line(each["host"]),
+                    pid=each["pid"],
+                    version=one_line(each["version"]),
+                    is_self=each["self"],
+                    same_config=each["same_config"],
+                    problem=one_line(each["problem"]) if each.get("problem") else UNSET,
+                )
+                for each in shared["gateways"]
+            ],
+        )
 
     def _meant(self, name: str | None) -> NodeRecord:
         """The node of that name, id, beginning of an id, or host; of several, the one that answers.

@@ -39,7 +39,8 @@ class Membership:
         """Add the cluster to a hub that does not run yet, before its frontends."""
         self.cluster.serve(hub)
         sharing = Sharing(hub, self._ray, gateway=self._gateway)
-        hub.cluster = ClusterControl(self._ray, self.cluster, sharing).answer
+        control = ClusterControl(self._ray, self.cluster, sharing)
+        hub.cluster, hub.cluster_status = control.answer, control.status
         ray = Supervisor()
         ray.add(self._ray.child())
         shutdown = Shutdown(grace=STOP_S)

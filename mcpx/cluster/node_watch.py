@@ -4,8 +4,8 @@ Run by the cluster for each node that listens. A node that is silent for `SILENC
 whose connection breaks at once: a process that was killed is noticed when the kernel closes its socket, a
 machine that lost its power by the pings. Only silence while this process runs counts, so that a busy gateway
 does not give up all of its nodes; and a node that has been slow to answer pings, because a hundred servers
-start on its machine, has longer: to give it up would have them start on another one, which is as busy then. A node that was given up is connected to again; it takes new sessions once
-it answers.
+start on its machine, has longer: to give it up would have them start on another one, which is as busy then.
+A node that was given up is connected to again; it takes new sessions once it answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import anyio
 import msgspec
 import structlog
 
-from mcpx.cluster.node.protocol import MAX_REPORT_BYTES, Ping, Watch, WatchLine, line_of
+from mcpx.cluster.node.protocol import MAX_REPORT_BYTES, NodeReport, Ping, Watch, WatchLine, line_of
 from mcpx.cluster.node_requests import connection
 from mcpx.cluster.node_table import Node
 from mcpx.cluster.ray_process.protocol import NodeAddress
@@ -31,6 +31,8 @@ log = structlog.get_logger()
 SILENCE_S: Final = 1.5
 MAX_SILENCE_S: Final = 10.0  # of a node that has been slow
 SLOW_SHARE: Final = 3.0  # so many times as long as the slowest of its last answers a node may be silent
+CROWDED_LOAD: Final = 4.0  # processes for each processor; from there on all of them wait for it
+MAX_PINGED: Final = 100  # without an answer
 FADES: Final = 0.8  # of the slowest answer, for each that came since
 PING_INTERVAL_S: Final = 0.5
 TICK_S: Final = 0.1
@@ -47,20 +49,28 @@ class OnChange(Protocol):
 
 
 class Patience:
-    """How long a node may be silent, by how long its last answers to pings took."""
+    """How long a node may be silent, by how long its last answers to pings took, and by the load there."""
 
     def __init__(self) -> None:
         self._pinged: dict[int, float] = {}
         self._slowest_s = 0.0
+        self._crowding = 0.0
 
     @property
     def allowed_s(self) -> float:
         """Seconds without a byte from it, after which it is given up."""
-        return max(SILENCE_S, min(SLOW_SHARE * self._slowest_s, MAX_SILENCE_S))
+        slow_s = max(SLOW_SHARE * self._slowest_s, SILENCE_S * self._crowding)
+        return max(SILENCE_S, min(slow_s, MAX_SILENCE_S))
+
+    def heard(self, report: NodeReport) -> None:
+        """It has said how it is."""
+        self._crowding = (report.load or 0.0) / (CROWDED_LOAD * max(1, report.cpus))
 
     def pinged(self, number: int, now: float) -> None:
         """A ping was sent at that time."""
         self._pinged[number] = now
+        if len(self._pinged) > MAX_PINGED:
+            del self._pinged[next(iter(self._pinged))]
 
     def answered(self, number: int, now: float) -> None:
         """It was answered. What was never asked is no answer."""
@@ -84,6 +94,7 @@ class NodeWatch:
         self._silent_s = 0.0
         self._lost = Ending()
         self._patience = Patience()
+        self._is_heard = False
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -118,20 +129,21 @@ class NodeWatch:
     async def _until_lost(self, channel: TlsChannel) -> str:
         """Ping until it is lost, or has been silent for too long."""
         seen, pinged, number = time.monotonic(), 0.0, 0
+        self._is_heard = False
         while self._silent_s < self._patience.allowed_s:
             with anyio.move_on_after(TICK_S):
                 return await self._lost.wait()
             now = time.monotonic()
             self._silent_s += min(now - seen, 2 * TICK_S)  # the rest of it this process has slept itself
             seen = now
-            if now - pinged >= PING_INTERVAL_S:
+            if self._is_heard and now - pinged >= PING_INTERVAL_S:  # nothing comes before the node's answer
                 pinged, number = now, number + 1
                 self._patience.pinged(number, now)
                 channel.write(line_of(Ping(ping=number)))
         return f"it has said nothing for {self._patience.allowed_s:.3g} s"
 
     def _on_data(self, data: bytes) -> None:
-        self._silent_s = 0.0
+        self._silent_s, self._is_heard = 0.0, True
         for line in self._lines.feed(data):
             try:
                 if isinstance(line, TooLong):
@@ -151,6 +163,7 @@ class NodeWatch:
             return
         node = self._node
         node.heard(said.node)
+        self._patience.heard(said.node)
         is_new = not node.answers
         if is_new:
             node.answers, node.was_tried, node.problem = True, True, None

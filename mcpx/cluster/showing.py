@@ -17,6 +17,7 @@ from mcpx.cluster.node_table import Node
 from mcpx.config import ServerConfig
 from mcpx.core.status import NodeStatus
 from mcpx.text import cut, one_line, paragraphs
+from mcpx.upstream.transport.placement import PlacedUse
 
 if TYPE_CHECKING:
     from mcpx.cluster.cluster import Cluster
@@ -77,6 +78,16 @@ def as_node_says(cluster: Cluster, server: ServerConfig, session: str, info: Ser
         due = max(0.0, due - (time.monotonic() - node.heard_at))
     cause = paragraphs(cut(said.last_error or said.state, MAX_CAUSE_CHARS))
     return replace(info, state=State(said.state), cause=f"{node.name}: {cause}", retry_in_s=due)
+
+
+def use_of(cluster: Cluster, digest: str | None) -> PlacedUse | None:
+    """What the server of that digest uses, by the last reports of the nodes that answer."""
+    said = [] if digest is None else [_said(node, digest) for node in cluster.nodes if node.answers]
+    found = [each for each in said if each is not None and each.memory_bytes is not None]
+    shares = [each.cpu for each in found if each.cpu is not None]
+    if not found:
+        return None
+    return PlacedUse(sum(each.memory_bytes or 0 for each in found), round(sum(shares), 4) if shares else None)
 
 
 def _said(node: Node, digest: str | None) -> ServerReport | None:

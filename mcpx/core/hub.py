@@ -44,7 +44,7 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
-from mcpx.core.status import HttpStatus, NodeStatus
+from mcpx.core.status import ClusterStatus, HttpStatus, NodeStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import MCPXError
 from mcpx.observe.log import configure
@@ -91,6 +91,10 @@ class Hub:
 
     cluster: ClusterActions | None = None
     """Does what is asked of the cluster (what, which node, for how long): set by the composition root."""
+    cluster_status: Callable[[], ClusterStatus] | None = None
+    """The link to the cluster, and its gateways: set likewise."""
+    nodes: Callable[[], list[NodeStatus]] | None = None
+    """The nodes of the cluster, where there is one: set by it."""
 
     def __init__(
         self,
@@ -147,8 +151,6 @@ class Hub:
         self._changes = HubChanges(self, reloading)
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
-        self.nodes: Callable[[], list[NodeStatus]] | None = None
-        """The nodes of the cluster, where there is one: set by it."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
         self.applied = Signal()

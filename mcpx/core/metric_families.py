@@ -168,6 +168,14 @@ PEER_UP: Final = Family(
     "1 while another MCPX whose servers are servers here tells which it has, else 0; by its entry.",
     ("peer",),
 )
+CLUSTER_JOINED: Final = Family(
+    "mcpx_cluster_joined",
+    "gauge",
+    "1 while this MCPX has joined its Ray cluster, else 0; absent without one.",
+)
+CLUSTER_GATEWAYS: Final = Family(
+    "mcpx_cluster_gateways", "gauge", "Gateways of the cluster that are known to run, this one among them."
+)
 NODE_UP: Final = Family("mcpx_node_up", "gauge", "1 while a node of the cluster answers, else 0.", ("node",))
 NODE_DRAINING: Final = Family(
     "mcpx_node_draining", "gauge", "1 while a node of the cluster takes nothing new, else 0.", ("node",)

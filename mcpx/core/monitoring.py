@@ -7,6 +7,7 @@ Nothing is done where nobody scrapes.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,6 +70,8 @@ class Reading(NamedTuple):
     costs: tuple[tuple[str, Count], ...]
     """By server, under names that are labels already."""
     servers: tuple[ServerReading, ...]
+    placed: tuple[tuple[str, int], ...] = ()
+    """Servers with processes on nodes, and their memory there."""
     peers: tuple[PeerStatus, ...] = ()
     nodes: tuple[NodeStatus, ...] = ()
 
@@ -79,6 +82,7 @@ class Reading(NamedTuple):
 def read(hub: Hub, *, clients: int) -> Reading:
     """The figures now. `clients` counts those that are attached."""
     totals, log = hub.meter.since_start(), hub.audit
+    cluster = None if hub.cluster_status is None else hub.cluster_status()
     infos = [(upstream, upstream.info()) for upstream in hub.upstreams.values()]
     return Reading(
         values={
@@ -89,11 +93,18 @@ def read(hub: Hub, *, clients: int) -> Reading:
             families.AUDIT_WRITABLE: log.problem is None if log.is_written else None,
             families.AUDIT_WAITING: len(log.backlog),
             families.AUDIT_LOST: log.backlog.lost,
+            families.CLUSTER_JOINED: None if cluster is None else cluster.joined,
+            families.CLUSTER_GATEWAYS: None if cluster is None else len(cluster.gateways),
         },
         states=Counter(info.state for _, info in infos),
         clients=tuple((name, _copy(count)) for name, count in totals.clients.items()),
         costs=tuple((server, totals.of_server(server)) for server in totals.tools),
         servers=tuple(_server(upstream, info) for upstream, info in infos[:MAX_SERVERS]),
+        placed=tuple(
+            (name, use.memory)
+            for name, upstream in itertools.islice(hub.upstreams.items(), MAX_SERVERS)
+            if (use := upstream.placed_use) is not None
+        ),
         peers=tuple(hub.peers.status()),
         nodes=() if hub.nodes is None else tuple(hub.nodes()[:MAX_SERVERS]),
     )
@@ -182,6 +193,8 @@ def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[byt
         samples.add(families.PEER_UP, peer.state == "ready", peers[peer.name])
         samples.add(families.PEER_SERVERS, peer.servers, peers[peer.name])
     _add_nodes(samples, reading.nodes)
+    for name, held in reading.placed:
+        samples.add(families.MEMORY, held, labels[name])
     for name, memory, used_s in processes.look(reading.servers):
         _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
     return encode(samples, accept)

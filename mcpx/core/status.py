@@ -143,7 +143,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
     server that has never wanted one. `peer` is the other MCPX that a server is one of; absent for others.
     Its state is then that of its session here, and where that is well, the one that the peer says. `node` is
-    the node of the cluster that its shared session is on; absent for one that is on none.
+    the node of the cluster that its shared session is on; absent for one that is on none. `memory_bytes` and
+    `cpu_share` (of one core) are what it uses on all nodes, for all gateways; absent where no node says so.
     """
 
     name: str
@@ -175,6 +176,33 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     sign_in: SignInStatus | msgspec.UnsetType = msgspec.UNSET
     peer: str | msgspec.UnsetType = msgspec.UNSET
     node: str | msgspec.UnsetType = msgspec.UNSET
+    memory_bytes: int | msgspec.UnsetType = msgspec.UNSET
+    cpu_share: float | msgspec.UnsetType = msgspec.UNSET
+
+
+class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A gateway of the cluster. `is_self`: this one. `problem` is why it has not carried out a reload."""
+
+    host: str
+    pid: int
+    version: str
+    is_self: bool
+    same_config: bool
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The Ray cluster that this MCPX is a gateway of, and all its gateways, this one first.
+
+    `problem` is why Ray is not joined, `not_shared` why nothing is shared with the others; absent if all is
+    well.
+    """
+
+    address: str
+    joined: bool
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+    not_shared: str | msgspec.UnsetType = msgspec.UNSET
+    gateways: list[GatewayStatus] = []
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,10 +255,11 @@ class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Everything. The servers are in the order of the configuration.
 
-    `peers` is absent without any, `nodes` without a cluster.
+    `peers` is absent without any, `nodes` and `cluster` without a cluster.
     """
 
     daemon: DaemonStatus
     servers: list[ServerStatus]
     peers: list[PeerStatus] | msgspec.UnsetType = msgspec.UNSET
     nodes: list[NodeStatus] | msgspec.UnsetType = msgspec.UNSET
+    cluster: ClusterStatus | msgspec.UnsetType = msgspec.UNSET

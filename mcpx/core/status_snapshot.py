@@ -55,6 +55,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         servers=servers,
         peers=hub.peers.status() or msgspec.UNSET,
         nodes=msgspec.UNSET if hub.nodes is None else hub.nodes(),
+        cluster=msgspec.UNSET if hub.cluster_status is None else hub.cluster_status(),
     )
 
 
@@ -119,6 +120,7 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters
+    use = upstream.placed_use
     return ServerStatus(
         name=info.name,
         state=str(info.state),
@@ -146,6 +148,8 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
         sign_in=_sign_in(upstream.account, info),
         peer=upstream.config.peer or msgspec.UNSET,
         node=upstream.node or msgspec.UNSET,
+        memory_bytes=msgspec.UNSET if use is None else use.memory,
+        cpu_share=msgspec.UNSET if use is None or use.cpu is None else use.cpu,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
         **info.from_last_time(),
     )

@@ -16,6 +16,7 @@ from mcpx.core.process_figures import group_memory
 from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.running import running_daemons
 from mcpx.daemon.stale import clean_up
+from mcpx.doctor.cluster import check_cluster
 from mcpx.doctor.findings import Finding, Fix, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.errors import DaemonError, MCPXError
@@ -135,6 +136,8 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
         yield from check_tokens()
     yield from _its_servers(installation, answer["servers"])
     yield from _its_peers(installation, answer.get("peers", ()))
+    if (cluster := answer.get("cluster")) is not None:
+        yield from check_cluster(installation, cluster, answer.get("nodes", ()), about["version"])
 
 
 def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from mcpx.core.stats import Count
 from mcpx.core.status_snapshot import server_status
 from mcpx.text import cut
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.transport.placement import PlacedUse
 
 Card = dict[str, Any]
 MAX_ERROR_CHARS: Final = 500
@@ -48,7 +49,7 @@ class Cards:
         common = self._hub.fleet.version, int(time.monotonic() // _MINUTE)
         before, self._made = self._made, {}
         for name, upstream in self._hub.upstreams.items():
-            use = None if upstream.pid is None else uses.get(upstream.pid)
+            use = _use(upstream, uses)
             tokens = _tokens(tools.get(name, {}))
             failed = self._hub.history.failed(upstream.counters)
             source = common, upstream, upstream.catalogue, _counts(upstream), failed, use, tokens
@@ -65,6 +66,16 @@ def _tokens(tools: Mapping[str, Count]) -> tuple[int, int]:
     return sum(count.direct for count in tools.values()), sum(count.spent for count in tools.values())
 
 
+def _use(upstream: Upstream, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
+    """What a server uses: here, or on the nodes of the cluster, where it changes all the time by a little."""
+    if upstream.pid is not None:
+        return uses.get(upstream.pid)
+    use = upstream.placed_use
+    if use is None:
+        return None
+    return PlacedUse(round(use.memory, -6), None if use.cpu is None else round(use.cpu, 2))
+
+
 def _counts(upstream: Upstream) -> tuple[int, ...]:
     counters = upstream.counters
     return counters.calls, counters.in_flight, upstream.queued
@@ -78,11 +89,11 @@ def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
     """
     upstream = hub.registry.upstream(name)
     tokens = _tokens(hub.meter.since_start().tools.get(name, {}))
-    use = None if upstream.pid is None else uses.get(upstream.pid)
+    use = _use(upstream, uses)
     return _card(upstream, tokens, use, hub.history.failed(upstream.counters))
 
 
-def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | None, failed: int) -> Card:
+def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | PlacedUse | None, failed: int) -> Card:
     status, info = server_status(upstream), upstream.info()
     latency = status.latency_ms
     shown: Card = {

@@ -41,7 +41,7 @@ from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import KnownEras
 from mcpx.upstream.transport.ledger import Ledger
-from mcpx.upstream.transport.placement import Placement
+from mcpx.upstream.transport.placement import PlacedUse, Placement
 from mcpx.upstream.unavailable import without_link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -181,6 +181,11 @@ class Upstream:
     def node(self) -> str | None:
         """The node of the cluster that it is on; None for one that is on none."""
         return None if self.placement is None else self.placement.node_of(self.child)
+
+    @property
+    def placed_use(self) -> PlacedUse | None:
+        """What it uses on the nodes of the cluster; None for one that is on none."""
+        return None if self.placement is None else self.placement.use_of(self.config)
 
     @property
     def era(self) -> Era | None:

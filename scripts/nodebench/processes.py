@@ -30,6 +30,13 @@ def _children(pid: int) -> Iterator[int]:
                 yield from map(int, (task / "children").read_text().split())
 
 
+def command(pid: int) -> str:
+    """Its command line, with spaces between the arguments; empty if it has ended."""
+    with suppress(OSError):
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
 def pss(pid: int) -> int:
     """Bytes; 0 if it has ended."""
     return _kilobytes(pid, "smaps_rollup", "Pss:")

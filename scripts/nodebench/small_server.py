@@ -1,6 +1,10 @@
-"""A small MCP server that imports msgspec alone: it offers `echo(text)`, and ends with its input."""
+"""A small MCP server that imports msgspec alone: it offers `echo(text)` and `wait(seconds)`.
+
+It does one thing after the other, and ends with its input.
+"""
 
 import os
+import time
 
 import msgspec
 
@@ -9,7 +13,12 @@ TOOLS = [
         "name": "echo",
         "description": "Gives the text back",
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-    }
+    },
+    {
+        "name": "wait",
+        "description": "Waits",
+        "inputSchema": {"type": "object", "properties": {"seconds": {"type": "number"}}},
+    },
 ]
 
 
@@ -39,6 +48,9 @@ def _result(method: str, params: dict) -> dict | None:
         return {"protocolVersion": params["protocolVersion"], **about}
     if method == "tools/list":
         return {"tools": TOOLS}
+    if method == "tools/call" and params["name"] == "wait":
+        time.sleep(params["arguments"]["seconds"])
+        return {"content": [{"type": "text", "text": "done"}]}
     if method == "tools/call":
         return {"content": [{"type": "text", "text": params["arguments"]["text"]}]}
     return {} if method == "ping" else None

@@ -119,7 +119,12 @@ def _failed(row: Row, _uses: Uses) -> Text:
 
 
 def _use(row: Row, uses: Uses) -> Use | None:
-    return None if row.server.pid is None else uses.get(row.server.pid)
+    known = row.server
+    if known.pid is not None:
+        return uses.get(known.pid)
+    if not isinstance(known.memory_bytes, int):
+        return None  # it is on no node either
+    return Use(known.memory_bytes, known.cpu_share if isinstance(known.cpu_share, float) else None, 0.0)
 
 
 def _memory(row: Row, uses: Uses) -> Text:

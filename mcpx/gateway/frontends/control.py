@@ -154,7 +154,9 @@ class Control:
     async def _of_server(self, request: ControlRequest) -> JSON:
         """One server started again, or what it has logged, wherever it is."""
         if request.mcpx == "logs":
-            return {"lines": await self._hub.directory.log_tail(request.server or "", request.lines)}
+            lines = await self._hub.directory.log_tail(request.server or "", request.lines)
+            server = self._hub.upstreams.get(request.server or "")
+            return {"lines": lines, "elsewhere": server is not None and server.config.is_remote_mcpx}
         info = await self._hub.restart(request.server or "")
         return {"restarted": info.name, "state": info.describe_state()}
 

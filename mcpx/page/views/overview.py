@@ -74,9 +74,10 @@ class _Seen:
         daemon = _daemon(self._page, len(attached))
         problems = _problems(daemon)
         daemon.pop("environment", None)  # long, and always the same
-        nodes = _nodes(self._page)
+        nodes, cluster = _nodes(self._page), _cluster(self._page)
         return {
             "nodes": (nodes, nodes),
+            "cluster": (cluster, cluster),
             "daemon": (daemon, {**daemon, "uptime_s": coarse(daemon["uptime_s"])}),
             "order": (order, order),
             "clients": (clients, [{**each, "since_s": coarse(each["since_s"])} for each in clients]),
@@ -131,6 +132,15 @@ def _nodes(page: Page) -> list[News]:
         }
         for node in found[:MAX_NODES]
     ]
+
+
+def _cluster(page: Page) -> News | None:
+    """The link to the cluster and its gateways; None without one."""
+    status = page.hub.cluster_status
+    if status is None:
+        return None
+    shown: News = msgspec.to_builtins(status())
+    return {**shown, "gateways": shown["gateways"][:MAX_NODES]}
 
 
 def _problems(daemon: News) -> list[str]:

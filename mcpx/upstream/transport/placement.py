@@ -32,6 +32,13 @@ class Endpoint(msgspec.Struct, frozen=True):
         return f"Endpoint(node={self.node!r}, host={self.host!r}, port={self.port})"
 
 
+class PlacedUse(msgspec.Struct, frozen=True):
+    """What the processes of a server use on all nodes: bytes, and the share of one core. None: not known."""
+
+    memory: int
+    cpu: float | None
+
+
 class Placement(Protocol):
     """Decides where servers run. A session is known by its name at the supervisor (`Upstream.child`)."""
 
@@ -60,6 +67,10 @@ class Placement(Protocol):
 
     def node_of(self, session: str) -> str | None:
         """The name of the node that a session is on, or was last; None if it has been on none."""
+        ...
+
+    def use_of(self, server: ServerConfig) -> PlacedUse | None:
+        """What a server uses on the nodes, for all gateways together; None where no node has said so."""
         ...
 
     def starts_at_once(self) -> int:

@@ -21,6 +21,7 @@ from mcpx.cluster.node_table import FIRST_WAIT_S
 from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
+from mcpx.page.cards import card
 from mcpx.upstream.context import ClientId
 from tests.mcpx.cluster.gateways import Gateway, StandInRay, open_gateway, running_nodes, send
 from tests.mcpx.scripted import Ears, config_of, entry, soon
@@ -344,6 +345,15 @@ async def test_nodes_are_shown_with_what_is_on_them(tmp_path: Path) -> None:
         metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
         assert b'mcpx_node_up{node="a"} 1' in metrics
         assert b'mcpx_node_sessions{node="a"} 1' in metrics
+        upstream = gateway.hub.upstreams["s"]
+        await soon(lambda: upstream.placed_use is not None and upstream.placed_use.cpu is not None)
+        [server] = snapshot(gateway.hub, clients=0).servers
+        assert isinstance(server.memory_bytes, int)
+        assert server.memory_bytes > 1 << 20
+        assert isinstance(server.cpu_share, float)
+        assert card(gateway.hub, "s", {})["memory_bytes"] == round(server.memory_bytes, -6)
+        metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
+        assert b'mcpx_server_memory_bytes{server="s"} ' in metrics
         assert "hello from there" in (await gateway.hub.directory.log_tail("s", 5))[-1]
         send(nodes[1], signal.SIGKILL)
         await gateway.loses("b")

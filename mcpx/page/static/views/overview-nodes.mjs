@@ -7,14 +7,23 @@ const SHOWN = 24;
 const TONES = { ready: "good", draining: "ask", starting: "busy", lost: "bad" };
 
 // nodes: those that are not ready first, as the daemon orders them
-export function Nodes({ nodes }) {
+export function Nodes({ nodes, cluster }) {
   const ready = nodes.filter((node) => node.state === "ready").length;
   return html`<section class="panel nodes" aria-labelledby="nodes-title">
     <div class="panel-head"><h2 id="nodes-title">Nodes</h2><span
       class="muted small number">${ready} of ${nodes.length} ready</span></div>
+    ${cluster?.problem && html`<p class="small">Ray is not joined: ${cluster.problem}</p>`}
+    ${cluster?.not_shared && html`<p class="small">Pins are not shared: ${cluster.not_shared}</p>`}
+    ${cluster?.gateways.length > 1 && html`<p class="small muted">${counted(cluster.gateways.length, "gateway")}: ${
+      cluster.gateways.map(gateway).join(" · ")}</p>`}
     <ul class="client-list">${nodes.slice(0, SHOWN).map((node) => html`<${Node} key=${node.name} node=${node} />`)}</ul>
     ${nodes.length > SHOWN && html`<p class="small muted">and ${nodes.length - SHOWN} more</p>`}
   </section>`;
+}
+
+function gateway({ host, pid, is_self, same_config, problem }) {
+  const remarks = [is_self && "this one", !same_config && "another configuration", problem].filter(Boolean);
+  return `${host} (pid ${pid})${remarks.length > 0 ? `, ${remarks.join(", ")}` : ""}`;
 }
 
 function Node({ node }) {

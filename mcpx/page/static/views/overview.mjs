@@ -41,7 +41,7 @@ export function Overview() {
     ${state?.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
     ${ready && html`<${Faults} servers=${state.listed} />`}
     <${Curves} />
-    ${ready && state.nodes?.length > 0 && html`<${Nodes} nodes=${state.nodes} />`}
+    ${ready && state.nodes?.length > 0 && html`<${Nodes} nodes=${state.nodes} cluster=${state.cluster} />`}
     ${ready && html`<div class="overview">
       <${Clients} clients=${state.clients ?? []} seen=${state.heard} />
       <${Servers} servers=${state.listed} />
