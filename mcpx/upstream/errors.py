@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from msgspec.structs import replace
 from pydantic import ValidationError
 
@@ -251,7 +251,12 @@ def call_error(
         text = redact(error.message)
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
-        return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
+        # an MCPX that says no more than that was cut off in the middle, by the end of a token for instance
+        unsaid = from_mcpx and error.code == INTERNAL_ERROR
+        outcome = Outcome.UNKNOWN if unsaid else None
+        return CallError(
+            Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome
+        )
     if isinstance(error, PersonNeeded):
         return person_needed(error, server=server, tool=tool)
     if isinstance(error, NotExecuted):
