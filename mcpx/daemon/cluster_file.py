@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from mcpx.errors import DaemonError
-from mcpx.paths import READ_FLAGS, ensure_folder, replace_file
+from mcpx.paths import READ_FLAGS, ensure_folder, others_may_change, replace_file
 
 FILE_NAME: Final = "cluster.json"
 MAX_BYTES: Final = 64 * 1024
@@ -29,11 +29,14 @@ def read_cluster_file(folder: Path) -> str | None:
     """The address, or None where there is no file.
 
     Raises:
-        DaemonError: The file is there, and cannot be read: servers must not run elsewhere for that.
+        DaemonError: The file is there, and cannot be read: servers must not run elsewhere for that. Or others
+            may change it: whoever names the cluster is given the servers' secrets.
     """
     path = folder / FILE_NAME
     try:
         with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
+            if others_may_change(os.fstat(file.fileno())):
+                raise DaemonError(f"{path}: others may change it; remove it, and run mcpx cluster start")
             return msgspec.json.decode(file.read(MAX_BYTES), type=ClusterFile).address
     except FileNotFoundError:
         return None

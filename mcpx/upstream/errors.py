@@ -255,6 +255,7 @@ def call_error(
         text = redact(error.message)
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
+        # an MCPX that says no more than that was cut off in the middle, by the end of a token for instance
         outcome = Outcome.UNKNOWN if from_mcpx and error.code == INTERNAL_ERROR else None
         return CallError(
             Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome

@@ -15,11 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.cluster.ray_process.node_child import NodeChild
-from mcpx.paths import state_folder
+from mcpx.paths import digest, ensure_folder, state_folder
 
 FOLLOW_S: Final = 20.0  # then the answer is that nothing has changed
 MAX_CONCURRENCY: Final = 64  # two a gateway
 NODES_FOLDER: Final = "nodes"
+MAX_FOLDER_NAME: Final = 200  # bytes; the system takes 255
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -34,13 +35,19 @@ class Setup(msgspec.Struct, frozen=True):
     settings: dict[str, float] = {}
 
 
+def folder_name(node: str) -> str:
+    """The name of a node's folder: it stays inside of the one that it is in, whatever the node is called."""
+    name = quote(node, safe="")
+    return name if len(name) <= MAX_FOLDER_NAME and name.strip(".") else digest(node)
+
+
 class NodeActor:
     """Made with an encoded `Setup`, whose `state` is chosen here, on the machine that it is about."""
 
     def __init__(self, setup: bytes) -> None:
         known = msgspec.json.decode(setup, type=Setup)
-        folder = state_folder() / NODES_FOLDER / quote(known.name, safe="")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = state_folder() / NODES_FOLDER / folder_name(known.name)
+        ensure_folder(folder)
         self._child = NodeChild(msgspec.json.encode(replace(known, state=str(folder))))
 
     def follow(self, seen: int) -> bytes:

@@ -15,7 +15,9 @@ from ray._private.state import state as ray_state  # no public function says wha
 
 from mcpx.cluster.ray_process.protocol import NodeRecord, Nodes
 from mcpx.cluster.ray_process.store import Flags
+from mcpx.text import one_line
 
+MAX_NAME: Final = 200  # characters of a node's name, which is shown and logged
 NAME_LABEL: Final = "mcpx.node"
 ID_DIGITS: Final = 6  # of an id in a name
 _NO_RESOURCES: Final = ("node:", "object_store_memory", "bundle_group_")
@@ -41,7 +43,7 @@ def to_record(entry: Mapping[str, Any], free: Mapping[str, float], *, draining: 
     name = labels.get(NAME_LABEL) or (given if given != host else "") or str(entry["NodeManagerHostname"])
     return NodeRecord(
         id=entry["NodeID"],
-        name=name or host,
+        name=one_line(name, MAX_NAME) or host,
         host=host,
         draining=draining,
         resources=_resources(entry.get("Resources", {})),

@@ -24,6 +24,8 @@ MAX_HOPS: Final = 32  # in `PeerServer.via`
 FAILURE_KEY: Final = "mcpx"
 """The member of a JSON-RPC error's `data` in which a door for peers says how a call failed."""
 
+Id = Annotated[str, msgspec.Meta(pattern=r"\A[\w.:-]{1,128}\Z")]
+"""What tells one MCPX from others; shown, and told to others."""
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -42,7 +44,7 @@ class DirectoryRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 class PeerIdentity(msgspec.Struct, frozen=True):
     """The MCPX that answers: `id` is the same for as long as its state folder and configuration are."""
 
-    id: Text
+    id: Id
     version: Text = ""
 
 
@@ -71,7 +73,7 @@ class PeerServer(msgspec.Struct, frozen=True, kw_only=True):
     templates: Count = 0
     prompts: Count = 0
     memory_bytes: Count | None = None
-    via: Annotated[list[Text], msgspec.Meta(max_length=MAX_HOPS)] = []
+    via: Annotated[list[Id], msgspec.Meta(max_length=MAX_HOPS)] = []
 
 
 class Directory(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from mcpx.text import holds_controls
 MAX_OF_PEER: Final = 1000
 """Servers that one peer can add: each has a connection and a supervisor here."""
 MAX_NAME: Final = 200  # bytes of a name, percent-encoded: files are called by it
+_OTHER_PATHS: Final = frozenset({".", ".."})  # which no percent-encoding changes
 ITSELF: Final = "this is this MCPX itself"
 
 
@@ -36,10 +37,11 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What counts of a peer's directory. `id` is the peer's."""
+    """What counts of a peer's directory. `id` is the peer's; beyond `servers` there are `more`, left out."""
 
     id: str
     servers: tuple[Offered, ...] = ()
+    more: int = 0
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -59,8 +61,9 @@ class Expansion(msgspec.Struct, frozen=True):
 
 def offered_by(directory: Directory) -> Known:
     """What counts of a directory."""
-    servers = tuple(Offered(each.name, each.sessions, tuple(each.via)) for each in directory.servers)
-    return Known(directory.mcpx.id, servers)
+    counting = directory.servers[:MAX_OF_PEER]
+    servers = tuple(Offered(each.name, each.sessions, tuple(each.via)) for each in counting)
+    return Known(directory.mcpx.id, servers, len(directory.servers) - len(servers))
 
 
 def expand(config: Config, known: Mapping[str, Known], own_id: str) -> Expansion:
@@ -85,11 +88,10 @@ def expand(config: Config, known: Mapping[str, Known], own_id: str) -> Expansion
 def _servers_of(
     peer: PeerConfig, known: Known, taken: Mapping[str, ServerConfig], own_id: str
 ) -> Iterator[ServerConfig | LeftOut]:
-    for number, each in enumerate(known.servers):
-        if number >= MAX_OF_PEER:
-            rest = len(known.servers) - MAX_OF_PEER
-            yield LeftOut(peer.name, None, f"{rest} more servers: one MCPX can add {MAX_OF_PEER}")
-            return
+    more = known.more + len(known.servers[MAX_OF_PEER:])
+    if more:
+        yield LeftOut(peer.name, None, f"{more} more servers: one MCPX can add {MAX_OF_PEER}")
+    for each in known.servers[:MAX_OF_PEER]:
         name = peer.name_here(each.name)
         if own_id in each.via:
             yield LeftOut(peer.name, each.name, "it comes from here")
@@ -106,4 +108,6 @@ def _servers_of(
 def _bad_name(name: str, here: str) -> str | None:
     if not name.strip() or holds_controls(name):
         return "its name is empty, or holds control characters"
+    if name in _OTHER_PATHS:
+        return "its name means another path in a URL"
     return "its name is too long" if len(quote(here, safe="")) > MAX_NAME else None

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from msgspec.structs import replace
 
 from mcpx.config import Era, PeerConfig, redactor_of
 from mcpx.core.federation.directory import (
@@ -27,7 +28,7 @@ from mcpx.core.federation.directory import (
     PeerServer,
     read_directory,
 )
-from mcpx.core.federation.expansion import Known, offered_by
+from mcpx.core.federation.expansion import MAX_OF_PEER, Known, offered_by
 from mcpx.errors import CallError, Code, MCPXError
 from mcpx.oauth.account import Account
 from mcpx.observe.server_log import ServerLog
@@ -51,6 +52,8 @@ ANSWER_S: Final = 15.0  # beyond that, for the answer itself
 PAUSE_S: Final = 0.25  # between two questions, however fast the other side answers
 RESTART_S: Final = 60.0  # for a server that is started again there
 LOG_S: Final = 10.0
+REST: Final = 40.0  # times what it took to take an answer in, before the next question: it may be huge
+MAX_BYTES: Final = 16 << 20  # of a message of the session with it: a directory of 10,000 servers has 7 MB
 MAX_TEXT: Final = 2000  # characters of what it says of a server
 _UNKNOWN: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 
@@ -89,12 +92,13 @@ class Peer:
         """Whether it answers."""
         self.pid: int | None = None
         self.last_error: str | None = None
-        self._limit = limit
+        self._limit = min(limit, MAX_BYTES)
         self._ledger = ledger
         self._log = server_log
         self._on_news = on_news
         self._session: UpstreamSession | None = None
         self._said_at = 0.0
+        self._pause_s = PAUSE_S
         eras: tuple[Era, ...] = ("modern",) if config.era == "auto" else (config.era,)
         self._attempts = Attempts(config.name, lambda: eras)
         self._redact = redactor_of(config)
@@ -121,7 +125,7 @@ class Peer:
                 relay=relay,
                 account=self.account,
             ) as session:
-                version = self._take(await self._ask_directory(session, None))
+                version = await self._hear(session, None)
                 session.established()
                 self._session = session
                 incarnation.ready()
@@ -138,8 +142,8 @@ class Peer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._end_with, session)
             while True:
-                await anyio.sleep(PAUSE_S)
-                version = self._take(await self._ask_directory(session, version))
+                await anyio.sleep(self._pause_s)
+                version = await self._hear(session, version)
                 incarnation.proven()
 
     async def _end_with(self, session: UpstreamSession) -> None:
@@ -147,19 +151,22 @@ class Peer:
         await session.link.lost.wait()
         raise session.link.failure()
 
-    async def _ask_directory(self, session: UpstreamSession, since: int | None) -> Directory:
-        """The directory: now, or when it is another one than `since`.
+    async def _hear(self, session: UpstreamSession, since: int | None) -> int:
+        """Take in the directory: now, or when it is another one than `since`. Its version.
 
         Raises:
             ConnectionLost: It does not answer, or says none, or it is no MCPX that has one.
         """
         params: dict[str, Any] = {} if since is None else {"since": since, "wait_s": WAIT_S}
         result = await self._ask(session, SERVERS, params, (0 if since is None else WAIT_S) + ANSWER_S)
+        began = anyio.current_time()
         try:
-            return read_directory(result)
+            return self._take(read_directory(result))
         except (msgspec.MsgspecError, RecursionError) as error:
             text = f"what it says of its servers cannot be used: {error}"
             raise ConnectionLost(paragraphs(cut(text, MAX_TEXT))) from None
+        finally:
+            self._pause_s = PAUSE_S + REST * (anyio.current_time() - began)
 
     async def _ask(
         self, session: UpstreamSession, method: str, params: dict[str, Any], seconds: float
@@ -179,7 +186,7 @@ class Peer:
     def _take(self, directory: Directory) -> int:
         """Take in what it says; its version."""
         known = offered_by(directory)
-        said = {each.name: each for each in directory.servers}
+        said = {each.name: _bounded(each) for each in directory.servers[:MAX_OF_PEER]}
         differs, was_up = known != self.known, self.is_up
         news = differs or not was_up or said != self.said
         self.known, self.said, self.is_up = known, said, True
@@ -231,6 +238,12 @@ class Peer:
         except Exception as error:  # noqa: BLE001 - the boundary: what the SDK raises for an answer may be anything
             failure = call_error(error, server=name, tool=None, redact=self._redact)
             raise PeerError(f"{name}: {paragraphs(cut(str(failure), MAX_TEXT))}") from None
+
+
+def _bounded(server: PeerServer) -> PeerServer:
+    """What it says of a server, without the rest of texts that nobody reads to their end."""
+    error = None if server.last_error is None else cut(server.last_error, MAX_TEXT)
+    return replace(server, described=cut(server.described, MAX_TEXT), last_error=error)
 
 
 class _NoCalls:

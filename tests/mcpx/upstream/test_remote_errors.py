@@ -50,6 +50,15 @@ def test_other_errors_are_those_of_the_server(data: Any) -> None:
     assert error_of(data).code is Code.UPSTREAM_ERROR
 
 
+@pytest.mark.parametrize(("code", "outcome"), [(-32603, "unknown"), (-32602, "failed"), (-32601, "failed")])
+def test_an_mcpx_that_failed_itself_and_says_no_more_says_nothing_of_what_was_run(
+    code: int, outcome: str
+) -> None:
+    error = call_error(MCPError(code, "It failed"), server="s", tool="t", from_mcpx=True)
+    assert error.outcome == outcome
+    assert call_error(MCPError(code, "It failed"), server="s", tool="t").outcome == "failed"
+
+
 @pytest.mark.parametrize(("status", "outcome"), [(500, "unknown"), (503, "unknown"), (429, "not_sent")])
 def test_a_status_in_place_of_an_answer_says_nothing_of_what_was_run(status: int, outcome: str) -> None:
     error = call_error(Refused(status), server="s", tool="t", from_mcpx=True)

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcpx-gateway[ray]'")
 
-from mcpx.cluster.ray_process.nodes import difference, named, to_record
+from mcpx.cluster.ray_process.node_actor import folder_name
+from mcpx.cluster.ray_process.nodes import MAX_NAME, difference, named, to_record
 from mcpx.cluster.ray_process.protocol import NodeRecord
+from mcpx.text import holds_controls
 
 
 def record(node: str, **more: Any) -> NodeRecord:
@@ -30,6 +32,20 @@ def test_a_node_is_called_by_its_label_else_as_ray_calls_it_else_by_its_host() -
     assert record("a", NodeName="given").name == "given"
     assert record("a").name == "host"
     assert record("a", NodeManagerHostname="").name == "10.0.0.1"
+
+
+def test_a_name_is_one_clean_line_and_its_folder_stays_where_it_belongs() -> None:
+    for name in ("..", ".", "../../x", "a/b", "x" * 5_000, "é" * 300, "\x1b[31mred\nline\u202e"):
+        shown = record("a", NodeName=name).name
+        assert len(shown) <= MAX_NAME + 3
+        assert not holds_controls(shown)
+        assert "\u202e" not in shown
+        for each in (name, shown):
+            folder = folder_name(each)
+            assert folder not in {"", ".", ".."}
+            assert "/" not in folder
+            assert len(folder) <= 255
+    assert folder_name("lab-1.example") == "lab-1.example"
 
 
 def test_names_that_two_have_are_told_apart_by_their_ids() -> None:
