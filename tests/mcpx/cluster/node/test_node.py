@@ -164,6 +164,16 @@ async def test_the_end_of_standard_input_ends_it_and_all_servers_whatever_they_d
     await soon(lambda: not any(alive_in_group(each["pid"]) for each in ears.of("started")))
 
 
+async def test_the_end_of_standard_input_ends_it_in_order(tmp_path, ears):
+    async with running_node(tmp_path) as node:
+        async with node.attached(spec(ears)) as gateway:
+            await gateway.call("count")
+            node.process.stdin.close()
+            assert await node.ended() == 0
+        assert not any(alive_in_group(each["pid"]) for each in ears.of("started"))
+    assert "error" not in (tmp_path / "node.log").read_text()
+
+
 async def test_a_signal_lets_the_calls_finish(tmp_path, ears):
     async with running_node(tmp_path, real=True, shutdown_grace_s=20.0) as node:
         async with node.attached(spec(ears)) as gateway:
