@@ -8,7 +8,7 @@ it are told in one turn: their supervisors connect them again, a few at a time, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,6 +39,7 @@ from mcpx.upstream.transport.placement import Endpoint
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
+    from mcpx.core.federation.own_directory import ReadTail
     from mcpx.core.fleet import Fleet
     from mcpx.core.hub import Hub
 
@@ -147,9 +148,7 @@ class Cluster:
         hub.nodes = self.statuses
         hub.directory.log_tail = partial(self._log_tail, hub, hub.directory.log_tail)
 
-    async def _log_tail(
-        self, hub: Hub, own: Callable[[str, int], Awaitable[list[str]]], server: str, lines: int
-    ) -> list[str]:
+    async def _log_tail(self, hub: Hub, own: ReadTail, server: str, lines: int) -> list[str]:
         config = hub.registry.upstream(server).config
         if placed_spec(config) is None:
             return await own(server, lines)

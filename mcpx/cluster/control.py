@@ -49,31 +49,15 @@ class ClusterControl:
             case "reload":
                 return self._describe() | {"gateways": await self._sharing.reload_all()}
             case "drain":
-                left = await self._cluster.draining.drain(self._meant(node).id, wait_s or 0)
+                left = await self._cluster.draining.drain(node or "", wait_s or 0)
             case "undrain":
-                await self._cluster.draining.undrain(self._meant(node).id)
+                await self._cluster.draining.undrain(node or "")
             case _:
                 raise MCPXError(f"a cluster cannot {do}")
         answer = self._describe()
         if do in {"drain", "undrain"}:
-            answer |= {"node": self._meant(node).name, "left": left}
+            answer |= {"node": self._cluster.nodes.named(node or "").name, "left": left}
         return answer
-
-    def _meant(self, name: str | None) -> NodeRecord:
-        """The node of that name, id, beginning of an id, or host.
-
-        Raises:
-            MCPXError: There is none, or more than one.
-        """
-        nodes = list(self._ray.nodes.values())
-        exact = [node for node in nodes if name in {node.name, node.id}]
-        found = exact or [node for node in nodes if name and (node.host == name or node.id.startswith(name))]
-        if len(found) == 1:
-            return found[0]
-        names = ", ".join(sorted(node.name for node in found or nodes)[:20]) or "none"
-        if found:
-            raise MCPXError(f"{name} is more than one node: {names}")
-        raise MCPXError(f"there is no node {name}; there are: {names}")
 
     def _describe(self) -> JSON:
         ray, joined = self._ray, self._ray.joined

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from mcpx.cluster.node_table import Node
 from mcpx.cluster.placement import Session, candidates, misfit, moves
-from mcpx.errors import MCPXError
 from mcpx.observe.contained import contain
 from mcpx.text import one_line
 from mcpx.upstream.actor import Upstream
@@ -36,7 +35,6 @@ PATIENCE_S: Final = 1.0  # for a session to be idle by itself
 HOLD_S: Final = 3.0  # for which calls may wait that it is held
 HOLD_AGAIN_S: Final = 10.0  # after a hold that was in vain
 MAX_HELD: Final = 8  # at a time
-MAX_NAMED: Final = 8
 
 
 class Draining:
@@ -51,9 +49,9 @@ class Draining:
         """Have a node take nothing new, and wait until this gateway has nothing on it; what is left then.
 
         Raises:
-            MCPXError: There is no such node, or Ray cannot be asked.
+            MCPXError: There is no such node, or more than one, or Ray cannot be asked.
         """
-        node = self._named(name)
+        node = self._cluster.nodes.named(name)
         await self._cluster.ray.drain(node.record.id, draining=True)
         node.record = replace(node.record, draining=True)  # before Ray says so
         log.info("cluster.draining", node=node.name, sessions=len(node.sessions))
@@ -67,9 +65,9 @@ class Draining:
         """Have a node take new sessions again.
 
         Raises:
-            MCPXError: There is no such node, or Ray cannot be asked.
+            MCPXError: There is no such node, or more than one, or Ray cannot be asked.
         """
-        node = self._named(name)
+        node = self._cluster.nodes.named(name)
         await self._cluster.ray.drain(node.record.id, draining=False)
         node.record = replace(node.record, draining=False)
         self._cluster.place_again()
@@ -85,14 +83,6 @@ class Draining:
             one_line(f"{name}{f' x{count}' if count > 1 else ''}: {why}")
             for name, (why, count) in left.items()
         ]
-
-    def _named(self, name: str) -> Node:
-        node = self._cluster.nodes.named(name)
-        if node is None:
-            names = sorted(each.name for each in self._cluster.nodes)
-            known = ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
-            raise MCPXError(f"no node is called {name}; the nodes are: {known or 'none'}")
-        return node
 
     # --- moving
 

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from mcpx.cluster.node.protocol import NodeReport
 from mcpx.cluster.placement import Demand, NodeView
 from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
+from mcpx.errors import MCPXError
 from mcpx.observe.contained import contain
+from mcpx.text import one_line
 from supervisors import Signal
 
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
+MAX_NAMED: Final = 20  # nodes, in an error
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
 
 
@@ -143,10 +146,22 @@ class NodeTable:
         """The node with that id, if there is one."""
         return self._nodes.get(node_id)
 
-    def named(self, name: str) -> Node | None:
-        """The node that a person means: by its name, id or host, where that is only one's."""
-        found = [each for each in self if name in {each.name, each.record.id, each.record.host}]
-        return found[0] if len(found) == 1 else None
+    def named(self, name: str) -> Node:
+        """The node that a person means: by its name or id, or by a host or the beginning of an id.
+
+        Raises:
+            MCPXError: There is none, or more than one.
+        """
+        exact = [node for node in self if name in {node.name, node.record.id}]
+        found = exact or [
+            node for node in self if name and (node.record.host == name or node.record.id.startswith(name))
+        ]
+        if len(found) == 1:
+            return found[0]
+        names = one_line(", ".join(sorted(node.name for node in found or self)[:MAX_NAMED])) or "none"
+        if found:
+            raise MCPXError(f"{name} is more than one node: {names}")
+        raise MCPXError(f"there is no node {name}; there are: {names}")
 
     def views(self, nodes: Iterable[Node] | None = None) -> list[NodeView]:
         """The nodes for a decision."""

@@ -46,6 +46,7 @@ from supervisors import (
 )
 
 if TYPE_CHECKING:
+    from mcpx.core.federation.own_directory import ReadTail
     from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
@@ -241,10 +242,10 @@ class Federation:
             except PeerError as error:
                 log.warning("peer.restart_refused", server=server, reason=str(error))
 
-    async def _log_tail(self, own: object, server: str, lines: int) -> list[str]:
+    async def _log_tail(self, own: ReadTail, server: str, lines: int) -> list[str]:
         found = self.of(server)
         if found is None:
-            return await own(server, lines)  # type: ignore[operator,no-any-return]
+            return await own(server, lines)
         try:
             return await found[0].log_tail(found[1], lines)
         except PeerError as error:
