@@ -341,7 +341,7 @@ async def test_a_first_line_without_end_is_cut_off(node):
 
 
 async def test_many_who_say_nothing_do_not_keep_a_gateway_out(tmp_path):
-    async with running_node(tmp_path, hello_timeout_s=60.0, real=True, files=256) as node:
+    async with running_node(tmp_path, hello_timeout_s=60.0, files=256) as node:
         silent = []
         try:
             for _ in range(40):  # 256 files have room for 32
