@@ -56,7 +56,7 @@ class Cluster:
         self.nodes = NodeTable()
         self.memory = SeenMemory(folder)
         self.assignments = Assignments(ray, self.nodes, self.memory, gateway=gateway, tell=self._tell)
-        self.draining = Draining(self)
+        self.draining = Draining(ray, self.nodes, self.place_again)
         self.fleet: Fleet | None = None
         """The servers, once there are any."""
         self._digests: dict[str, tuple[ServerConfig, str | None]] = {}
@@ -126,11 +126,11 @@ class Cluster:
 
     def statuses(self) -> list[NodeStatus]:
         """The nodes, as `mcpx status` shows them."""
-        return statuses(self)
+        return statuses(self.nodes)
 
     def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
         """How a server is, as far as its node knows better; see `Placement`."""
-        return as_node_says(self, server, session, info)
+        return as_node_says(self.assignments.node_of(session), self.digest_of(server), info)
 
     def digest_of(self, server: ServerConfig) -> str | None:
         """What nodes know a server by; None for one that is not placed."""
@@ -144,7 +144,7 @@ class Cluster:
 
     def serve(self, hub: Hub) -> None:
         """Be the cluster of that hub, which was made with this as its `placement`."""
-        self.fleet = hub.fleet
+        self.fleet = self.draining.fleet = hub.fleet
         hub.nodes = self.statuses
         hub.directory.log_tail = partial(self._log_tail, hub, hub.directory.log_tail)
 
