@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
 import structlog
 
 from mcpx.catalog.snapshot import ServerInfo
@@ -78,7 +79,13 @@ class Cluster:
         if address is None or joined is None:  # it went in this very turn
             raise ConnectionLost(f"the node {node.name} was lost: {node.problem}")
         greeting = Attach(token=joined.token, server=spec, client=self._gateway)
-        return self.assignments.endpoint(node, address, joined, greeting)
+        return Endpoint(
+            node=node.name,
+            host=address.host,
+            port=address.port,
+            certificate=joined.certificate,
+            greeting=msgspec.json.encode(greeting),
+        )
 
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node of a session is given up; see `Placement`."""
