@@ -10,9 +10,8 @@ again. Returns the exit code; never leaves a child process behind.
 from __future__ import annotations
 
 import gc
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
@@ -31,18 +30,16 @@ from mcpx.core.ending import end_at_once
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import serving_only
+from mcpx.core.signals import obey_signals
 from mcpx.core.stats_file import StatsWriter, stats_file
-from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
 from mcpx.daemon.stale import clean_up
 from mcpx.door import FRONT_DOOR, Door
-from mcpx.errors import ConfigError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
-from mcpx.observe.contained import contain
 from mcpx.observe.hangup import Hangup
 from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.suspend import AwakeLoop
@@ -66,8 +63,6 @@ CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
 SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then is not needed
 LOOP: Final = {"loop_factory": AwakeLoop}
 """The options of `anyio.run` for each `serve_*`."""
-MARGIN_S: Final = 2.0  # beyond every grace time of the children
-
 
 Frontends = Callable[[Doors], list[ChildSpec]]
 """Makes what serves clients, for a hub that is about to run."""
@@ -221,7 +216,7 @@ async def _run(
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
     watchdog = watching(patience, lambda why: end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_handle_signals, hub, hangup if watches else None, tasks)
+        tasks.start_soon(obey_signals, hub, hangup if watches else None, tasks)
         tasks.start_soon(_finish_start, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
@@ -275,42 +270,3 @@ def _describe(hub: Hub) -> str:
     if hub.http is not None and hub.http().error is not None:
         text += "; HTTP is not served"
     return text
-
-
-async def _handle_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.TaskGroup) -> None:
-    """The first signal ends everything in order, after `http.drain`; the second, or the deadline, at once.
-
-    SIGHUP reloads, as one of `tasks`, unless `hangup` says that it is the end; without `hangup` it is.
-    """
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            if number == signal.SIGHUP and hangup is not None and not hangup.is_end():
-                tasks.start_soon(_reload, hub)
-                continue
-            log.info("mcpx.stopping", signal=number.name)
-            break
-        hub.leaving.begin()
-        with anyio.move_on_after(hub.leaving.drain_s):
-            await _second_signal(hub, signals)
-        hub.stop()
-        deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
-        with anyio.move_on_after(deadline):
-            await _second_signal(hub, signals)
-        end_at_once(hub, f"not stopped within {deadline:g} s", 1)
-
-
-async def _second_signal(hub: Hub, signals: AsyncIterator[signal.Signals]) -> None:
-    """Wait for a signal that ends everything at once."""
-    async for number in signals:
-        if number != signal.SIGHUP:
-            end_at_once(hub, f"a second signal ({number.name})", 128 + number)
-
-
-async def _reload(hub: Hub) -> None:
-    log.info("config.reload_requested", signal="SIGHUP")
-    try:
-        await hub.file.reload()
-    except ConfigError:
-        pass  # noted where it was found
-    except Exception as error:  # noqa: BLE001 - the boundary: what a file may hold does not end the daemon
-        contain(error, "config")

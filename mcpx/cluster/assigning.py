@@ -18,11 +18,10 @@ import anyio
 import msgspec
 import structlog
 
-from mcpx.cluster.node.protocol import Attach, ServerSpec
+from mcpx.cluster.node.protocol import ServerSpec
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Demand, NodeView, candidates, misfit
 from mcpx.cluster.ray import Ray
-from mcpx.cluster.ray_process.protocol import Joined, NodeAddress
 from mcpx.cluster.reserving import Reservations, without_resources
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.cluster.specs import demand_of
@@ -113,16 +112,6 @@ class Assignments:
             assigned.shared.sessions += 1
         log.debug("cluster.placed", server=server.name, session=session, node=assigned.node.name)
         return assigned.node
-
-    def endpoint(self, node: Node, address: NodeAddress, joined: Joined, greeting: Attach) -> Endpoint:
-        """What a transport needs to connect."""
-        return Endpoint(
-            node=node.name,
-            host=address.host,
-            port=address.port,
-            certificate=joined.certificate,
-            greeting=msgspec.json.encode(greeting),
-        )
 
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node is given up; the result ends the assignment."""

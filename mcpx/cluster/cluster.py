@@ -9,7 +9,7 @@ it are told in one turn: their supervisors connect them again, a few at a time, 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
 import structlog
 
 from mcpx.catalog.snapshot import ServerInfo
@@ -41,6 +42,7 @@ from mcpx.upstream.transport.placement import Endpoint, PlacedUse
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
+    from mcpx.core.federation.own_directory import ReadTail
     from mcpx.core.fleet import Fleet
     from mcpx.core.hub import Hub
 
@@ -58,7 +60,7 @@ class Cluster:
         self.nodes = NodeTable()
         self.memory = SeenMemory(folder)
         self.assignments = Assignments(ray, self.nodes, self.memory, gateway=gateway, tell=self._tell)
-        self.draining = Draining(self)
+        self.draining = Draining(ray, self.nodes, self.place_again)
         self.fleet: Fleet | None = None
         """The servers, once there are any."""
         self._digests: dict[str, tuple[ServerConfig, str | None]] = {}
@@ -82,7 +84,13 @@ class Cluster:
             raise ConnectionLost(f"the node {node.name} was lost: {node.problem}")
         memory = self.memory.of(server.name)
         greeting = Attach(token=joined.token, server=spec, memory=memory, client=self._gateway)
-        return self.assignments.endpoint(node, address, joined, greeting)
+        return Endpoint(
+            node=node.name,
+            host=address.host,
+            port=address.port,
+            certificate=joined.certificate,
+            greeting=msgspec.json.encode(greeting),
+        )
 
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node of a session is given up; see `Placement`."""
@@ -100,7 +108,7 @@ class Cluster:
 
     def use_of(self, server: ServerConfig) -> PlacedUse | None:
         """What a server uses on all nodes; see `Placement`."""
-        return use_of(self, self.digest_of(server))
+        return use_of(self.nodes, self.digest_of(server))
 
     def starts_at_once(self) -> int:
         """How many sessions may start on nodes at a time."""
@@ -145,11 +153,11 @@ class Cluster:
 
     def statuses(self) -> list[NodeStatus]:
         """The nodes, as `mcpx status` shows them."""
-        return statuses(self)
+        return statuses(self.nodes)
 
     def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
         """How a server is, as far as its node knows better; see `Placement`."""
-        return as_node_says(self, server, session, info)
+        return as_node_says(self.assignments.node_of(session), self.digest_of(server), info)
 
     def digest_of(self, server: ServerConfig) -> str | None:
         """What nodes know a server by; None for one that is not placed."""
@@ -163,13 +171,11 @@ class Cluster:
 
     def serve(self, hub: Hub) -> None:
         """Be the cluster of that hub, which was made with this as its `placement`."""
-        self.fleet = hub.fleet
+        self.fleet = self.draining.fleet = hub.fleet
         hub.nodes = self.statuses
         hub.directory.log_tail = partial(self._log_tail, hub, hub.directory.log_tail)
 
-    async def _log_tail(
-        self, hub: Hub, own: Callable[[str, int], Awaitable[list[str]]], server: str, lines: int
-    ) -> list[str]:
+    async def _log_tail(self, hub: Hub, own: ReadTail, server: str, lines: int) -> list[str]:
         config = hub.registry.upstream(server).config
         if placed_spec(config) is None:
             return await own(server, lines)

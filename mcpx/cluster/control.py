@@ -53,14 +53,14 @@ class ClusterControl:
             case "reload":
                 return self._describe() | {"gateways": await self._sharing.reload_all()}
             case "drain":
-                left = await self._cluster.draining.drain(self._meant(node).id, wait_s or 0)
+                left = await self._cluster.draining.drain(node or "", wait_s or 0)
             case "undrain":
-                await self._cluster.draining.undrain(self._meant(node).id)
+                await self._cluster.draining.undrain(node or "")
             case _:
                 raise MCPXError(f"a cluster cannot {do}")
         answer = self._describe()
         if do in {"drain", "undrain"}:
-            answer |= {"node": self._meant(node).name, "left": left}
+            answer |= {"node": self._cluster.nodes.named(node or "").name, "left": left}
         return answer
 
     def status(self) -> ClusterStatus:
@@ -84,28 +84,6 @@ class ClusterControl:
             ],
         )
 
-    def _meant(self, name: str | None) -> NodeRecord:
-        """The node of that name, id, beginning of an id, or host; of several, the one that answers.
-
-        Raises:
-            MCPXError: There is none, or more than one.
-        """
-        nodes = list(self._ray.nodes.values())
-        exact = [node for node in nodes if name in {node.name, node.id}]
-        found = exact or [node for node in nodes if name and _is_like(node, name)]
-        if len(found) > 1:  # one that has come back is there twice, until Ray misses the first
-            found = [node for node in found if self._answers(node)] or found
-        if len(found) == 1:
-            return found[0]
-        names = ", ".join(sorted(node.name for node in found or nodes)[:20]) or "none"
-        if found:
-            raise MCPXError(f"{name} is more than one node: {names}")
-        raise MCPXError(f"there is no node {name}; there are: {names}")
-
-    def _answers(self, record: NodeRecord) -> bool:
-        node = self._cluster.nodes.get(record.id)
-        return node is not None and node.answers
-
     def _describe(self) -> JSON:
         ray, joined = self._ray, self._ray.joined
         about: dict[str, Any] = {"address": ray.address, "joined": ray.is_joined}
@@ -123,7 +101,7 @@ class ClusterControl:
             "id": record.id,
             "name": record.name,
             "host": record.host,
-            "state": _state(record, answers=self._answers(record)),
+            "state": _state(record, answers=node is not None and node.answers),
             "draining": (record if node is None else node.record).draining,
             "sessions": 0 if node is None else len(node.sessions),
             "placed": [] if node is None else sorted(node.sessions)[:MAX_PLACED],
@@ -146,10 +124,6 @@ class ClusterControl:
                 "servers": len(report.servers),
             }
         return row
-
-
-def _is_like(node: NodeRecord, name: str) -> bool:
-    return name in {node.host, node.given_name} or node.id.startswith(name)
 
 
 def _state(record: NodeRecord, *, answers: bool) -> str:

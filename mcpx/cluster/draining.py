@@ -10,6 +10,7 @@ over; so does one that no other node can take. `drain` says what is left when it
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -17,16 +18,16 @@ import anyio.abc
 import structlog
 from msgspec.structs import replace
 
-from mcpx.cluster.node_table import Node
+from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Session, candidates, misfit, moves
-from mcpx.errors import MCPXError
+from mcpx.cluster.ray import Ray
 from mcpx.observe.contained import contain
 from mcpx.text import one_line
 from mcpx.upstream.actor import Upstream
 from supervisors import Phase
 
 if TYPE_CHECKING:
-    from mcpx.cluster.cluster import Cluster
+    from mcpx.core.fleet import Fleet
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
@@ -36,14 +37,17 @@ PATIENCE_S: Final = 1.0  # for a session to be idle by itself
 HOLD_S: Final = 3.0  # for which calls may wait that it is held
 HOLD_AGAIN_S: Final = 10.0  # after a hold that was in vain
 MAX_HELD: Final = 8  # at a time
-MAX_NAMED: Final = 8
 
 
 class Draining:
     """Moves the sessions of one gateway off the nodes that are drained."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, ray: Ray, nodes: NodeTable, place_again: Callable[[], None]) -> None:
+        self._ray = ray
+        self._nodes = nodes
+        self._place_again = place_again
+        self.fleet: Fleet | None = None
+        """The servers, once there are any."""
         self._busy_since: dict[str, float] = {}  # of sessions that are to move
         self._held: set[str] = set()
 
@@ -51,10 +55,10 @@ class Draining:
         """Have a node take nothing new, and wait until this gateway has nothing on it; what is left then.
 
         Raises:
-            MCPXError: There is no such node, or Ray cannot be asked.
+            MCPXError: There is no such node, or more than one, or Ray cannot be asked.
         """
-        node = self._named(name)
-        await self._cluster.ray.drain(node.record.id, draining=True)
+        node = self._nodes.named(name)
+        await self._ray.drain(node.record.id, draining=True)
         node.record = replace(node.record, draining=True)  # before Ray says so
         log.info("cluster.draining", node=node.name, sessions=len(node.sessions))
         with anyio.move_on_after(timeout_s):
@@ -67,16 +71,16 @@ class Draining:
         """Have a node take new sessions again.
 
         Raises:
-            MCPXError: There is no such node, or Ray cannot be asked.
+            MCPXError: There is no such node, or more than one, or Ray cannot be asked.
         """
-        node = self._named(name)
-        await self._cluster.ray.drain(node.record.id, draining=False)
+        node = self._nodes.named(name)
+        await self._ray.drain(node.record.id, draining=False)
         node.record = replace(node.record, draining=False)
-        self._cluster.place_again()
+        self._place_again()
 
     def left_on(self, node: Node) -> list[str]:
         """The sessions on a node, by server, and why each is still there."""
-        fleet, left = self._cluster.fleet, dict[str, tuple[str, int]]()
+        fleet, left = self.fleet, dict[str, tuple[str, int]]()
         for session in () if fleet is None else fleet.children():
             if session.child in node.sessions:
                 why, count = left.get(session.name, (self._why(session, node), 0))
@@ -85,14 +89,6 @@ class Draining:
             one_line(f"{name}{f' x{count}' if count > 1 else ''}: {why}")
             for name, (why, count) in left.items()
         ]
-
-    def _named(self, name: str) -> Node:
-        node = self._cluster.nodes.named(name)
-        if node is None:
-            names = sorted(each.name for each in self._cluster.nodes)
-            known = ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
-            raise MCPXError(f"no node is called {name}; the nodes are: {known or 'none'}")
-        return node
 
     # --- moving
 
@@ -105,7 +101,7 @@ class Draining:
                     self._hold_some(tasks)
                 except Exception as error:  # noqa: BLE001 - the boundary: one odd session ends no draining
                     contain(error, "draining")
-                drains = any(node.record.draining and node.sessions for node in self._cluster.nodes)
+                drains = any(node.record.draining and node.sessions for node in self._nodes)
                 await anyio.sleep(LOOK_INTERVAL_S if drains else IDLE_LOOK_INTERVAL_S)
 
     def look(self) -> None:
@@ -115,7 +111,7 @@ class Draining:
             Session(name=name, node=node.record.id, is_busy=_is_busy(session))
             for name, (session, node) in found.items()
         ]
-        views = {view.id: view for view in self._cluster.nodes.views()}
+        views = {view.id: view for view in self._nodes.views()}
         idle = {move.session for move in moves(known, views)}
         now = time.monotonic()
         self._busy_since = {
@@ -126,7 +122,7 @@ class Draining:
 
     def _to_move(self) -> dict[str, tuple[Upstream | DirectSession, Node]]:
         """The sessions on nodes that are drained, and that another node can take."""
-        fleet, nodes = self._cluster.fleet, self._cluster.nodes
+        fleet, nodes = self.fleet, self._nodes
         drained = [node for node in nodes if node.record.draining and node.sessions]
         if fleet is None or not drained:
             return {}
@@ -139,7 +135,7 @@ class Draining:
         return found
 
     def _move(self, session: Upstream | DirectSession, node: Node) -> None:
-        fleet = self._cluster.fleet
+        fleet = self.fleet
         if fleet is not None:
             log.info("cluster.moving", server=session.name, session=session.child, node=node.name)
             fleet.supervisor.recycle(session.child)
@@ -171,7 +167,7 @@ class Draining:
             self._held.discard(session.child)
 
     def _why(self, session: Upstream | DirectSession, node: Node) -> str:
-        demand, views = node.sessions.get(session.child), self._cluster.nodes.views()
+        demand, views = node.sessions.get(session.child), self._nodes.views()
         if demand is not None and not candidates(views, demand):
             return f"no other node can take it ({misfit(views, demand)})"
         return "it is busy" if _is_busy(session) else "it is moving"

@@ -18,13 +18,16 @@ from msgspec.structs import replace
 from mcpx.cluster.node.protocol import NodeReport
 from mcpx.cluster.placement import Demand, NodeView
 from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
+from mcpx.errors import MCPXError
 from mcpx.observe.contained import contain
+from mcpx.text import one_line
 from supervisors import Signal
 
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
 FULL_S: Final = 2.0  # for which nothing is placed on a node that has refused a session; it reports twice
 FIRST_WAIT_S: Final = 5.0  # for the nodes that Ray names first: until what is on them is known
+MAX_NAMED: Final = 20  # nodes, in an error
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
 
 
@@ -166,10 +169,25 @@ class NodeTable:
         """The node with that id, if there is one."""
         return self._nodes.get(node_id)
 
-    def named(self, name: str) -> Node | None:
-        """The node that a person means: by its name, id or host, where that is only one's."""
-        found = [each for each in self if name in {each.name, each.record.id, each.record.host}]
-        return found[0] if len(found) == 1 else None
+    def named(self, name: str) -> Node:
+        """The node that a person means: by its name or id, or by a host or the beginning of an id.
+
+        Of several the one that answers is meant: one that has come back is there twice, until Ray misses the
+        first.
+
+        Raises:
+            MCPXError: There is none, or more than one.
+        """
+        exact = [node for node in self if name in {node.name, node.record.id}]
+        found = exact or [node for node in self if name and _is_like(node.record, name)]
+        if len(found) > 1:
+            found = [node for node in found if node.answers] or found
+        if len(found) == 1:
+            return found[0]
+        names = one_line(", ".join(sorted(node.name for node in found or self)[:MAX_NAMED])) or "none"
+        if found:
+            raise MCPXError(f"{name} is more than one node: {names}")
+        raise MCPXError(f"there is no node {name}; there are: {names}")
 
     def views(self, nodes: Iterable[Node] | None = None) -> list[NodeView]:
         """The nodes for a decision."""
@@ -201,3 +219,7 @@ class NodeTable:
             node.was_tried = False  # what listens there now is another
         elif record.problem and not node.answers:
             node.problem = record.problem
+
+
+def _is_like(record: NodeRecord, name: str) -> bool:
+    return name in {record.host, record.given_name} or record.id.startswith(name)

@@ -6,21 +6,17 @@ Pure reading of what the cluster knows, for `mcpx status`, the page and the metr
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.cluster.node.protocol import ServerReport
-from mcpx.cluster.node_table import Node
-from mcpx.config import ServerConfig
+from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.core.status import NodeStatus
 from mcpx.text import cut, one_line, paragraphs
 from mcpx.upstream.transport.placement import PlacedUse
-
-if TYPE_CHECKING:
-    from mcpx.cluster.cluster import Cluster
 
 MAX_NODES: Final = 1000  # shown; a status must end
 MAX_CAUSE_CHARS: Final = 1400
@@ -28,9 +24,9 @@ SERVED: Final = frozenset({"ready", "asleep", "starting", "stopped"})
 """States at the node in which there is nothing to add to those of the session here."""
 
 
-def statuses(cluster: Cluster) -> list[NodeStatus]:
+def statuses(table: NodeTable) -> list[NodeStatus]:
     """The nodes, in the order of their names."""
-    nodes = sorted(cluster.nodes, key=lambda node: node.name)
+    nodes = sorted(table, key=lambda node: node.name)
     return [_status(node) for node in nodes[:MAX_NODES]]
 
 
@@ -65,12 +61,14 @@ def _state(node: Node) -> str:
     return "starting" if node.is_awaited or not node.was_tried else "lost"
 
 
-def as_node_says(cluster: Cluster, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
-    """How a server is: as its session here has it, and where that is well, as its node does."""
-    node = cluster.assignments.node_of(session)
+def as_node_says(node: Node | None, digest: str | None, info: ServerInfo) -> ServerInfo:
+    """How a server is: as its session here has it, and where that is well, as its node does.
+
+    `node` is the one that the session is on, `digest` what it knows the server by.
+    """
     if node is None or not info.ready or not node.answers or node.report is None:
         return info
-    said = _said(node, cluster.digest_of(server))
+    said = _said(node, digest)
     if said is None or said.state in SERVED or said.state not in set(State):
         return info
     due = said.next_attempt_in_s
@@ -80,9 +78,9 @@ def as_node_says(cluster: Cluster, server: ServerConfig, session: str, info: Ser
     return replace(info, state=State(said.state), cause=f"{node.name}: {cause}", retry_in_s=due)
 
 
-def use_of(cluster: Cluster, digest: str | None) -> PlacedUse | None:
+def use_of(table: NodeTable, digest: str | None) -> PlacedUse | None:
     """What the server of that digest uses, by the last reports of the nodes that answer."""
-    said = [] if digest is None else [_said(node, digest) for node in cluster.nodes if node.answers]
+    said = [] if digest is None else [_said(node, digest) for node in table if node.answers]
     found = [each for each in said if each is not None and each.memory_bytes is not None]
     shares = [each.cpu for each in found if each.cpu is not None]
     if not found:

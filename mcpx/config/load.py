@@ -23,7 +23,7 @@ from mcpx.config.notices import ConfigNotices
 from mcpx.config.peers import may_be_of_peer
 from mcpx.config.per_server import PerServer
 from mcpx.config.profiles import check_profiles
-from mcpx.config.replica import with_replica
+from mcpx.config.replica import usable_replica
 from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
@@ -187,7 +187,8 @@ def read(
     place = str((folder or Path()).absolute())
     values = Values(environment.variables, home(environment.variables))
     values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
-    settings = replace(settings, http=with_replica(settings.http, values, top.key("http"), notices))
+    replica = usable_replica(settings.http.replica, values, top.key("http").key("replica"), notices)
+    settings = replace(settings, http=replace(settings.http, replica=replica))
     entries = find_entries(document, top, notices)
     context = ExpansionContext(values, place)
     contexts = dict.fromkeys((entry.name for entry in entries), context)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec.structs import replace
 
 from mcpx.config.document import LocatedError, Location, quote
 from mcpx.config.expand import Values, expand
@@ -18,7 +17,6 @@ from mcpx.config.trust import doc
 from mcpx.config.urls import bad_url
 
 if TYPE_CHECKING:
-    from mcpx.config.model import HttpGateway
     from mcpx.config.notices import ConfigNotices
 
 MIN_SECRET_BYTES: Final = 16
@@ -41,23 +39,22 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return f"Replica(url={self.url!r})"
 
 
-def with_replica(http: HttpGateway, values: Values, at: Location, notices: ConfigNotices) -> HttpGateway:
-    """The settings with a replica that can be used; what is wrong with it is noted as a mistake."""
-    given, here = http.replica, at.key("replica")
+def usable_replica(given: Replica, values: Values, at: Location, notices: ConfigNotices) -> Replica:
+    """The replica with its variables expanded; what is wrong with it is noted as a mistake."""
     if given == Replica():
-        return http
+        return given
     with notices.gathering():
         made = Replica(
-            url=_expanded(given.url, values, here.key("url")).rstrip("/"),
-            secret=_expanded(given.secret, values, here.key("secret")),
+            url=_expanded(given.url, values, at.key("url")).rstrip("/"),
+            secret=_expanded(given.secret, values, at.key("secret")),
         )
         if problem := _bad_origin(made.url):
-            raise here.key("url").error(problem)
+            raise at.key("url").error(problem)
         if len(made.secret.encode()) < MIN_SECRET_BYTES:
             needed = f"the secret must have {MIN_SECRET_BYTES} bytes or more"
-            raise here.key("secret").error(f"{needed}; openssl rand -hex 32 makes one")
-        return replace(http, replica=made)
-    return http
+            raise at.key("secret").error(f"{needed}; openssl rand -hex 32 makes one")
+        return made
+    return given
 
 
 def _expanded(text: str, values: Values, at: Location) -> str:

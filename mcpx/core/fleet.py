@@ -13,22 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import structlog
-from msgspec.structs import replace
 
-from mcpx.catalog.diff import EVERYTHING, diff
-from mcpx.catalog.model import Catalogue
+from mcpx.catalog.diff import EVERYTHING
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
+from mcpx.core.fleet_changes import REMOVED, FleetChanges
 from mcpx.core.observers import Observers
 from mcpx.core.readiness import Readiness
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart, try_again
 from mcpx.core.session_factory import SessionFactory
 from mcpx.core.side_sessions import SideSessions
-from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
+from mcpx.core.supervision import SLOW_START_S, child_spec, log_event
 from mcpx.core.timelines import Timelines
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.metrics import Activity
@@ -57,11 +55,8 @@ if TYPE_CHECKING:
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
-REMOVED: Final = "it was removed from the configuration"
-CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
 PEERS_AT_ONCE: Final = 32  # starts at other MCPX, which limit their own
-OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
@@ -81,7 +76,8 @@ class Fleet:
         starts: bool = True,
         placement: Placement | None = None,
     ) -> None:
-        self._config = config
+        self.config = config
+        """The one in force."""
         self.placement = placement
         """Says where servers run that are placed on nodes; None without a cluster."""
         self.ledger = Ledger(state)
@@ -124,29 +120,30 @@ class Fleet:
         """Called when an account was signed in or out, by the name of its entry."""
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
-        self._side_sessions = SideSessions(self._sessions.beside, self._start, self._dismiss)
-        self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
+        self._changes = FleetChanges(self, self._children)
+        self._side_sessions = SideSessions(self._sessions.beside, self.start, self._dismiss)
+        self.upstreams = {name: self.make(server) for name, server in config.servers.items()}
         self.timelines.keep(self.upstreams.values())
-        self.direct = DirectSessions(self.upstreams, self._sessions.direct, self._start, self._dismiss)
+        self.direct = DirectSessions(self.upstreams, self._sessions.direct, self.start, self._dismiss)
         self.observers.add(self.direct.announce_rules)
         enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
-        starting = {each.name for each in enabled if not self._may_sleep(each)}
+        starting = {each.name for each in enabled if not self.may_sleep(each)}
         self.readiness = Readiness(starting)
         for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=name not in starting)
+                self.start(upstream, asleep=name not in starting)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
     # --- one server
 
-    def _make(self, server: ServerConfig) -> Upstream:
+    def make(self, server: ServerConfig) -> Upstream:
         """An upstream that is not supervised yet."""
         upstream = self._sessions.main(
             server,
             on_catalogue=self.observers.notify,
             catalogues=self.catalogues,
-            account=self.accounts.of(self._config.peers.get(server.peer or "", server)),
+            account=self.accounts.of(self.config.peers.get(server.peer or "", server)),
             has_open_tasks=lambda: self.has_open_tasks(server.name),
         )
         upstream.counters.activity = self.activity
@@ -176,7 +173,7 @@ class Fleet:
         """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
 
-    def _start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
+    def start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
         """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
         if self.stopping:
             upstream.queue.close()
@@ -184,10 +181,10 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
-            spec = child_spec(upstream, grace_s=self._config.shutdown_grace, on_demand=on_demand)
+            spec = child_spec(upstream, grace_s=self.config.shutdown_grace, on_demand=on_demand)
             self.supervisor.add(spec)
 
-    def _may_sleep(self, upstream: Upstream) -> bool:
+    def may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
         known = upstream.catalogue
         return may_sleep(upstream.config, None if known is None else known.listed_at)
@@ -195,84 +192,31 @@ class Fleet:
     # --- its changes
 
     async def change(self, config: Config, plan: ReloadPlan) -> None:
-        """Carry out a plan. `config` is in force from now on.
+        """Carry out a plan; see `FleetChanges`. `config` is in force from now on.
 
         Returns when every server that had to leave has left, within the grace time; new ones may still be
         starting. Must not be cancelled, nor run twice at a time.
         """
-        self._config = config
+        self.config = config
         self._sessions.configure(config)
         self.accounts.configure(config)
-        old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
-        new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
-        for name in plan.changed:
-            if new[name].config.disabled is None:
-                new[name].queue.pending_reason = OLD_ENDING
-            new[name].inherit_from(old[name])  # shown as starting, until it has listed for itself
-        self.readiness.expect(name for name in plan.added if self._is_awaited(new[name]))
-        for name in plan.added:
-            self._start(new[name], asleep=self._may_sleep(new[name]))
-        staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
-        self._publish(staying | {name: old[name] for name in plan.removed})
-        self.observers.announce((*plan.added, *plan.changed))
-        async with anyio.create_task_group() as tasks:
-            for name in plan.removed:
-                tasks.start_soon(self._retire, old[name], REMOVED)
-            for name in plan.changed:
-                tasks.start_soon(self._replace, old[name], new[name])
-        self._publish(staying)
-        for name in plan.removed:
-            gone = diff(old[name].catalogue, Catalogue(generation=0))
-            self.observers.notify(name, replace(gone, about=True))
+        await self._changes.carry_out(plan)
 
-    def _is_awaited(self, upstream: Upstream) -> bool:
-        """Whether whoever waits for the servers at the start waits for this one, which a peer has named."""
-        server = upstream.config
-        return server.peer is not None and server.disabled is None and not self._may_sleep(upstream)
-
-    def _publish(self, upstreams: dict[str, Upstream]) -> None:
+    def publish(self, upstreams: dict[str, Upstream]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
         self.upstreams.clear()
         self.upstreams.update(upstreams)
         self.timelines.keep(upstreams.values())
-        self._pulse()
-
-    async def _replace(self, old: Upstream, new: Upstream) -> None:
-        was_asleep = old.queue.is_asleep
-        await self._retire(old, CHANGED)
-        self._start(new, asleep=was_asleep and self._may_sleep(new))
-        if new.config.disabled is None:
-            self.direct.carry_over(old, new)
+        self.touch()
 
     async def retire(self, name: str) -> None:
         """End a server that is about to be removed, so that the change itself does not wait for it."""
         if name in self.upstreams:
-            await self._retire(self.upstreams[name], REMOVED)
-
-    async def _retire(self, upstream: Upstream, why: str) -> None:
-        """End a server: refuse new calls, let the running ones finish within the grace time."""
-        async with anyio.create_task_group() as tasks:
-            for each in upstream.sessions():
-                tasks.start_soon(self._retire_one, each, why)
-
-    async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
-        upstream.retire(why)
-        self._pulse()
-        if upstream.child not in self._children:
-            return
-        with anyio.move_on_after(self._stop_timeout_s) as scope:
-            await self.supervisor.remove(upstream.child)
-            self._children.pop(upstream.child, None)
-        if scope.cancelled_caught:
-            log.error("upstream.stuck", server=upstream.name, waited_s=self._stop_timeout_s)
-
-    @property
-    def _stop_timeout_s(self) -> float:
-        return self._config.shutdown_grace + 2 * TEARDOWN_S
+            await self._changes.retire(self.upstreams[name], REMOVED)
 
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; see `restart`."""
-        await restart(upstream, self.supervisor, self.news, stop_timeout_s=self._stop_timeout_s)
+        await restart(upstream, self.supervisor, self.news, stop_timeout_s=self._changes.stop_timeout_s)
 
     async def await_start(self, upstream: Upstream) -> None:
         """Wait for a server that has replaced another; see `await_start`."""
@@ -284,11 +228,12 @@ class Fleet:
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
                 each.queue.close()
-        self._pulse()
+        self.touch()
 
     # --- events
 
-    def _pulse(self) -> None:
+    def touch(self) -> None:
+        """Have those look again who wait for news of the servers."""
         self.version += 1
         self.news.pulse()
 
@@ -316,7 +261,7 @@ class Fleet:
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and main is None:
             self._children.pop(event.child, None)
-        self._pulse()
+        self.touch()
 
     def try_again(self, name: str) -> None:
         """Start a server now that waits for that: there is reason to believe that it can be reached."""
@@ -324,16 +269,12 @@ class Fleet:
             for each in self.upstreams[name].sessions():
                 try_again(each, self.supervisor)
 
-    def touch(self) -> None:
-        """Have those look again who wait for news of the servers: a peer has said something of its own."""
-        self._pulse()
-
     def pins_changed(self, name: str) -> None:
         """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
             self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)
-            self._pulse()
+            self.touch()
 
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
@@ -344,4 +285,4 @@ class Fleet:
                 for each in upstream.sessions():
                     try_again(each, self.supervisor)
         self.on_account(name)
-        self._pulse()
+        self.touch()

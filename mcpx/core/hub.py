@@ -32,6 +32,7 @@ from mcpx.core.federation.joining import Peers
 from mcpx.core.fleet import Fleet
 from mcpx.core.history import History
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
+from mcpx.core.hub_tree import add_children, root_supervisor
 from mcpx.core.inspection import Inspector
 from mcpx.core.leaving import Leaving
 from mcpx.core.meter import Meter
@@ -41,34 +42,21 @@ from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
-from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
+from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router
 from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import ClusterStatus, HttpStatus, NodeStatus
-from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import MCPXError
 from mcpx.observe.log import configure
-from mcpx.observe.suspend import SuspendWatch
 from mcpx.observe.tracing import Tracing, ambient
 from mcpx.paths import AUDIT_FOLDER, state_folder
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.health import distrust_all
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.placement import Placement
 from mcpx.validation.checker import ArgumentChecker
-from supervisors import (
-    ActorRef,
-    ChildFailed,
-    ChildSpec,
-    ChildStuck,
-    Event,
-    Intensity,
-    Shutdown,
-    Signal,
-    Supervisor,
-)
+from supervisors import ActorRef, Signal
 
 if TYPE_CHECKING:
     from mcpx.core.federation.own_directory import OwnDirectory
@@ -76,7 +64,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 ClusterActions = Callable[[str, str | None, float | None], Awaitable[JSON]]
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
-INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 
 class Hub:
@@ -113,7 +100,7 @@ class Hub:
         self.peers = Peers(self, state, prepare)
         """The other MCPX whose servers are servers here."""
         self.config = config = self.peers.expand(config)
-        self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
+        self.root = root_supervisor()
         self.clients = ConnectedClients()
         self.leaving = Leaving(lambda: self.config.shutdown_grace)
         self.fleet = Fleet(
@@ -158,7 +145,7 @@ class Hub:
         self.page_link: Callable[[], Awaitable[str]] = _no_page
         """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._changes.apply(config)
-        self._build_tree()
+        add_children(self, self._inspector, self._checker)
         self.peers.configure(config)
 
     @cached_property
@@ -197,20 +184,6 @@ class Hub:
         """Wait until each peer has said which servers it has, or has failed once, at most `startup_wait`."""
         with anyio.move_on_after(self.config.startup_wait):
             await self.peers.listed()
-
-    def _build_tree(self) -> None:
-        parts = self.registry, self._inspector, self._checker
-        actor = RouterActor(self.router, *parts, approvals=self.approvals, audit=self.audit)
-        shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
-        self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
-        self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
-        self.root.add(ChildSpec(name="accounts", run=self.fleet.accounts.run))
-        self.root.add(ChildSpec(name="sign-ins", run=self.sign_ins.run))
-        self.root.add(ChildSpec(name="sign-in links", run=self.links.run))
-        self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
-        self.root.add(ChildSpec(name="router", run=actor.run))
-        suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))
-        self.root.add(ChildSpec(name="suspend", run=suspend.run))
 
     # --- its life
 
@@ -331,14 +304,3 @@ async def open_hub(
 
 async def _no_page() -> str:
     raise MCPXError("this MCPX has no page")
-
-
-def _log_infrastructure(event: Event) -> None:
-    match event:
-        case ChildFailed(child, _, cause, failures, retry_in):
-            log.error("part.failed", part=child, cause=cause.text, failures=failures, exc_info=cause.error)
-            log.info("part.restarting", part=child, retry_in_s=retry_in)
-        case ChildStuck(child, _, waited):
-            log.error("part.stuck", part=child, waited_s=waited)
-        case _:
-            log.debug("part.event", event_type=type(event).__name__, part=event.child)

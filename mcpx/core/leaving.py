@@ -6,9 +6,8 @@ it stops, and from there all frontends together have one grace time for what is 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-
-import anyio
 
 
 class Leaving:
@@ -31,17 +30,21 @@ class Leaving:
             self.on_begin()
 
     def stop(self) -> None:
-        """It stops now: the grace time begins."""
+        """It stops now: the grace time begins. May be called outside any task."""
         self.begin()
         if self._stopped_at is None:
-            self._stopped_at = anyio.current_time()
+            self._stopped_at = _now()
 
     @property
     def grace_left_s(self) -> float:
         """Seconds that requests may still take to finish; before it stops, the whole grace time."""
         if self._stopped_at is None:
             return self._grace_s()
-        return max(0.0, self._stopped_at + self._grace_s() - anyio.current_time())
+        return max(0.0, self._stopped_at + self._grace_s() - _now())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()  # anyio's would have to be asked in a task
 
 
 def _nothing() -> None:

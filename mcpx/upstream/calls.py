@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -23,11 +24,10 @@ import msgspec
 from mcp import MCPError
 
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.errors import CallError, Code, Outcome, internal_error
-from mcpx.observe.contained import contain
+from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.call_queue import CallQueue
-from mcpx.upstream.errors import call_error, server_died
+from mcpx.upstream.errors import call_error, error_unsent, server_died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.relay.attribution import RunningCall
@@ -64,8 +64,9 @@ class Calls:
         self._mailbox = queue.ref.mailbox
         self._put_back = queue.put_back
         self._server = config.name
-        self._is_remote_mcpx = config.is_remote_mcpx
-        self._redact = redactor_of(config)
+        self._call_error = partial(
+            call_error, redact=redactor_of(config), server=config.name, from_mcpx=config.is_remote_mcpx
+        )
         self._timeout = config.call_limits.call_timeout
         self._max_in_flight = config.call_limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
@@ -179,19 +180,12 @@ class Calls:
             )
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._release(call)
-            self._reject(call, self._error_unsent(call, error))
+            self._reject(call, error_unsent(error, server=self._server, tool=call.tool))
             return
         if len(self._in_flight) >= self._max_in_flight:
             self._mailbox.detach()
         if alone and self._link.pid is not None:
             self._loop.call_soon(call.check_seen, self._link)  # when it has been written
-
-    def _error_unsent(self, call: InFlight, error: Exception) -> CallError:
-        """The error of a request that was refused, or could not be put into a message."""
-        if isinstance(error, CallError):
-            return error
-        contain(error, "send", server=self._server)
-        return internal_error(error, outcome=Outcome.NOT_SENT, server=self._server, tool=call.tool)
 
     def _takes_calls(self, *, alone: bool) -> bool:
         """Whether the server can take a call: it reads what it is sent, and is neither dead nor dying.
@@ -217,7 +211,7 @@ class Calls:
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
         if error is not None:
-            self._reject(call, self._call_error(call, error))
+            self._reject(call, self._call_error(error, tool=call.tool))
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
@@ -282,7 +276,7 @@ class Calls:
         if again is None:
             return False
         not_sent = isinstance(error, NotExecuted)
-        self._put_back(again, call.reply, None if not_sent else self._call_error(call, error))
+        self._put_back(again, call.reply, None if not_sent else self._call_error(error, tool=call.tool))
         self._resume()
         return True
 
@@ -298,15 +292,6 @@ class Calls:
             self._reject(call, error)
         else:
             self._put_back(again, call.reply, None if again is call.request else error)
-
-    def _call_error(self, call: InFlight, error: Exception) -> CallError:
-        return call_error(
-            error,
-            redact=self._redact,
-            server=self._server,
-            tool=call.tool,
-            from_mcpx=self._is_remote_mcpx,
-        )
 
     def _reject(self, call: InFlight, error: CallError) -> None:
         if call.reply.reject(error):

@@ -7,8 +7,6 @@ on error texts.
 
 from __future__ import annotations
 
-import os
-import shlex
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,12 +15,11 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import Era, Http, PeerConfig, Redactor, ServerConfig, Sse, Stdio, redactor_of
-from mcpx.environment import in_force
-from mcpx.errors import CallError, Code, Outcome, leaves
+from mcpx.config import Era, Http, PeerConfig, Redactor, ServerConfig, Sse, redactor_of
+from mcpx.errors import CallError, Code, Outcome, internal_error, leaves
 from mcpx.observe.contained import contain
-from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
+from mcpx.upstream.process_causes import lost, not_started
 from mcpx.upstream.remote_errors import error_of_mcpx
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
@@ -41,7 +38,6 @@ from supervisors import Cause
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
 _NO_SECRETS: Final = Redactor()
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
-MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
 
 class NoAnswer(Exception):  # noqa: N818 - a condition
@@ -84,9 +80,9 @@ def _explained(error: Exception, config: ServerConfig) -> Cause:
     for explain in (
         _of_mcpx,
         _of_other_era,
-        _lost,
+        lost,
         _not_authorized,
-        _not_started,
+        not_started,
         _unreachable,
         _no_answer,
         _refused,
@@ -119,22 +115,6 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return Cause(f"{leaf}{pinned}: {cause.text}", error=leaf)
 
 
-def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
-    if not isinstance(leaf, ConnectionLost):
-        return None
-    text, transport = str(leaf), config.transport
-    space = transport.limits.address_space if isinstance(transport, Stdio) else None
-    if leaf.lacks_command and isinstance(transport, Stdio) and space is None:
-        text += f": a command was not found on {_path(transport)}"
-        if isinstance(config, PeerConfig) or config.peer is not None:
-            text += ", or there: ssh finds few programs, so give the whole path of mcpx on the other machine"
-    if space is not None:  # a process that lacks memory ends in any way that it likes, and may not say why
-        text += f"; its limits.address_space is {space:,} bytes"
-    if leaf.stderr:
-        text += f"; its last words: {leaf.stderr}"
-    return Cause(text, retryable=leaf.retryable, held=leaf.held, error=leaf)
-
-
 def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(config.transport, Http | Sse):
         return None
@@ -146,44 +126,6 @@ def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return Cause(
         str(leaf), retryable=for_now, held=not for_now and not isinstance(leaf, ClientRefused), error=leaf
     )
-
-
-def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
-    if not isinstance(leaf, OSError) or not isinstance(config.transport, Stdio):
-        return None
-    command, cwd = config.transport.command, config.transport.cwd
-    if cwd is not None and leaf.filename == cwd:
-        return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
-    if isinstance(leaf, FileNotFoundError):
-        text = f"command not found: {command}{_where_it_was_sought(config.transport, config)}"
-        return Cause(text, retryable=False, error=leaf)
-    if isinstance(leaf, PermissionError):
-        return Cause(f"no permission to run {command}", retryable=False, error=leaf)
-    if leaf.strerror:
-        return Cause(f"cannot run {command}: {leaf.strerror}", error=leaf)
-    return None
-
-
-def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
-    """The PATH that was searched for a command, and what to do; of a path, whether it is there."""
-    environment = in_force()
-    if " " in stdio.command.strip():
-        return '; if it is a whole command line, the words behind the first belong into "args"'
-    if os.sep in stdio.command:
-        is_there = environment.find(stdio.command, folder=stdio.cwd) is not None
-        return "; it is there, but the interpreter in its first line is not" if is_there else ""
-    option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
-    return (
-        f". Searched: {_path(stdio)}. Give the whole path of the command, or add its folder to the PATH that"
-        f" your login shell sets; then run: mcpx restart {shlex.quote(config.name)}{option}"
-    )
-
-
-def _path(stdio: Stdio) -> str:
-    """The PATH of a server, and where it came from."""
-    environment, given = in_force(), stdio.env.get("PATH")
-    path, source = (environment.path, environment.source) if given is None else (given, "its own env")
-    return f"{cut(path, MAX_PATH_CHARS)} (PATH of {source})"
 
 
 def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -300,6 +242,14 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None, from_mc
     outcome = Outcome.UNKNOWN if unsaid else None
     text = f"{server}: {said}"
     return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome)
+
+
+def error_unsent(error: Exception, *, server: str, tool: str | None) -> CallError:
+    """The error of a request that was refused here, or could not be put into a message."""
+    if isinstance(error, CallError):
+        return error
+    contain(error, "send", server=server)
+    return internal_error(error, outcome=Outcome.NOT_SENT, server=server, tool=tool)
 
 
 def ends_session(failure: Exception) -> bool:

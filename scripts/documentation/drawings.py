@@ -174,8 +174,8 @@ def architecture() -> str:
             mono=True,
         )
     )
-    for number, name in enumerate(("frontends/", "clients/", "native/", "tools/")):
-        canvas.text(78 + 122 * number, 250, name, size=13, mono=True, colour="#4f46e5")
+    for number, name in enumerate(("frontends/", "clients/", "native/", "tools/", "peer/")):
+        canvas.text(72 + 98 * number, 250, name, size=13, mono=True, colour="#4f46e5")
     canvas.arrow((262, 262), (262, 282), both=True)
     canvas.box(
         Box(
@@ -210,10 +210,15 @@ def architecture() -> str:
     canvas.box(Box(604, 458, 236, 66, "supervisors", ("starts, watches, restarts it",), mono=True))
     canvas.arrow((602, 491), (584, 491))
     for number, (name, note) in enumerate(
-        (("child process", "stdio"), ("remote server", "Streamable HTTP"), ("older server", "SSE"))
+        (
+            ("child process", "stdio"),
+            ("remote server", "Streamable HTTP, SSE"),
+            ("server on a node", "lines over TLS"),
+            ("another MCPX", "HTTP, stdio"),
+        )
     ):
-        canvas.box(Box(20 + 190 * number, 550, 180, 44, name, (note,), kind="server"))
-        canvas.arrow((110 + 190 * number, 526), (110 + 190 * number, 548), both=True)
+        canvas.box(Box(20 + 142 * number, 550, 134, 44, name, (note,), kind="server"))
+        canvas.arrow((87 + 142 * number, 526), (87 + 142 * number, 548), both=True)
     return canvas.svg()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mcpx.cluster.gateways.members import EXPIRY_S
 from tests.cluster.conftest import RayCluster
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli, write_config
@@ -89,4 +90,6 @@ def test_two_gateways_share_what_is_approved_and_reload_together(two: list[Gatew
     shown = b.mcpx("cluster", "status")
     assert shown.count("gateway ") == 2
     b.mcpx("daemon", "stop")
-    assert len(a.gateways()) == 1
+    left = time.monotonic()
+    while len(a.gateways()) > 1:  # it has said that it leaves, and is not only missed
+        assert time.monotonic() < left + EXPIRY_S

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import ssl
 import threading
@@ -33,7 +32,7 @@ from mcpx.cluster.node.servers import NodeServers
 from mcpx.config import Config
 from mcpx.core.ending import end_at_once
 from mcpx.core.hub import Hub
-from mcpx.core.supervision import TEARDOWN_S
+from mcpx.core.signals import obey_signals
 from mcpx.daemon.paths import check_state_folder
 from mcpx.environment import own
 from mcpx.errors import MCPXError
@@ -50,7 +49,6 @@ from supervisors import ChildSpec, Shutdown, SupervisorError
 log = structlog.get_logger()
 MAX_START_BYTES: Final = 1 << 20
 END_TIMEOUT_S: Final = 1.0  # after the end of standard input; then the servers are killed
-MARGIN_S: Final = 2.0  # beyond every grace time of the children
 _STDIN: Final = 0
 _STDOUT: Final = 1
 
@@ -129,7 +127,7 @@ async def _serve(start: NodeStart, listener: socket.socket, context: ssl.SSLCont
     _say(ready)
     log.info("node.listening", node=start.name, host=host, port=port)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_with_signal, hub)
+        tasks.start_soon(obey_signals, hub, None, tasks)
         try:
             with watching(Patience(), lambda why: end_at_once(hub, why, EXIT_CODE)):
                 await hub.run()
@@ -156,20 +154,6 @@ def _end_with_input(hub: Hub) -> None:
         end_at_once(hub, f"not stopped {END_TIMEOUT_S:g} s after the end of standard input", 1)
 
     threading.Thread(target=wait, name="standard input", daemon=True).start()
-
-
-async def _end_with_signal(hub: Hub) -> None:
-    """The first signal ends everything in order; the second, or the deadline, at once."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            log.info("mcpx.stopping", signal=number.name)
-            break
-        hub.stop()
-        deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
-        with anyio.move_on_after(deadline):
-            async for number in signals:
-                end_at_once(hub, f"a second signal ({number.name})", 128 + number)
-        end_at_once(hub, f"not stopped within {deadline:g} s", 1)
 
 
 def _say(ready: NodeReady) -> None:

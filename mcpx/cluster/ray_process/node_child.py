@@ -23,7 +23,7 @@ from mcpx.text import one_line
 
 COMMAND: Final = (sys.executable, "-P", "-m", "mcpx", "cluster", "node")
 START_TIMEOUT_S: Final = 30.0  # to say where it listens: half a second on a quiet machine
-STOP_TIMEOUT_S: Final = 20.0  # to end in order when its input has ended; its servers get their grace time
+STOP_TIMEOUT_S: Final = 20.0  # to end when its input has ended: it gives its servers a second, and ends them
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 HEALTHY_AFTER_S: Final = 60.0  # of running, failures are forgotten

@@ -24,32 +24,29 @@ from mcpx.core.federation.expansion import Expansion, Known, LeftOut, expand
 from mcpx.core.federation.memory import PeerMemory
 from mcpx.core.federation.peer import Peer, PeerError, as_call_error
 from mcpx.core.federation.shown import SERVED, as_peer_says, peer_status
+from mcpx.core.federation.supervision import child_spec, log_event
 from mcpx.core.status import PeerStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
-from mcpx.upstream.errors import cause_of
 from mcpx.upstream.server_info import STATES
 from supervisors import (
-    Backoff,
     ChildFailed,
     ChildHeld,
     ChildParked,
-    ChildReady,
     ChildSpec,
     ChildState,
     Event,
     Incarnation,
-    Parking,
     Phase,
-    Policy,
     Shutdown,
     Signal,
     Supervisor,
 )
 
 if TYPE_CHECKING:
+    from mcpx.core.federation.own_directory import ReadTail
     from mcpx.core.hub import Hub
 
 log = structlog.get_logger()
@@ -125,7 +122,7 @@ class Federation:
             )
             if name not in self._known:
                 self._pending.add(name)
-            self.supervisor.add(_child_spec(peer))
+            self.supervisor.add(child_spec(peer))
         self._pending &= self.peers.keys()
         for name in self._known.keys() - self.peers.keys():
             del self._known[name]
@@ -200,25 +197,10 @@ class Federation:
         peer = next((each for each in self.peers.values() if each.child == event.child), None)
         if peer is None:
             return
-        name = peer.config.name
-        match event:
-            case ChildReady(_, generation, took):
-                log.info("peer.ready", peer=name, took_s=round(took, 3), incarnation=generation)
-            case ChildFailed(_, _, cause, failures, retry_in):
-                peer.last_error = cause.text
-                fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
-                log.warning("peer.failed", peer=name, **fields)
-            case ChildParked(_, _, cause, failures, probe_in):
-                peer.last_error = cause.text
-                fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
-                log.warning("peer.parked", peer=name, **fields)
-            case ChildHeld(_, _, cause):
-                peer.last_error = cause.text
-                log.warning("peer.held", peer=name, cause=cause.text)
-            case _:
-                pass
+        log_event(event, peer.config.name)
         if isinstance(event, ChildFailed | ChildParked | ChildHeld):
-            self._pending.discard(name)
+            peer.last_error = event.cause.text
+            self._pending.discard(peer.config.name)
             self._answered.pulse()
         self._of_hub().fleet.touch()
 
@@ -260,10 +242,10 @@ class Federation:
             except PeerError as error:
                 log.warning("peer.restart_refused", server=server, reason=str(error))
 
-    async def _log_tail(self, own: object, server: str, lines: int) -> list[str]:
+    async def _log_tail(self, own: ReadTail, server: str, lines: int) -> list[str]:
         found = self.of(server)
         if found is None:
-            return await own(server, lines)  # type: ignore[operator,no-any-return]
+            return await own(server, lines)
         try:
             return await found[0].log_tail(found[1], lines)
         except PeerError as error:
@@ -296,19 +278,6 @@ class Federation:
             life = self.supervisor.state(peer.child)
             if life.held or life.phase in {Phase.WAITING, Phase.PARKED}:
                 self.supervisor.resume(peer.child)
-
-
-def _child_spec(peer: Peer) -> ChildSpec:
-    restart = peer.config.restart
-    backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-    parking = Parking(after=restart.park_after, probe=restart.park_probe)
-    return ChildSpec(
-        name=peer.child,
-        run=peer.run,
-        policy=Policy(backoff=backoff, parking=parking),
-        shutdown=Shutdown(grace=1.0, limit=TEARDOWN_S),
-        classify=lambda error: cause_of(error, peer.config),
-    )
 
 
 def _reached(peer: PeerConfig) -> tuple[object, ...]:

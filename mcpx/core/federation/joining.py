@@ -62,8 +62,3 @@ class Peers:
         """Have the peer start a server again, if it is one of a peer's; what it refuses is logged."""
         if self.federation is not None:
             await self.federation.restart(server)
-
-    def signed_in(self, name: str) -> None:
-        """Try a peer again whose account has tokens now."""
-        if self.federation is not None:
-            self.federation.signed_in(name)

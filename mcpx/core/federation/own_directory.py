@@ -2,7 +2,8 @@
 
 Owned by the hub. The door for peers asks here, with the view of the door at which the peer is; a peer that
 knows a version gets an answer when there is another one. Changes that follow each other closely are one
-version. Where servers come from other MCPX in turn, who takes them in sets `via`, `restart` and `log_tail`.
+version. Where servers come from other MCPX in turn, or run on nodes, who sees to that sets `via` and
+`log_tail`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from mcpx.core.hub_view import HubView
     from mcpx.upstream.actor import Upstream
 
+ReadTail = Callable[[str, int], Awaitable[list[str]]]
+"""Reads the last lines of a server's log: its name, how many; raises as `Hub.restart`."""
 COALESCE_S: Final = 0.2
 FIRST_ANSWER_S: Final = 5.0  # at most, for one's own peers to say theirs; two may be peers of each other
 REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
@@ -77,9 +80,7 @@ class OwnDirectory:
         self._memory: tuple[float, dict[int, int]] = (0.0, {})
         self.via: Callable[[str], Sequence[str]] = lambda _server: ()
         """The ids of the MCPX that a server comes through, the next one first; none for one of our own."""
-        self.restart: Callable[[str], Awaitable[object]] = hub.restart
-        """Starts a server again, wherever it runs; raises as `Hub.restart`."""
-        self.log_tail: Callable[[str, int], Awaitable[list[str]]] = self._own_log_tail
+        self.log_tail: ReadTail = self._own_log_tail
         """The last lines of a server's log, wherever it is."""
 
     @property
@@ -88,6 +89,10 @@ class OwnDirectory:
         if self._id is None:
             self._id = own_id(configuration_folder(self._hub.config.source, self._state))
         return self._id
+
+    async def restart(self, server: str) -> None:
+        """Start a server again, wherever it runs; raises as `Hub.restart`."""
+        await self._hub.restart(server)
 
     async def answer(self, view: HubView, request: DirectoryRequest) -> Directory:
         """What a door shows; for one who has a version, when that is another one, or the time is up.

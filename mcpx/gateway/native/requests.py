@@ -26,14 +26,14 @@ from mcpx.catalog.naming import offered_uri
 from mcpx.core.auditing import noting_refusals
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward, Read, Request
-from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
-from mcpx.gateway.clients.identity import connection_of, origin_of, session_client
+from mcpx.gateway.clients.identity import origin_of
 from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_resource, as_protocol_error
+from mcpx.gateway.native.kept_results import kept_page
 from mcpx.gateway.native.listening import ListenStreams
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import PAGE_ENTRIES, page_of
@@ -194,8 +194,8 @@ class ResourcesAndPrompts:
     # --- resources
 
     async def _read(self, ctx: Context, params: mcp_types.ReadResourceRequestParams) -> JSON:
-        if (page := await self._kept_result(ctx, params.uri)) is not None:
-            return page
+        if (kept := await self._kept_page(ctx, params.uri)) is not None:
+            return self._enclosed(ctx, {**UNCACHED, "contents": kept})
         with self._noting_refusals(ctx, "resource", params.uri):
             target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         server = target.upstream.name
@@ -205,23 +205,9 @@ class ResourcesAndPrompts:
         except CallError as error:
             raise self._about_resource(ctx, error, params.uri, target.own_uri) from None
 
-    async def _kept_result(self, ctx: Context, uri: str) -> JSON | None:
-        """A page of a kept result, as resources; None for the URI of anything else.
-
-        Raises:
-            MCPError: It is not kept, or there is no such page.
-        """
-        try:
-            address = read_address(uri)
-            client = session_client(connection_of(ctx.session), self._hub)
-            server = self._hub.upstreams.get(KEPT_SERVER)  # its URIs look the same
-            if address is None or (server is not None and not self._hub.views.has(address, client)):
-                return None
-            read = await self._hub.views.read(address, client)
-        except CallError as error:
-            raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
-        contents = [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
-        return self._enclosed(ctx, {**UNCACHED, "contents": contents})
+    async def _kept_page(self, ctx: Context, uri: str) -> list[JSON] | None:
+        """The contents of a page of a kept result; None for the URI of anything else."""
+        return await kept_page(self._hub, ctx, uri)
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         with self._noting_refusals(ctx, "resource", params.uri):

@@ -77,7 +77,7 @@ class OwnResourcesAndPrompts(ResourcesAndPrompts):
     def _as_it_came(self, ctx: Context, server: str, raw: msgspec.Raw) -> list[Bytes]:
         return PeerEncoder(self._hub.views, self._stamp_for(ctx)).passed(raw, server=server)
 
-    async def _kept_result(self, _ctx: Context, _uri: str) -> JSON | None:
+    async def _kept_page(self, _ctx: Context, _uri: str) -> list[JSON] | None:
         return None  # nothing is cut here, so nothing is kept
 
     def _about_resource(self, _ctx: Context, error: CallError, _uri: str, _own: str) -> MCPError:

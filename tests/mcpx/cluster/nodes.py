@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,16 +145,19 @@ class Node:
             return await anyio.to_thread.run_sync(self.process.wait, PATIENCE_S)
 
 
-def _limit_files(files: int) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
-
 async def started_with(folder: Path, line: bytes) -> tuple[dict[str, Any], int]:
     """What a process says that is given this line for a start, and its exit code."""
 
     def run() -> tuple[dict[str, Any], int]:
-        done = subprocess.run(COMMAND, env=environment(folder), input=line, capture_output=True, check=False)
-        return json.loads(done.stdout), done.returncode
+        process = Python(
+            COMMAND,
+            env=environment(folder),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        said, _ = process.communicate(line, PATIENCE_S)
+        return json.loads(said), process.returncode
 
     return await anyio.to_thread.run_sync(run)
 
@@ -188,9 +191,10 @@ async def running_node(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            **({} if files is None else {"preexec_fn": partial(_limit_files, files)}),
         )
     try:
+        if files is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
         os.write(process.stdin.fileno(), line_of(start))
         said = json.loads(await anyio.to_thread.run_sync(process.stdout.readline))
         assert "error" not in said or said["error"] is None, said

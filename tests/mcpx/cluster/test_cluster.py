@@ -404,7 +404,7 @@ async def test_a_gateway_that_stood_still_gives_up_no_node(
     monkeypatch.setattr("mcpx.cluster.node_watch.SILENCE_S", 1.0)
     ray = StandInRay()
     async with (
-        running_nodes(tmp_path, "a", ray=ray),
+        running_nodes(tmp_path, "a", ray=ray, report_interval_s=0.1),
         open_gateway(config_of({"s": entry()}), ray, tmp_path) as gateway,
     ):
         await gateway.becomes(State.READY)

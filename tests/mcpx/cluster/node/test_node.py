@@ -164,6 +164,16 @@ async def test_the_end_of_standard_input_ends_it_and_all_servers_whatever_they_d
     await soon(lambda: not any(alive_in_group(each["pid"]) for each in ears.of("started")))
 
 
+async def test_the_end_of_standard_input_ends_it_in_order(tmp_path, ears):
+    async with running_node(tmp_path) as node:
+        async with node.attached(spec(ears)) as gateway:
+            await gateway.call("count")
+            node.process.stdin.close()
+            assert await node.ended() == 0
+        assert not any(alive_in_group(each["pid"]) for each in ears.of("started"))
+    assert "error" not in (tmp_path / "node.log").read_text()
+
+
 async def test_a_signal_lets_the_calls_finish(tmp_path, ears):
     async with running_node(tmp_path, real=True, shutdown_grace_s=20.0) as node:
         async with node.attached(spec(ears)) as gateway:
@@ -359,7 +369,7 @@ async def test_a_first_line_without_end_is_cut_off(node):
 
 
 async def test_many_who_say_nothing_do_not_keep_a_gateway_out(tmp_path):
-    async with running_node(tmp_path, hello_timeout_s=60.0, real=True, files=256) as node:
+    async with running_node(tmp_path, hello_timeout_s=60.0, files=256) as node:
         silent = []
         try:
             for _ in range(40):  # 256 files have room for 32

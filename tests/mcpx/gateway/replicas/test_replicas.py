@@ -200,6 +200,13 @@ async def test_where_the_holder_is_gone_it_says_what_became_of_it(tmp_path):
         assert counted_in(site.counted) == []
 
 
+async def until_counted(site, name):
+    """Wait until a server has begun that call, and no other."""
+    with anyio.fail_after(10):
+        while counted_in(site.counted) != [name]:  # noqa: ASYNC110 - of another process
+            await anyio.sleep(0.02)
+
+
 async def test_an_answer_that_is_lost_on_the_way_is_unknown_and_the_call_has_run_once(tmp_path):
     async with pair(tmp_path, shutdown_grace=0.2) as site:
         asked = await site.client.exec(site.a, "asking", "work", {"id": "cut", "seconds": 15})
@@ -214,9 +221,7 @@ async def test_an_answer_that_is_lost_on_the_way_is_unknown_and_the_call_has_run
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(come_back)
-            with anyio.fail_after(10):
-                while counted_in(site.counted) != ["cut"]:  # noqa: ASYNC110 - of another process
-                    await anyio.sleep(0.02)
+            await until_counted(site, "cut")
             site.first.served.process.send_signal(signal.SIGKILL)
         assert failures[0]["structuredContent"]["outcome"] == "unknown"
         assert counted_in(site.counted) == ["cut"]
@@ -228,10 +233,15 @@ async def test_a_client_that_leaves_cancels_its_call_at_the_holder(tmp_path):
         key = next(iter(asked["inputRequests"]))
         schema = asked["inputRequests"][key]["params"]["requestedSchema"]["properties"]
         agreed = {"action": "accept", "content": agreement(schema)}
-        with anyio.move_on_after(1.5):
+
+        async def come_back():
             given = {"id": "left", "seconds": 30}
             await site.client.exec(site.b, "asking", "work", given, **answers(asked, agreed))
-        assert counted_in(site.counted) == ["left"]
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(come_back)
+            await until_counted(site, "left")
+            tasks.cancel_scope.cancel()
         site.first.served.process.send_signal(signal.SIGTERM)
         with anyio.fail_after(6):  # nothing is open there: the grace time is not waited for
             await site.first.ended()

@@ -1,0 +1,57 @@
+"""How the session with a peer is supervised: its child spec, and its lifecycle in the log.
+
+As `mcpx.core.supervision` is for servers; used by the federation.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from mcpx.core.federation.peer import Peer
+from mcpx.core.supervision import TEARDOWN_S
+from mcpx.upstream.errors import cause_of
+from supervisors import (
+    Backoff,
+    ChildFailed,
+    ChildHeld,
+    ChildParked,
+    ChildReady,
+    ChildSpec,
+    Event,
+    Parking,
+    Policy,
+    Shutdown,
+)
+
+log = structlog.get_logger()
+
+
+def child_spec(peer: Peer) -> ChildSpec:
+    """What the supervisor runs for this peer, and how it restarts it."""
+    restart = peer.config.restart
+    backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
+    parking = Parking(after=restart.park_after, probe=restart.park_probe)
+    return ChildSpec(
+        name=peer.child,
+        run=peer.run,
+        policy=Policy(backoff=backoff, parking=parking),
+        shutdown=Shutdown(grace=1.0, limit=TEARDOWN_S),
+        classify=lambda error: cause_of(error, peer.config),
+    )
+
+
+def log_event(event: Event, peer: str) -> None:
+    """Log an event of the peer of that name."""
+    match event:
+        case ChildReady(_, generation, took):
+            log.info("peer.ready", peer=peer, took_s=round(took, 3), incarnation=generation)
+        case ChildFailed(_, _, cause, failures, retry_in):
+            fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
+            log.warning("peer.failed", peer=peer, **fields)
+        case ChildParked(_, _, cause, failures, probe_in):
+            fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
+            log.warning("peer.parked", peer=peer, **fields)
+        case ChildHeld(_, _, cause):
+            log.warning("peer.held", peer=peer, cause=cause.text)
+        case _:
+            pass
