@@ -60,8 +60,8 @@ class RayCluster:
 
     def gone(self, name: str) -> None:
         """Clean up after a node whose processes were killed."""
-        del self.raylets[name]
-        self._tell(f"gone {name}")
+        if self.raylets.pop(name, None) is not None:
+            self._tell(f"gone {name}")
 
     def add(self, name: str) -> None:
         said = self._tell(f"add {name}")
@@ -88,7 +88,10 @@ class RayCluster:
         with self._telling:
             self._popen.stdin.write(line.encode() + b"\n")
             self._popen.stdin.flush()
-            return self._answer()
+            answer = self._answer()
+        if "error" in answer:
+            raise RuntimeError(f"{line}: {answer['error']}")
+        return answer
 
     def _answer(self) -> Any:
         assert self._popen.stdout is not None

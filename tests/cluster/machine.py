@@ -27,8 +27,10 @@ def processes_under(pid: int) -> list[int]:
 
 
 def freeze(pid: int) -> list[int]:
-    """Stop a process and all under it; their ids."""
+    """Stop a raylet and all under it; their ids. None, if it has ended: its id may be another's by now."""
     frozen: list[int] = []
+    if not _is_raylet(pid):
+        return frozen
     while new := [each for each in processes_under(pid) if each not in frozen]:
         for each in new:
             _signal(each, signal.SIGSTOP)
@@ -43,12 +45,19 @@ def thaw(pids: list[int]) -> None:
 
 
 def kill(pid: int) -> tuple[float, list[int]]:
-    """End a process and all under it; when that was, and which they were."""
+    """End a raylet and all under it; when that was, and which they were."""
     frozen = freeze(pid)
     at = time.time()
     for each in frozen:
         _signal(each, signal.SIGKILL)
     return at, frozen
+
+
+def _is_raylet(pid: int) -> bool:
+    try:
+        return b"raylet" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

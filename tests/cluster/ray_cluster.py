@@ -3,8 +3,8 @@
 NODES is a JSON object: what each node has (`{"two": {"far": 9}}`), the head first. It prints its address and
 the nodes with their ids and raylets, and does what it is told, a line each: `add NAME`, `gone NAME` (clean up
 after one whose processes were killed), `table` (Ray's own: nodes, placement groups, and when it has noticed
-deaths). It ends, with everything, when its input does. A process of its own, so that Ray is not in that of
-the tests.
+deaths). What it cannot do it answers with an `error`. It ends, with everything, when its input does. A
+process of its own, so that Ray is not in that of the tests.
 """
 
 import json
@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from typing import Any
 
 os.environ.setdefault("RAY_DISABLE_MEMORY_MONITOR", "1")
@@ -106,7 +107,12 @@ def main() -> None:
     say(address=nodes.address, nodes=nodes.all())
     for line in sys.stdin:
         what, *name = line.split()
-        say(**getattr(nodes, what)(*name))
+        try:
+            answer = getattr(nodes, what)(*name)
+        except Exception as error:  # noqa: BLE001 - the boundary: whoever asked is told
+            traceback.print_exc()
+            answer = {"error": repr(error)}
+        say(**answer)
     nodes.close()
 
 

@@ -5,6 +5,7 @@ Each returns what was seen; what calls were told is in the site's tally.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -46,11 +47,16 @@ class Drain(msgspec.Struct):
 # --- nodes
 
 
-async def lose_nodes(site: Site, number: int, *, seed: int = 1, how: tuple[str, ...] = HOW) -> list[Loss]:
-    """Lose that many nodes, one after the other and at times two at once, each while others answer."""
+async def lose_nodes(
+    site: Site, number: int, *, seed: int = 1, how: tuple[str, ...] = HOW, until: float = math.inf
+) -> list[Loss]:
+    """Lose nodes, one after the other and at times two at once, each while others answer.
+
+    So many, or as many as can be lost `until` then.
+    """
     choice, begin = random.Random(seed), len(site.losses)
     async with anyio.create_task_group() as returning:
-        while (done := len(site.losses) - begin) < number:
+        while (done := len(site.losses) - begin) < number and time.time() < until:
             up = await site.up()
             busy = sorted((name for name in up if up[name]["placed"]), key=lambda _: choice.random())
             if len(up) < 2 or not busy:

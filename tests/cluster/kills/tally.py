@@ -104,8 +104,8 @@ class Tally:
                 for call in self.calls
                 if call.session == name
                 and call.told == "done"
-                and call.told_at > loss.at
-                and call.pid not in loss.pids
+                and call.sent > loss.at
+                and (loss.how == "killed" or call.pid not in loss.pids)  # ids of processes come again
             ]
             found[name] = min(answered, default=None)
         return found
