@@ -228,7 +228,7 @@ async def test_an_answer_that_is_lost_on_the_way_is_unknown_and_the_call_has_run
 
 
 async def test_a_client_that_leaves_cancels_its_call_at_the_holder(tmp_path):
-    async with pair(tmp_path) as site:
+    async with pair(tmp_path, shutdown_grace=8) as site:
         asked = await site.client.exec(site.a, "asking", "work", {"id": "left", "seconds": 30})
         key = next(iter(asked["inputRequests"]))
         schema = asked["inputRequests"][key]["params"]["requestedSchema"]["properties"]
