@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -19,11 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks.process import Unmeasured
+from scripts.nodebench import cluster_report, over_nodes
 from scripts.nodebench.measure import Node, measure
 from scripts.nodebench.people import allow_many
 from scripts.nodebench.report import PROCESS, SESSIONS, markdown, rows
 from scripts.nodebench.servers import KINDS
 
+WAITING_ON_EACH = 12  # sessions on each node, of the server that waits
 SMALLEST = 2  # clients: the first calls of one are timed alone
 
 
@@ -34,6 +37,7 @@ SMALLEST = 2  # clients: the first calls of one are timed alone
 @click.option("--only", multiple=True, help="Servers whose name holds this; may be repeated.")
 @click.option("--seconds", type=float, default=5.0, show_default=True, help="Of calls.")
 @click.option("--idle", type=float, default=60.0, show_default=True, help="Seconds of looking on, idle.")
+@click.option("--cluster", "nodes", type=click.IntRange(0), default=0, help="Over so many nodes of Ray.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print two tables for scripts/docs.")
 def main(
@@ -44,12 +48,16 @@ def main(
     only: tuple[str, ...],
     seconds: float,
     idle: float,
+    nodes: int,
     as_json: bool,
     as_markdown: bool,
 ) -> None:
     """Measure what one MCPX process carries: sessions of single clients, and what each costs."""
     allow_many()
-    nodes: list[Node] = []
+    if nodes:
+        _over_nodes(nodes, sessions, people, seconds, as_json=as_json, as_markdown=as_markdown)
+        return
+    measured: list[Node] = []
     problems: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mcpx-node-") as folder:
         for number, kind in enumerate(KINDS):
@@ -62,7 +70,7 @@ def main(
             _say(f"{wanted} sessions with {kind.name} ...")
             clients = max(SMALLEST, min(people, wanted // 2))
             try:
-                nodes.append(
+                measured.append(
                     measure(
                         kind,
                         Path(folder) / str(number),
@@ -75,20 +83,41 @@ def main(
             except (Unmeasured, OSError) as error:
                 problems.append(f"{kind.name}: {error}")
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode({"machine": _machine(), "nodes": nodes})).decode())
+        print(msgspec.json.format(msgspec.json.encode({"machine": _machine(), "nodes": measured})).decode())
     elif as_markdown:
-        print(markdown(nodes))
+        print(markdown(measured))
     else:
-        _show(nodes)
+        _show(zip((SESSIONS, PROCESS), rows(measured), strict=True))
     for problem in problems:
         _say(f"not measured: {problem}")
     sys.exit(1 if problems else 0)
 
 
-def _show(nodes: list[Node]) -> None:
+def _over_nodes(
+    nodes: int, sessions: int, people: int, seconds: float, *, as_json: bool, as_markdown: bool
+) -> None:
+    """Measure a cluster of Ray on this machine, with the extra installed."""
+    with tempfile.TemporaryDirectory(prefix="mcpx-nodes-") as folder:
+        _say(f"{sessions} sessions over {nodes} nodes ...")
+        found = over_nodes.measure_sessions(
+            Path(folder) / "s", nodes=nodes, sessions=sessions, people=people, seconds=seconds
+        )
+        _say("calls of a server that waits ...")
+        waiting = over_nodes.measure_waiting(
+            Path(folder) / "w", nodes=nodes, on_each=WAITING_ON_EACH, seconds=seconds
+        )
+    if as_json:
+        print(over_nodes.as_json(found, waiting))
+    elif as_markdown:
+        print(cluster_report.markdown(found, waiting))
+    else:
+        _show(cluster_report.tables(found, waiting))
+
+
+def _show(tables: Iterable[tuple[tuple[str, ...], list[tuple[str, ...]]]]) -> None:
     console = Console()
     console.width = max(console.width, 150)
-    for head, body in zip((SESSIONS, PROCESS), rows(nodes), strict=True):
+    for head, body in tables:
         table = Table(*head)
         for row in body:
             table.add_row(*row)

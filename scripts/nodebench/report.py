@@ -114,10 +114,11 @@ def markdown(nodes: list[Node]) -> str:
     """The tables, with an empty line between them; without the last, if no real server was measured."""
     sessions, process = rows(nodes)
     tables = [(SESSIONS, sessions), (PROCESS, process), *([(MODEL, made)] if (made := model(nodes)) else [])]
-    return "\n\n".join(_table(head, body) for head, body in tables)
+    return "\n\n".join(table(head, body) for head, body in tables)
 
 
-def _table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
+    """As Markdown."""
     lines = [head, tuple("---" if column == head[0] else "---:" for column in head), *body]
     ruled = ("| " + " | ".join(line) + " |" for line in lines)
     return "\n".join(line.replace("| --- |", "|---|").replace(" ---: ", "---:") for line in ruled)

@@ -20,7 +20,7 @@ from scripts.simulation.world import World
 
 QUARTER = 4
 WITHIN_S = 60.0
-LIMITS = (32, 128, 1024)
+LIMITS = (32, 128, 0)  # 0: as many as the real gateway
 SPARE = (0.0, 0.04, 0.08, 0.12)
 GATEWAYS = (1, 8)
 MAX_SHOWN = 20  # broken promises
@@ -40,7 +40,11 @@ DEFAULT = World()
     "--starts-per-s", type=float, default=DEFAULT.starts_per_s, show_default=True, help="Of a node."
 )
 @click.option(
-    "--max-starting", type=int, default=DEFAULT.max_starting, show_default=True, help="Of a gateway."
+    "--max-starting",
+    type=int,
+    default=DEFAULT.max_starting,
+    show_default=True,
+    help="Of a gateway; 0: as MCPX.",
 )
 @click.option("--seed", type=int, default=DEFAULT.seed, show_default=True)
 @click.option("--only", multiple=True, type=click.Choice(("day", "herd", "spare")), help="This alone.")

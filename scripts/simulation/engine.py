@@ -38,7 +38,7 @@ class Simulation(Placing):
         life = self.nodes[name].life + 1 if name in self.nodes else 0
         node = self.nodes[name] = Node(name, total, life=life)
         for gateway in self.gateways:
-            gateway.learn(node)
+            gateway.learn(node, self.now)
 
     def die(self, nodes: list[Node]) -> None:
         """Nodes die at the same moment, and all that runs on them; the gateways know nothing yet."""
@@ -55,7 +55,7 @@ class Simulation(Placing):
     def _suspect(self, nodes: list[Node]) -> None:
         for node, gateway in itertools.product(nodes, self.gateways):
             gateway.known[node.id].is_suspect = True
-            gateway.show(node)
+            gateway.show(node, self.now)
 
     def _give_up(self, nodes: list[Node], recovery: Recovery) -> None:
         """The gateways have waited long enough: what was there is placed again."""
@@ -85,7 +85,7 @@ class Simulation(Placing):
 
     def _show(self, node: Node) -> None:
         for gateway in self.gateways:
-            gateway.show(node)
+            gateway.show(node, self.now)
 
     def _move(self, node: Node, since: float) -> None:
         if not node.is_alive:

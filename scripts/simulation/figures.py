@@ -31,6 +31,8 @@ class Figures:
     """Placed again after a death or for a drain."""
     refused: int = 0
     """Sessions that found no node at least once."""
+    by_nodes: int = 0
+    """Refusals of nodes that had no memory, of which their gateway did not know yet."""
     to_the_dead: int = 0
     """Placed on a node that was dead, which was not known yet."""
     late: int = 0

@@ -61,6 +61,8 @@ class Known(msgspec.Struct):
     promised: int = 0
     starting: int = 0
     is_suspect: bool = False
+    full_until: float = 0.0
+    """It has refused a session: nothing is placed there until then."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,15 +74,18 @@ class Gateway:
     known: dict[str, Known] = field(default_factory=dict)
     waiting: deque[Session] = field(default_factory=deque)
     starting: int = 0
+    at_once: int = 0
+    counted_until: float = 0.0
+    """How many sessions it may have start, and until when that holds."""
 
-    def learn(self, node: Node) -> None:
+    def learn(self, node: Node, now: float) -> None:
         """Take a report of a node."""
         known = self.known.setdefault(node.id, Known())
         known.sessions, known.free = len(node.sessions), node.total - node.used
         known.placed = 0
-        self.show(node)
+        self.show(node, now)
 
-    def show(self, node: Node) -> None:
+    def show(self, node: Node, now: float) -> None:
         """Make the view of a node anew from what is known of it."""
         known = self.known[node.id]
         self.views[node.id] = NodeView(
@@ -92,6 +97,7 @@ class Gateway:
             starting=known.starting,
             is_draining=node.is_draining,
             is_suspect=known.is_suspect,
+            is_full=now < known.full_until,
         )
 
     def forget(self, node: Node) -> None:

@@ -12,8 +12,10 @@ import random
 import time
 from collections.abc import Callable, Iterable
 
-from mcpx.cluster.node_table import PROMISE_S
-from mcpx.cluster.placement import MEMORY_RESERVE, Demand, NodeView
+from mcpx.cluster.cluster import COUNT_S
+from mcpx.cluster.node_table import FULL_S, PROMISE_S
+from mcpx.cluster.placement import MEMORY_RESERVE, Demand, NodeView, has_memory, starts_at_once
+from mcpx.upstream.transport.node_link import MAX_PLACES
 from scripts.simulation.figures import Figures, Recovery
 from scripts.simulation.parts import Gateway, Known, Node, Session
 from scripts.simulation.world import World
@@ -79,26 +81,42 @@ class Placing:
         self.take_off(session)
 
     def _serve(self, gateway: Gateway) -> None:
-        while gateway.waiting and gateway.starting < self.world.max_starting:
+        while gateway.waiting and gateway.starting < self._at_once(gateway):
             session = gateway.waiting.popleft()
             if not session.is_over:
                 self._place(session)
 
+    def _at_once(self, gateway: Gateway) -> int:
+        """How many it may have start, which it counts anew a few times a second."""
+        if self.world.max_starting:
+            return self.world.max_starting
+        if self.now >= gateway.counted_until:
+            gateway.at_once = starts_at_once(gateway.views.values())
+            gateway.counted_until = self.now + COUNT_S
+        return gateway.at_once
+
     def _place(self, session: Session) -> None:
         gateway = session.gateway
-        began = time.thread_time()
-        view = self._choose(gateway.views.values(), session.demand)
-        self.figures.decisions_s.append(time.thread_time() - began)
+        for _ in range(MAX_PLACES):
+            began = time.thread_time()
+            view = self._choose(gateway.views.values(), session.demand)
+            self.figures.decisions_s.append(time.thread_time() - began)
+            if view is None:
+                break
+            self._check(view, session)
+            node = self.nodes[view.id]
+            if not node.is_alive or has_memory(node.total, node.total - node.used, session.demand.memory):
+                break
+            self._node_refuses(gateway, node)
+            view = None
         if view is None:
             self._refuse(session)
             return
-        self._check(view, session)
-        node = self.nodes[view.id]
         known = gateway.known[node.id]
         known.placed += 1
         known.promised += session.demand.memory
         known.starting += 1
-        gateway.show(node)
+        gateway.show(node, self.now)
         self.at(self.now + PROMISE_S, self._unpromise, gateway, known, node, session.demand.memory)
         session.node, session.is_up = node, False
         session.run += 1
@@ -117,6 +135,18 @@ class Placing:
         self._note_memory(node)
         self._changed(node)
 
+    def _node_refuses(self, gateway: Gateway, node: Node) -> None:
+        """It sees what all gateways have placed, and has no room: nothing is placed there for a while."""
+        self.figures.by_nodes += 1
+        known = gateway.known[node.id]
+        known.full_until = self.now + FULL_S
+        gateway.show(node, self.now)
+        self.at(known.full_until, self._show_again, gateway, known, node)
+
+    def _show_again(self, gateway: Gateway, known: Known, node: Node) -> None:
+        if gateway.known.get(node.id) is known:
+            gateway.show(node, self.now)
+
     def _check(self, view: NodeView, session: Session) -> None:
         """Whether the chosen node may take it, by what its gateway knows."""
         if view.is_draining or view.is_suspect:
@@ -129,7 +159,7 @@ class Placing:
         needed = session.demand.memory
         for view in session.gateway.views.values():
             room = view.memory_free - needed >= view.memory_total * MEMORY_RESERVE
-            if room and not view.is_draining and not view.is_suspect:
+            if room and not view.is_draining and not view.is_suspect and not view.is_full:
                 self.figures.problem(f"{session.name} was refused, and {view.id} has room")
                 break
         self.figures.refused += session.refusals == 0
@@ -171,7 +201,7 @@ class Placing:
         known.promised -= memory
         known.starting -= 1
         if gateway.known.get(node.id) is known:
-            gateway.show(node)
+            gateway.show(node, self.now)
 
     def take_off(self, session: Session) -> None:
         """End a session where it runs, or starts."""
@@ -209,7 +239,7 @@ class Placing:
             return
         node.report_due = False
         for gateway in self.gateways:
-            gateway.learn(node)
+            gateway.learn(node, self.now)
 
     def _note_memory(self, node: Node) -> None:
         share = node.used / node.total

@@ -49,8 +49,9 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """From placing to the first answer, on a node that starts nothing else."""
     starts_per_s: float = 5.0
     """That one node can do."""
-    max_starting: int = 32
-    """Sessions that a gateway starts at the same time; one that takes long is not counted (slow_start)."""
+    max_starting: int = 0
+    """Sessions that a gateway starts at the same time, 0 as many as the real one does
+    (`mcpx.cluster.placement.starts_at_once`); one that takes long is not counted (slow_start)."""
     slow_start: float = 20.0
     queue_timeout: float = 15.0
     """Seconds that a call waits for its session; those that would wait longer are counted."""

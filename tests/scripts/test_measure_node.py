@@ -10,7 +10,9 @@ import pytest
 
 from scripts.benchmarks.process import Unmeasured
 from scripts.documentation.regions import regions
+from scripts.nodebench import cluster_report
 from scripts.nodebench.measure import Node, measure
+from scripts.nodebench.over_nodes import Group, OverNodes, Waiting
 from scripts.nodebench.report import markdown
 from scripts.nodebench.servers import KINDS, Kind
 from tests.docs import pages
@@ -48,6 +50,22 @@ def test_the_tables_are_those_of_the_page() -> None:
     page = pages.ROOT / "docs" / "scale.md"
     heads = [body.splitlines()[:2] for body in measured(page, *REGIONS)]
     assert heads == drawn
+
+
+def test_the_tables_of_a_cluster_are_those_of_the_page() -> None:
+    group = Group(1, 1 << 20, 1)
+    figures = {field.name: 1 for field in msgspec.structs.fields(OverNodes)}
+    groups = dict.fromkeys(("servers", "nodes", "gateway", "Ray"), group)
+    found = OverNodes(**figures | {"on_each": [1], "groups": groups, "before": groups})
+    waiting = Waiting(nodes=1, sessions=1, calls_per_s=1, most_per_s=1, call_p50_s=1)
+    drawn = cluster_report.markdown(found, [waiting]).split("\n\n")
+    page = measured(pages.ROOT / "docs" / "scale.md", "cluster-groups", "cluster-sessions", "cluster-waiting")
+    assert [body.splitlines()[:2] for body in page] == [part.splitlines()[:2] for part in drawn]
+    assert [_names(body) for body in page[:2]] == [_names(part) for part in drawn[:2]]
+
+
+def _names(table: str) -> list[str]:
+    return [row.split("|")[1].strip() for row in table.splitlines()[2:]]
 
 
 def measured(page: Path, *names: str) -> list[str]:
