@@ -29,7 +29,7 @@ from mcpx.wire.tls_channel import TlsChannel
 
 log = structlog.get_logger()
 SILENCE_S: Final = 1.5
-MAX_SILENCE_S: Final = 10.0  # of a node that has been slow
+MAX_SILENCE_S: Final = 5.0  # of a node that has been slow: its servers are to answer elsewhere within 10 s
 SLOW_SHARE: Final = 3.0  # so many times as long as the slowest of its last answers a node may be silent
 CROWDED_LOAD: Final = 4.0  # processes for each processor; from there on all of them wait for it
 MAX_PINGED: Final = 100  # without an answer

@@ -23,12 +23,16 @@ from collections.abc import Callable
 from typing import Final
 
 READ_BYTES: Final = 65536  # the size of a Linux pipe
-MAX_JOINED_BYTES: Final = 131072  # copied together at most; beyond, pieces are written as they are
+MAX_JOINED_BYTES: Final = (
+    131072  # bytes up to which pieces are copied together; beyond, they are written as they are
+)
 MAX_PIECES: Final = 512  # in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
 MAX_UNSENT_BYTES: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
-CAN_COUNT_UNREAD: Final = sys.platform.startswith("linux")  # a pipe tells what its reader has not read
+CAN_COUNT_UNREAD: Final = sys.platform.startswith(
+    "linux"
+)  # whether a pipe tells what its reader has not read
 PIPE_BYTES: Final = 1 << 20  # so that a large message takes fewer turns
 
 
@@ -142,7 +146,7 @@ class Channel:
         if not self._flush_due and not self._writer_armed:
             self._flush_due = True
             _DIRTY.append(self)
-            if len(_DIRTY) == 1 and not TURN.open:
+            if len(_DIRTY) == 1:
                 self._loop.call_soon(flush_all)
         if self._waiting > HIGH_WATER:
             self._congest(sum(map(len, pieces)))
@@ -262,24 +266,6 @@ def flush_all() -> None:
         _DIRTY.clear()
         for channel in batch:
             channel.flush()
-
-
-class _Turn:
-    """What channels queue in its body goes out at its end, without a round of the loop; it must not wait."""
-
-    open = False
-
-    def __enter__(self) -> None:
-        self.open = True
-
-    def __exit__(self, *_error: object) -> None:
-        try:
-            flush_all()
-        finally:
-            self.open = False
-
-
-TURN: Final = _Turn()
 
 
 def _nothing() -> None:

@@ -19,7 +19,7 @@ from mcp.shared.transport_context import TransportContext
 from mcpx.observe.contained import contain
 from mcpx.wire import batch, envelope, malformed
 from mcpx.wire.batch import Batch
-from mcpx.wire.channel import TURN, Channel
+from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.incoming import FAILED, TOO_LARGE, Incoming
 from mcpx.wire.lines import TooLong
@@ -104,16 +104,16 @@ class Receiver(Generic[D]):
 
     def _take_few(self, lines: Lines) -> None:
         incoming = self.incoming
-        with TURN:
-            for line in lines:
-                try:
-                    if incoming.initializing or self._members:
-                        self._delayed.append(line)
-                    else:
-                        self._take(line)
-                except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
-                    contain(error, "message")
-                    self._refuse(malformed.describe(line))
+        for line in lines:
+            try:
+                if incoming.initializing or self._members:
+                    self._delayed.append(line)
+                else:
+                    self._take(line)
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
+                self._refuse(malformed.describe(line))
+        flush_all()  # the end of this turn, without another round of the loop
 
     def _take_delayed(self) -> None:
         delayed, self._delayed = self._delayed, deque()

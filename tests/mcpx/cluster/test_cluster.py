@@ -18,6 +18,7 @@ from mcpx.catalog.snapshot import State
 from mcpx.cli.status_table import render
 from mcpx.cluster.node.machine import memory_now
 from mcpx.cluster.node_table import FIRST_WAIT_S
+from mcpx.cluster.node_watch import MAX_SILENCE_S
 from mcpx.core.monitoring import Processes, exposition, read
 from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
@@ -70,12 +71,13 @@ async def test_a_node_that_goes_in_the_middle_of_calls(tmp_path: Path, number: s
                 await ears.hear("call", count=5)
                 began = time.monotonic()
                 send(nodes[0], number)
-            assert max(took) - began < 2.0
+            # a socket that was closed says so; silence is believed later where machines are as busy as under tests
+            assert max(took) - began < (2.0 if number == signal.SIGKILL else MAX_SILENCE_S + 1.0)
             assert {error.code for error in errors} == {Code.SERVER_DIED}
             assert {error.outcome for error in errors} == {Outcome.UNKNOWN}
             assert "node a was lost" in str(errors[0])
             assert await gateway.text("echo", {"text": "again"}) == "again"
-            assert time.monotonic() - began < 10.0
+            assert time.monotonic() - max(took) < 8.0
             assert gateway.node() == "b"
             counted = [call["arguments"]["number"] for call in ears.of("call", tool="count")]
             assert sorted(counted) == [0, 1, 2, 3, 4]

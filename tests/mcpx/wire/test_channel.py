@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
 
 import anyio
 import pytest
 
-from mcpx.wire.channel import HIGH_WATER, MAX_UNSENT_BYTES, TURN, Channel, PeerNotReading, flush_all
+from mcpx.wire.channel import HIGH_WATER, MAX_UNSENT_BYTES, Channel, PeerNotReading, flush_all
 
 
 class Pipes:
@@ -155,17 +154,3 @@ async def test_a_peer_that_reads_nothing_is_given_up_but_one_message_has_its_pla
         assert pipes.channel.unsent == 0
         pipes.channel.write(b"and another")
         assert len(pipes.broken) == 1
-
-
-@pytest.mark.anyio
-async def test_what_is_queued_in_a_turn_is_out_at_its_end_also_if_that_fails():
-    with Pipes() as pipes:
-        with suppress(ValueError), TURN:
-            pipes.channel.write(b"one ")
-            with TURN:
-                pipes.channel.write(b"two ")
-            pipes.channel.write(b"three ")
-            raise ValueError
-        assert os.read(pipes.far_read, 100) == b"one two three "
-        pipes.channel.write(b"four")  # in no turn: the loop sees to it
-        assert await pipes.take(4) == b"four"
