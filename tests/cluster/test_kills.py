@@ -19,7 +19,7 @@ async def test_no_call_is_lost_or_run_twice_whatever_is_lost(ray_cluster: RayClu
         seen.drains.append(await plays.drain(site, "two"))
         await plays.lose_nodes(site, 2, how=("frozen",))
         await plays.lose_nodes(site, 1, how=("killed",))
-    seen.take(site.tally, site.losses, ray_cluster.table()["deaths"])
+        seen.take(site.tally, site.losses, ray_cluster.table()["deaths"])
     print(seen.as_text())
     assert not seen.faults
     assert {call.told for call in site.tally.calls} >= {"done", "unknown"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from tests.cluster.kills.plays import Drain, GatewayKill
-from tests.cluster.kills.tally import Loss, Tally
+from tests.cluster.kills.tally import Call, Loss, Tally
 
 KNOWN_S = 2.0  # callers know that a node is lost
 ELSEWHERE_S = 10.0  # its servers answer on another
@@ -23,6 +24,8 @@ class Seen:
         self.added: tuple[int, int, float] | None = None
         self.faults: list[str] = []
         self.rows: list[Row] = []
+        self.why: Counter[str] = Counter()
+        """Why calls were not sent."""
 
     def take(self, tally: Tally, losses: Sequence[Loss], deaths: dict[str, float]) -> None:
         """Judge what the tally has beside what was lost; `deaths` are those that Ray's table has shown."""
@@ -30,6 +33,7 @@ class Seen:
         told = Counter(call.told for call in tally.calls)
         words = ", ".join(f"{number} {word}" for word, number in told.most_common())
         self.rows.append(("calls, and what they were told", str(len(tally.calls)), words))
+        self.why = Counter(_cause(call) for call in tally.calls if call.told == "not_sent")
         runs = tally.runs()
         twice = sum(len(pids) > 1 for pids in runs.values())
         self.rows.append(("calls that ran twice", str(twice), f"of {len(runs)} that ran"))
@@ -91,11 +95,18 @@ class Seen:
 
     def as_text(self) -> str:
         """The rows, for a terminal."""
-        return "\n".join(f"{what:66} {number:>8}  {more}" for what, number, more in self.rows)
+        lines = [f"{what:66} {number:>8}  {more}" for what, number, more in self.rows]
+        return "\n".join(lines + [f"{number:6} not sent: {why}" for why, number in self.why.most_common(8)])
 
     def as_markdown(self) -> str:
         """The rows, for the documentation."""
         return "\n".join(["| what | number | how |", "|---|---|---|", *map(_line, self.rows)]) + "\n"
+
+
+def _cause(call: Call) -> str:
+    """The beginning of what was said, without what differs from call to call."""
+    text = call.more.partition("'text': ")[2] or call.more
+    return re.sub(r"[0-9][0-9.]*", "N", text)[:160]
 
 
 def _line(row: Row) -> str:

@@ -71,7 +71,7 @@ async def test_a_node_that_goes_in_the_middle_of_calls(tmp_path: Path, number: s
                 await ears.hear("call", count=5)
                 began = time.monotonic()
                 send(nodes[0], number)
-            # a socket that was closed says so; silence is believed later where machines are as busy as under tests
+            # a socket that was closed says so; silence is believed later on a machine that is busy
             assert max(took) - began < (2.0 if number == signal.SIGKILL else MAX_SILENCE_S + 1.0)
             assert {error.code for error in errors} == {Code.SERVER_DIED}
             assert {error.outcome for error in errors} == {Outcome.UNKNOWN}
