@@ -101,10 +101,10 @@ async def test_what_works_through_one_works_through_three(tmp_path: Path) -> Non
                     assert steps == [1, 2, 3]
 
                     uri = f"mcpx://far%2Ffar%2Fnotes/{NOTE}"
-                    template = await client.read_resource(uri)
+                    read = await client.read_resource(uri)
                     there = await chain.far.watch.hub.calls.read("notes", NOTE)
                     assert there.content is not None
-                    assert template.contents[0].text in str(there.content)
+                    assert read.contents[0].text in str(there.content)
 
                     with anyio.move_on_after(PATIENCE_S) as scope:
                         async with anyio.create_task_group() as tasks:
