@@ -4,8 +4,8 @@ What is compared, field by field: what the client was asked, the result of the t
 progress, each log message. The differences that are allowed, and why:
 
 * `logger` begins with the server's name: a client of MCPX hears many servers, and must know which one spoke.
-* `elicitationId` is not in a question to a client of 2026-07-28: that revision has none. MCPX speak it to each
-  other, so over a chain (`scripts/chain`) an older client gets another id.
+* `elicitationId` is not in a question to a client of 2026-07-28: that revision has none. MCPX speak it to
+  each other, so over a chain (`scripts/chain`) an older client gets another id.
 * The tool's own result may come as TOON where that is shorter (`carried`), as everywhere.
 * The JSON-RPC error -32042 (an elicitation is needed first) comes as a result of `exec` with `isError`, like
   every error of a tool; code, message and data are in its `structuredContent`, unaltered.
