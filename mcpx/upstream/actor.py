@@ -127,6 +127,7 @@ class Upstream:
             self.queue.wait_awake,
             patience=patience,
             admits=self.admits_resource,
+            from_mcpx=config.is_remote_mcpx,
         )
         self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
         """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""

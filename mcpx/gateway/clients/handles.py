@@ -118,7 +118,8 @@ class ConnectionHandle:
 class StreamCaller:
     """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each.
 
-    With `peer` it is another MCPX, at the door of that server.
+    With `peer` it is another MCPX, at the door of that server. Its calls may come from several clients there,
+    so at 2026-07-28 each counts as one of its own: no question goes to the wrong person.
     """
 
     __slots__ = ("_clients", "_level", "_open", "_peer", "_wire", "capabilities", "client", "modern")
@@ -134,7 +135,7 @@ class StreamCaller:
         peer: str | None = None,
     ) -> None:
         self._peer = peer
-        self.client = client
+        self.client = client if peer is None or clients is not None else self
         self.capabilities = capabilities
         self.modern = clients is None
         """Whether it is of 2026-07-28: then it is not in `clients`, and each call brings its level."""
@@ -174,12 +175,12 @@ class RequestCaller:
         connection = connection_of(session)
         self.session_client = session_client(connection, hub)
         """The client whose session with a server it takes, where each client has its own."""
-        self.client = client_of(connection, hub)
+        is_peer = hub.door.peer is not None  # and it is not known where the person sits, nor who it is
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.client = self if is_peer and self.modern else client_of(connection, hub)
         self.capabilities = (
             capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
         )
-        is_peer = hub.door.peer is not None  # and it is not known where the person sits
         self.is_local = not is_peer and bearer_of(connection) is None and is_of_this_machine(ctx.request)
         self._peer = hub.door.peer
         self._outbound = request_outbound(session)

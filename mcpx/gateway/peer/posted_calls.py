@@ -38,6 +38,7 @@ from mcpx.upstream.context import SESSIONLESS, Capabilities, InputAnswers, OnSte
 from mcpx.upstream.relay.clients import LOG
 from mcpx.upstream.requests import RequestContext
 from mcpx.wire import envelope
+from mcpx.wire.enclosed import one_line
 from mcpx.wire.envelope import Bytes, RequestId
 from supervisors import Signal
 
@@ -251,7 +252,7 @@ async def _cancel_when_gone(receive: Receive, cancel: Callable[[], object]) -> N
 
 
 def _event(message: list[Bytes]) -> bytes:
-    return b"".join((b"event: message\r\ndata: ", *message, b"\r\n"))  # a message ends its line
+    return b"event: message\r\ndata: %s\r\n\r\n" % one_line(b"".join(message).rstrip())
 
 
 def _part(body: bytes, *, more: bool = True) -> Message:

@@ -63,3 +63,9 @@ def test_an_mcpx_that_failed_itself_and_says_no_more_says_nothing_of_what_was_ru
 def test_a_status_in_place_of_an_answer_says_nothing_of_what_was_run(status: int, outcome: str) -> None:
     error = call_error(Refused(status), server="s", tool="t", from_mcpx=True)
     assert error.outcome == outcome
+
+
+def test_an_internal_error_that_says_no_outcome_leaves_it_unknown() -> None:
+    error = MCPError(-32603, "Internal server error")
+    assert call_error(error, server="s", tool="t", from_mcpx=True).outcome is Outcome.UNKNOWN
+    assert call_error(error, server="s", tool="t").outcome is Outcome.FAILED

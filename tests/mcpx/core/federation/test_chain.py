@@ -60,10 +60,10 @@ class Chain:
 @asynccontextmanager
 async def open_chain(folder: Path, servers: dict[str, Any]) -> AsyncIterator[Chain]:
     """`s` of the far MCPX is `far/s` in the middle and `far/far/s` at the near end."""
-    async with open_link(folder / "c", servers) as far, anyio.create_task_group() as tasks:
+    async with open_link(folder / "c", servers, settled=False) as far, anyio.create_task_group() as tasks:
         chain = Chain(folder, far, tasks)
         entries = {"far": peer(await chain.start_middle(), **FAR)}
-        async with open_link(folder / "a", entries) as chain.near:
+        async with open_link(folder / "a", entries, settled=False) as chain.near:
             await chain.near.has(*(f"far/far/{name}" for name in servers))
             yield chain
         await chain.stop_middle()
@@ -101,10 +101,10 @@ async def test_what_works_through_one_works_through_three(tmp_path: Path) -> Non
                     assert steps == [1, 2, 3]
 
                     uri = f"mcpx://far%2Ffar%2Fnotes/{NOTE}"
-                    template = await client.read_resource(uri)
+                    read = await client.read_resource(uri)
                     there = await chain.far.watch.hub.calls.read("notes", NOTE)
                     assert there.content is not None
-                    assert template.contents[0].text in str(there.content)
+                    assert read.contents[0].text in str(there.content)
 
                     with anyio.move_on_after(PATIENCE_S) as scope:
                         async with anyio.create_task_group() as tasks:
@@ -139,3 +139,28 @@ async def test_the_one_between_goes_and_comes_back(tmp_path: Path) -> None:
             await chain.start_middle()
             assert await chain.near.watch.text("echo", {"text": "back"}, server="far/far/s") == "back"
             assert len(ears.of("call", tool="hang")) == 1
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_person_agrees_to_a_call_that_a_rule_there_asks_about(tmp_path: Path, mode: Any) -> None:
+    asked: list[str] = []
+
+    async def agree(_context: Any, params: Any) -> mcp_types.ElicitResult:
+        asked.append(params.message)
+        ((field, given),) = params.requested_schema["properties"].items()
+        first = (given.get("enum") or [each["const"] for each in given["oneOf"]])[0]
+        return mcp_types.ElicitResult(action="accept", content={field: first})
+
+    with Ears(tmp_path / "ears") as ears:
+        entries = {"s": entry(ears, settings={"tools": {"ask": ["count"]}})}
+        async with (
+            open_link(tmp_path / "b", entries) as far,
+            open_link(tmp_path / "a", {"far": peer(far.url, **FAR)}) as near,
+        ):
+            await near.has("far/s")
+            async with Client(near.url, mode=mode, elicitation_callback=agree) as client:
+                counted = {"server_name": "far/s", "tool_name": "count", "arguments": {}}
+                answer = await client.call_tool("exec", counted)
+                assert not answer.is_error, answer
+        assert len(asked) == 1
+        assert len(ears.of("call", tool="count")) == 1
