@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from mcpx.cluster.gateways.members import EXPIRY_S
 from tests.cluster.conftest import RayCluster
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli, write_config
