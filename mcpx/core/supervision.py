@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from mcpx.config import ServerConfig
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.errors import cause_of
@@ -47,11 +49,20 @@ class StartPriority(IntEnum):
     REST = 3
 
 
+def _demanded(config: ServerConfig) -> int:
+    """How many attempts a waiting call may demand that are not to park its server: one a second, at most.
+
+    Another MCPX or a node is tried by a connection, which costs nothing, and may be away for a restart: calls
+    wait for it as long as they may. A command that fails as often is not worth starting again.
+    """
+    return math.ceil(config.call_limits.queue_timeout) if config.is_remote_mcpx else 0
+
+
 def child_spec(upstream: Upstream | DirectSession, *, grace_s: float, on_demand: bool = False) -> ChildSpec:
     """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
     restart = upstream.config.restart
     backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-    parking = Parking(after=restart.park_after, probe=restart.park_probe)
+    parking = Parking(after=restart.park_after + _demanded(upstream.config), probe=restart.park_probe)
     return ChildSpec(
         name=upstream.child,
         run=upstream.run,

@@ -261,10 +261,9 @@ class Upstream:
         """
         context = request.context
         if context.answers is not None:
-            asks_likewise = self._asks_likewise
-            if self._suspended.resume(request, reply, asks_likewise=asks_likewise):
+            if self._suspended.resume(request, reply):
                 return
-            if not asks_likewise:  # else the link may be one of its own
+            if not self._asks_likewise:  # else the link may be one of its own
                 context = replace(context, answers=without_link(context.answers))
                 request = replace(request, context=context)
         if self.rate.per_minute is not None and not request.context.own:

@@ -144,6 +144,7 @@ def approval_request(
     client: Hashable,
     session: DirectClient | None,
     for_all: bool,
+    asks_likewise: bool,
     answers: InputAnswers | None,
 ) -> ApprovalRequest | None:
     """The call as `Approvals` judges it; None for one that nobody need be asked about.
@@ -175,6 +176,7 @@ def approval_request(
         arguments=arguments,
         rule=rule,
         answers=answers,
+        asks_likewise=asks_likewise,
     )
 
 

@@ -152,16 +152,17 @@ class DoorSessions:
     ) -> ApprovalRequest | None:
         """A call as a person is asked about it, if they are; with the `answers` of its client."""
         forms = self._offered.forms_of(subject.tool or "")
-        policy = self._view.registry.upstream(self.server).policy
+        upstream = self._view.registry.upstream(self.server)
         who = self._sessionless if client is None else client
         return approval_request(
             request,
             subject,
             forms,
-            policy,
+            upstream.policy,
             client=who,
             session=client,
             for_all=self._token is None,
+            asks_likewise=upstream.config.is_remote_mcpx,
             answers=answers,
         )
 

@@ -177,11 +177,8 @@ class SuspendedCalls:
             if (caller is not None and caller.client is client) or (own is not None and own is client):
                 suspended.cancel()
 
-    def resume(self, request: Request, reply: RawReply, *, asks_likewise: bool = False) -> bool:
+    def resume(self, request: Request, reply: RawReply) -> bool:
         """Resume the call that the request names. Returns False if it names none of ours.
-
-        With `asks_likewise` the server is an MCPX whose states look like ours: one that is not known here is
-        one of its own.
 
         Raises:
             CallError: The call is over, or is not the one that the request repeats.
@@ -190,8 +187,6 @@ class SuspendedCalls:
         if answers is None or answers.state is None or not answers.state.startswith(PREFIX):
             return False
         suspended = self._suspended.get(answers.state)
-        if suspended is None and asks_likewise:
-            return False
         if suspended is None or suspended.call.request.context.client is not request.context.client:
             text = (
                 f"The call of {self._server} that waited for these answers is over: they came more than "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from mcp import Client
@@ -50,7 +51,8 @@ async def test_the_transparent_door_takes_clients_of_both_eras(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_rules_far_away_and_here_ask_once_each(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("transparent", [False, True])
+async def test_rules_far_away_and_here_ask_once_each(tmp_path: Path, mode: str, *, transparent: bool) -> None:
     asked: list[str] = []
 
     async def agree(_ctx: Any, params: Any) -> ElicitResult:
@@ -63,10 +65,20 @@ async def test_rules_far_away_and_here_ask_once_each(tmp_path: Path, mode: str) 
     ask = {"tools": {"ask": ["echo"]}}
     async with (
         open_link(tmp_path / "b", {"s": entry() | ask}) as far,
-        open_link(tmp_path / "a", {"far": peer(far.url, **{"as": "far"}, **ask)}) as near,
-        Client(near.url, mode=MODES[mode], elicitation_callback=agree) as client,
+        open_link(
+            tmp_path / "a",
+            {"far": peer(far.url, **{"as": "far"}, **ask), "free": peer(far.url, **{"as": "free"})},
+        ) as near,
     ):
-        await near.has("far/s")
-        called = await exec_(client, "far/s", "echo", text="hi")
-        assert (called.is_error, called.content[0].text) == (False, "hi")
-    assert len(asked) == 2
+        for name, questions in (("far/s", 2), ("free/s", 1)):
+            await near.has(name)
+            url = f"{near.url}/servers/{quote(name, safe='')}" if transparent else near.url
+            async with Client(url, mode=MODES[mode], elicitation_callback=agree) as client:
+                called = (
+                    await client.call_tool("echo", {"text": "hi"})
+                    if transparent
+                    else await exec_(client, name, "echo", text="hi")
+                )
+            assert (called.is_error, called.content[0].text) == (False, "hi")
+            assert len(asked) == questions
+            asked.clear()
