@@ -41,7 +41,7 @@ class Plan(msgspec.Struct):
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown, for docs/cluster.md.")
 def main(kills: int, gateways: int, drains: int, minutes: float, seed: int, *, markdown: bool) -> None:
     """Lose nodes of a real Ray cluster, its gateway and its nodes' peace, in the middle of calls."""
-    seen = report.Seen()
+    seen = report.Seen(len(FAR))
     try:
         anyio.run(_play, seen, Plan(kills, gateways, drains, minutes, seed))
     except Exception as error:  # noqa: BLE001 - what was seen until then is shown, too
