@@ -23,7 +23,7 @@ from supervisors import Signal
 
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
-FIRST_WAIT_S: Final = 5.0  # for the nodes that Ray names first: until what is on them is known
+FIRST_WAIT_S: Final = 10.0  # for the nodes that Ray names first: until what is on them is known
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
 
 

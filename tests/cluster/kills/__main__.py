@@ -59,6 +59,7 @@ async def _play(seen: report.Seen, plan: Plan) -> None:
         async with opened(cluster, FAR, attached=5, over_http=3, seed=plan.seed) as site:
             try:
                 seen.placed = await plays.placement(site)
+                say(f"Ray, the gateway and the processes' parents have: {seen.placed}")
                 if plan.kills:
                     await plays.lose_nodes(
                         site, plan.kills, seed=plan.seed, until=time.time() + 60 * plan.minutes
