@@ -26,7 +26,7 @@ from supervisors import Signal
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
 FULL_S: Final = 2.0  # for which nothing is placed on a node that has refused a session; it reports twice
-FIRST_WAIT_S: Final = 5.0  # for the nodes that Ray names first: until what is on them is known
+FIRST_WAIT_S: Final = 10.0  # for the nodes that Ray names first: until what is on them is known
 MAX_NAMED: Final = 20  # nodes, in an error
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 from ray.exceptions import RaySystemError
@@ -48,6 +49,7 @@ class Reservations:
     def __init__(self, nodes: Callable[[], Mapping[str, NodeRecord]]) -> None:
         self._nodes = nodes
         self._placing = threading.Lock()
+        self._apart = threading.Lock()
 
     def reserve(self, request: Reserve) -> str:
         """The node for a server: where it has been, if that may stay, else where Ray puts it.
@@ -63,11 +65,13 @@ class Reservations:
             allowed = self._allowed(request)
             if not allowed:
                 raise NoNodeError(self._why(request))
-            for choice in self._choices(request, allowed):
-                patience = FULL_S if len(choice) < len(allowed) else deadline - time.monotonic()
-                node = self._place(request, choice, patience)
-                if node is not None:
-                    return node
+            # two that are kept apart and choose at the same time would both see the same node empty
+            with self._apart if request.spread else nullcontext():
+                node = self._place(request, self._first_choice(request, allowed), FULL_S)
+            if node is None:
+                node = self._place(request, allowed, deadline - time.monotonic())
+            if node is not None:
+                return node
             if time.monotonic() >= deadline or not self._can_ever(request, allowed):
                 raise NoNodeError(self._why(request))
             time.sleep(POLL_S)
@@ -165,8 +169,8 @@ class Reservations:
             and _is_meant(node, request.node)
         ]
 
-    def _choices(self, request: Reserve, allowed: list[str]) -> list[list[str]]:
-        """What Ray is offered, one after the other: first the nodes with the fewest."""
+    def _first_choice(self, request: Reserve, allowed: list[str]) -> list[str]:
+        """What Ray is offered first: the nodes with the fewest."""
         entries = _table().values()
         count = Counter(_node_of(entry) for entry in entries)
         apart = Counter(
@@ -175,8 +179,7 @@ class Reservations:
             if request.spread and entry["name"].startswith(PREFIXES[True])
         )
         fewest = min((apart[node], count[node]) for node in allowed)
-        first = [node for node in allowed if (apart[node], count[node]) == fewest]
-        return [first, allowed] if len(first) < len(allowed) else [allowed]
+        return [node for node in allowed if (apart[node], count[node]) == fewest]
 
     def _can_ever(self, request: Reserve, allowed: list[str]) -> bool:
         bundle, nodes = self._bundle(request), self._nodes()

@@ -41,7 +41,7 @@ class Plan(msgspec.Struct):
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown, for docs/cluster.md.")
 def main(kills: int, gateways: int, drains: int, minutes: float, seed: int, *, markdown: bool) -> None:
     """Lose nodes of a real Ray cluster, its gateway and its nodes' peace, in the middle of calls."""
-    seen = report.Seen()
+    seen = report.Seen(len(FAR))
     try:
         anyio.run(_play, seen, Plan(kills, gateways, drains, minutes, seed))
     except Exception as error:  # noqa: BLE001 - what was seen until then is shown, too
@@ -59,6 +59,7 @@ async def _play(seen: report.Seen, plan: Plan) -> None:
         async with opened(cluster, FAR, attached=5, over_http=3, seed=plan.seed) as site:
             try:
                 seen.placed = await plays.placement(site)
+                say(f"Ray, the gateway and the processes' parents have: {seen.placed}")
                 if plan.kills:
                     await plays.lose_nodes(
                         site, plan.kills, seed=plan.seed, until=time.time() + 60 * plan.minutes

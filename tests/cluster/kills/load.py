@@ -58,21 +58,27 @@ class Load:
         async with self.house.attached() as served:
             await served.initialize()
             self.shims[client] = served
-            number = 0
-            while not self.over.is_set():
-                servers = (*self._shared, self._private)
-                call, arguments = self._next(client, servers[number % len(servers)])
-                number += 1
-                request = await served.ask("tools/call", {"name": "exec", "arguments": arguments})
-                told, more = "no answer", None
-                with anyio.move_on_after(PATIENCE_S):
-                    while True:
-                        try:
-                            told, more = _told(await served.answer(request))
-                            break
-                        except TimeoutError:  # the patience of the client itself
-                            continue
-                await self._tell(call, told, more)
+            try:
+                await self._call_on(client, served)
+            finally:
+                del self.shims[client]
+
+    async def _call_on(self, client: str, served: Served) -> None:
+        number = 0
+        while not self.over.is_set():
+            servers = (*self._shared, self._private)
+            call, arguments = self._next(client, servers[number % len(servers)])
+            number += 1
+            request = await served.ask("tools/call", {"name": "exec", "arguments": arguments})
+            told, more = "no answer", None
+            with anyio.move_on_after(PATIENCE_S):
+                while True:
+                    try:
+                        told, more = _told(await served.answer(request))
+                        break
+                    except TimeoutError:  # the patience of the client itself
+                        continue
+            await self._tell(call, told, more)
 
     async def over_http(self, client: str) -> None:
         """A client of 2026-07-28."""

@@ -15,9 +15,10 @@ Row = tuple[str, str, str]
 
 
 class Seen:
-    """All that was played. `take` judges it."""
+    """All that was played. `take` judges it. `far` is the number of nodes on which servers run."""
 
-    def __init__(self) -> None:
+    def __init__(self, far: int) -> None:
+        self._far = far
         self.placed: list[tuple[str, str, str, str]] = []
         self.gateways: list[GatewayKill] = []
         self.drains: list[Drain] = []
@@ -40,7 +41,7 @@ class Seen:
         for session, *where in self.placed:
             if len(set(where)) != 1:
                 self.faults.append(f"{session}: Ray, the gateway, the process's parents say {where}")
-        if len(at := {where[1] for where in self.placed}) < min(3, len(self.placed)):
+        if len(at := {where[1] for where in self.placed}) < min(self._far, len(self.placed)):
             self.faults.append(f"servers that are kept apart are on {at}")
         self._judge_losses(tally, losses, deaths)
         self._judge_others()

@@ -81,7 +81,7 @@ class Site:
 
     async def until_all_answer(self, since: float, *, within: float = 30.0) -> None:
         """Wait until every session has answered after that time."""
-        sessions = self.tally.pids(since).keys() | set(SHARED)
+        sessions = {*SHARED, *(f"{PRIVATE} of {client}" for client in self.load.shims)}
         await self.until(lambda: sessions <= _answered(self.tally, since), within=within)
 
     async def until(self, holds: Callable[[], bool], *, within: float) -> None:
