@@ -9,7 +9,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from mcpx.cluster.placement import candidates, moves
+from mcpx.cluster.placement import MEMORY_RESERVE, candidates, moves, spread
 from scripts.documentation.regions import regions
 from scripts.simulation.report import day_table, herd_table, markdown, spare_table
 from scripts.simulation.scenarios import day, herd, without_a_rack
@@ -66,6 +66,13 @@ def test_everybody_at_once_waits_for_the_limit_of_starts():
     assert slow.figures.late > fast.figures.late
 
 
+def test_nodes_refuse_what_several_gateways_together_place_on_them():
+    crowded = without_a_rack(small(rack=2), 0.02, gateways=4).figures
+    assert crowded.by_nodes > 0
+    assert crowded.fullest < 1 - MEMORY_RESERVE + 0.01  # what a session takes beyond what such ones took
+    assert crowded.too_full == 0
+
+
 def first(nodes, demand):
     """Fills one node after the other, whatever it promised."""
     return next(iter(nodes), None)
@@ -77,7 +84,7 @@ def refuses_some(nodes, demand):
 
 
 def onto_suspects(nodes, demand):
-    return next((node for node in nodes if node.is_suspect), None) or first(nodes, demand)
+    return next((node for node in nodes if node.is_suspect), None) or spread(nodes, demand)
 
 
 def stays(sessions, nodes):
