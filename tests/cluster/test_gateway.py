@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mcpx-", ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
         made = House(Path(folder))
         try:

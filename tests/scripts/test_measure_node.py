@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -22,8 +23,9 @@ REGIONS = ("node-sessions", "node-process", "scale-model")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_few_sessions_are_opened_called_and_ended(tmp_path: Path) -> None:
-    node = measure(SMALL, tmp_path / "node", sessions=6, people=3, seconds=0.1, idle_s=0.1)
+def test_a_few_sessions_are_opened_called_and_ended() -> None:
+    with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:  # short, for the names of sockets
+        node = measure(SMALL, Path(folder) / "node", sessions=6, people=3, seconds=0.1, idle_s=0.1)
     assert node.sessions == 6
     assert node.server_pss > 1 << 20
     assert node.server_rss >= node.server_pss
@@ -36,10 +38,13 @@ def test_a_few_sessions_are_opened_called_and_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_server_that_does_not_run_is_no_figure(tmp_path: Path) -> None:
+def test_a_server_that_does_not_run_is_no_figure() -> None:
     broken = Kind("broken", [sys.executable, "-c", "pass"], sys.executable)
-    with pytest.raises(Unmeasured, match="broken has left"):
-        measure(broken, tmp_path / "node", sessions=2, people=2, seconds=0.1, idle_s=0)
+    with (
+        tempfile.TemporaryDirectory(prefix="mcpx-") as folder,
+        pytest.raises(Unmeasured, match="broken has left"),
+    ):
+        measure(broken, Path(folder) / "node", sessions=2, people=2, seconds=0.1, idle_s=0)
 
 
 def test_the_tables_are_those_of_the_page() -> None:

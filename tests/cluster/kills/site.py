@@ -124,7 +124,10 @@ async def opened(
     cluster: RayCluster, far: tuple[str, ...], *, attached: int, over_http: int, seed: int = 1
 ) -> AsyncIterator[Site]:
     """A gateway with so many clients of either kind, all of which have been answered by every server."""
-    with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory(prefix="mcpx-") as name:
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        tempfile.TemporaryDirectory(prefix="mcpx-", ignore_cleanup_errors=True) as name,
+    ):
         folder = Path(name)
         (folder / "state").mkdir(mode=0o700)
         (folder / "state" / "token").touch(mode=0o600)

@@ -74,7 +74,7 @@ async def test_silence_on_the_socket_costs_nobody_else_anything(house, ears, sai
 
 
 async def test_silence_on_the_http_port_costs_nobody_else_anything(house, ears):
-    house.write({"s": entry(ears)}, startup_wait=20, http={"port": 0})
+    house.write({"s": entry(ears)}, startup_wait=20, http={"port": 0, "max_connections": 256})
     async with serving(house.folder, "daemon", "run", "--config", house.config) as daemon:
         await daemon.logged("upstream.ready")
         url = urlsplit((await daemon.logged("http.listening"))["url"])

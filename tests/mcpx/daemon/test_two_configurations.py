@@ -93,6 +93,10 @@ def test_the_daemons_of_all_configurations_are_listed_and_ended(house, second):
     }
     assert 0 <= time.time() - datetime.fromisoformat(first["since"]).timestamp() < 100
     os.kill(house.pid, signal.SIGKILL)
+    gone_by = time.monotonic() + 10
+    while house.pid is not None:
+        assert time.monotonic() < gone_by
+        time.sleep(0.01)
     shown = ok(run_cli(house.folder, "daemon", "list"))
     assert second.config in shown
     assert house.config not in shown
