@@ -17,6 +17,7 @@ from mcpx.cluster.node.protocol import MAX_LOG_BYTES, FirstAnswer, FirstLine, li
 from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.errors import MCPXError
 from mcpx.text import one_line
+from mcpx.wire.first_answer import answer_to
 from mcpx.wire.tls_channel import TlsChannel, connect_tls
 
 CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network
@@ -55,7 +56,8 @@ async def ask(
     try:
         async with connection(address, certificate) as channel:
             with anyio.fail_after(answer_s):
-                answer = _ANSWER.decode(await _one_line(channel, line_of(request)))
+                said = await answer_to(channel, line_of(request), limit=MAX_ANSWER_BYTES)
+                answer = _ANSWER.decode(said.partition(b"\n")[0])
     except TimeoutError:
         raise NodeRefused("the node does not answer") from None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -63,22 +65,3 @@ async def ask(
     if answer.error is not None:
         raise NodeRefused(one_line(answer.error))
     return answer
-
-
-async def _one_line(channel: TlsChannel, request: bytes) -> bytes:
-    """What is answered to a request: all that comes until the node closes the connection, or ends a line."""
-    answer = bytearray()
-    answered = anyio.Event()
-
-    def on_data(data: bytes) -> None:
-        answer.extend(data)
-        if b"\n" in data or len(answer) > MAX_ANSWER_BYTES:
-            channel.pause_reading()
-            answered.set()
-
-    channel.on_data = on_data
-    channel.on_end = answered.set
-    channel.write(request)
-    channel.start_reading()
-    await answered.wait()
-    return bytes(answer).partition(b"\n")[0]

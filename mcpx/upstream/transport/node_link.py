@@ -19,6 +19,7 @@ from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from mcpx.upstream.transport.placement import Endpoint, Placement, Placing
 from mcpx.wire.channel import PeerNotReading
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.first_answer import answer_to
 from mcpx.wire.receiver import OnMalformed
 from mcpx.wire.tls_channel import TlsChannel, connect_tls
 from supervisors import Signal
@@ -224,24 +225,11 @@ async def _greet(channel: TlsChannel, endpoint: Endpoint) -> None:
     Raises:
         ConnectionLost: The node refuses, or closes the connection.
     """
-    answer = bytearray()
-    answered = anyio.Event()
-
-    def on_data(data: bytes) -> None:
-        answer.extend(data)
-        if b"\n" in data or len(answer) > MAX_ANSWER_BYTES:
-            channel.pause_reading()
-            answered.set()
-
-    channel.on_data = on_data
-    channel.on_end = answered.set
-    channel.write(endpoint.greeting, b"\n")
-    channel.start_reading()
     with anyio.move_on_after(ANSWER_TIMEOUT_S) as scope:
-        await answered.wait()
+        answer = await answer_to(channel, endpoint.greeting + b"\n", limit=MAX_ANSWER_BYTES)
     if scope.cancelled_caught:
         raise ConnectionLost(f"the node {endpoint.node} does not answer")
-    line, newline, rest = bytes(answer).partition(b"\n")
+    line, newline, rest = answer.partition(b"\n")
     name = f"the node {endpoint.node}"
     if not newline:
         raise ConnectionLost(f"{name} closed the connection")
