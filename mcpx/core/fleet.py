@@ -279,10 +279,8 @@ class Fleet:
     def _account_changed(self, name: str) -> None:
         """Try a server again whose account has tokens now."""
         for upstream in self.upstreams.values():
-            if name not in {upstream.name, upstream.config.peer}:
-                continue
-            if upstream.account is not None and upstream.account.is_usable:
-                for each in upstream.sessions():
-                    try_again(each, self.supervisor)
+            account = upstream.account if name in {upstream.name, upstream.config.peer} else None
+            if account is not None and account.is_usable:
+                self.try_again(upstream.name)
         self.on_account(name)
         self.touch()

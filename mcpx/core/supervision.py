@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from mcpx.config import ServerConfig
+from mcpx.config.per_server import PerServer
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.errors import cause_of
@@ -58,15 +59,20 @@ def _demanded(config: ServerConfig) -> int:
     return math.ceil(config.call_limits.queue_timeout) if config.is_remote_mcpx else 0
 
 
+def restart_policy(config: PerServer, *, more_attempts: int = 0) -> Policy:
+    """When it is tried again after a failure, by the settings of its entry; parked so many attempts later."""
+    restart = config.restart
+    backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
+    parking = Parking(after=restart.park_after + more_attempts, probe=restart.park_probe)
+    return Policy(backoff=backoff, parking=parking)
+
+
 def child_spec(upstream: Upstream | DirectSession, *, grace_s: float, on_demand: bool = False) -> ChildSpec:
     """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
-    restart = upstream.config.restart
-    backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-    parking = Parking(after=restart.park_after + _demanded(upstream.config), probe=restart.park_probe)
     return ChildSpec(
         name=upstream.child,
         run=upstream.run,
-        policy=Policy(backoff=backoff, parking=parking),
+        policy=restart_policy(upstream.config, more_attempts=_demanded(upstream.config)),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
         classify=lambda error: cause_of(error, upstream.config),
         on_demand=on_demand,

@@ -183,7 +183,23 @@ prepare_python_servers() {
         without "the Python servers could not be installed, see above"
 }
 
-# The browser of the tests that sign in: one that is installed, or else Debian's, for whoever may install it.
+# Installs Debian's package $2, for whoever may install it, without starting what is in it: $1 is its name for
+# people, $3 what is said besides.
+install_debian() {
+    local name=$1 package=$2 besides=${3:-}
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        without "$name is not installed"
+        return
+    fi
+    say "installing $name$besides"
+    if ! quietly apt-get update --quiet --quiet || ! quietly without_services \
+        env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --quiet --quiet --yes --no-install-recommends "$package"; then
+        without "$name could not be installed, see above"
+    fi
+}
+
+# The browser of the tests that sign in: one that is installed, or else Debian's.
 prepare_browser() {
     local name
     for name in chromium chromium-browser google-chrome \
@@ -192,50 +208,17 @@ prepare_browser() {
             return
         fi
     done
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        without "Chromium is not installed"
-        return
-    fi
-    say "installing Chromium (a minute or two)"
-    if ! quietly apt-get update --quiet --quiet || ! quietly env DEBIAN_FRONTEND=noninteractive \
-        apt-get install --quiet --quiet --yes --no-install-recommends chromium; then
-        without "Chromium could not be installed, see above"
-    fi
+    install_debian Chromium chromium " (a minute or two)"
 }
 
-# Prometheus's promtool, which checks the metrics: one that is installed, or else Debian's, for whoever may
-# install it. The server in the same package is not started.
+# Prometheus's promtool, which checks the metrics: one that is installed, or else Debian's.
 prepare_promtool() {
-    if command -v promtool >/dev/null; then
-        return
-    fi
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        without "promtool is not installed"
-        return
-    fi
-    say "installing promtool"
-    if ! quietly apt-get update --quiet --quiet || ! quietly without_services \
-        env DEBIAN_FRONTEND=noninteractive \
-        apt-get install --quiet --quiet --yes --no-install-recommends prometheus; then
-        without "promtool could not be installed, see above"
-    fi
+    command -v promtool >/dev/null || install_debian promtool prometheus
 }
 
-# HAProxy, which the tests put before replicas: one that is installed, or else Debian's, for whoever may install it.
+# HAProxy, which the tests put before replicas: one that is installed, or else Debian's.
 prepare_haproxy() {
-    if [ -n "$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v haproxy)" ]; then
-        return
-    fi
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        without "haproxy is not installed"
-        return
-    fi
-    say "installing haproxy"
-    if ! quietly apt-get update --quiet --quiet || ! quietly without_services \
-        env DEBIAN_FRONTEND=noninteractive \
-        apt-get install --quiet --quiet --yes --no-install-recommends haproxy; then
-        without "haproxy could not be installed, see above"
-    fi
+    [ -n "$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v haproxy)" ] || install_debian haproxy haproxy
 }
 
 # Runs a command that installs packages, and has none of their services started (policy-rc.d is asked for each).

@@ -8,18 +8,15 @@ from __future__ import annotations
 import structlog
 
 from mcpx.core.federation.peer import Peer
-from mcpx.core.supervision import TEARDOWN_S
+from mcpx.core.supervision import TEARDOWN_S, restart_policy
 from mcpx.upstream.errors import cause_of
 from supervisors import (
-    Backoff,
     ChildFailed,
     ChildHeld,
     ChildParked,
     ChildReady,
     ChildSpec,
     Event,
-    Parking,
-    Policy,
     Shutdown,
 )
 
@@ -28,13 +25,10 @@ log = structlog.get_logger()
 
 def child_spec(peer: Peer) -> ChildSpec:
     """What the supervisor runs for this peer, and how it restarts it."""
-    restart = peer.config.restart
-    backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-    parking = Parking(after=restart.park_after, probe=restart.park_probe)
     return ChildSpec(
         name=peer.child,
         run=peer.run,
-        policy=Policy(backoff=backoff, parking=parking),
+        policy=restart_policy(peer.config),
         shutdown=Shutdown(grace=1.0, limit=TEARDOWN_S),
         classify=lambda error: cause_of(error, peer.config),
     )

@@ -35,17 +35,16 @@ from mcpx.upstream.transport.http_network import (
     open_network,
 )
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
+from mcpx.upstream.transport.no_process import NoProcess
 from supervisors import Signal
 
 MAX_SSE_EVENT_BYTES: Final = 1_000_000  # the SDK takes no more in an event over the older transport
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 
-class HttpLink:
+class HttpLink(NoProcess):
     """A `Link` over HTTP, and the `LinkObserver` of the HTTP guard."""
 
-    pid: Final = None
-    mark: Final = ""
     wire: Final = None
 
     def __init__(
@@ -77,22 +76,6 @@ class HttpLink:
     def is_alive(self) -> bool:
         """Whether the server takes new requests, as far as it has said."""
         return not self.closing.is_set() and not self.lost.is_set()
-
-    def is_doomed(self) -> bool:
-        """Never known over HTTP."""
-        return False
-
-    def is_stopped(self) -> bool:
-        """Never known over HTTP."""
-        return False
-
-    def first_unread(self) -> int | None:
-        """Never known over HTTP."""
-        return None
-
-    def stderr_tail(self) -> str:
-        """Nothing: the server is not our child."""
-        return ""
 
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""

@@ -16,6 +16,7 @@ import msgspec
 
 from mcpx.text import cut, one_line
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
+from mcpx.upstream.transport.no_process import NoProcess
 from mcpx.upstream.transport.placement import Endpoint, Placement, Placing
 from mcpx.wire.channel import PeerNotReading
 from mcpx.wire.dispatcher import WireDispatcher
@@ -46,15 +47,13 @@ class _NoRoom(ConnectionLost):
     """The node takes no more, and another may."""
 
 
-class NodeLink:
+class NodeLink(NoProcess):
     """A `Link` to one server on one node."""
 
     def __init__(self, channel: TlsChannel, node: str, *, limit: int, on_malformed: OnMalformed) -> None:
         self.lost, self.closing = Ending(), Ending()
         self.suspicion = Signal()
         self.established = False
-        self.pid: int | None = None
-        self.mark = ""
         self._node = node
         self._channel = channel
         self.wire = self.dispatcher = WireDispatcher(
@@ -73,22 +72,6 @@ class NodeLink:
     def is_alive(self) -> bool:
         """Whether the connection is there, as far as is known."""
         return not self.lost.is_set()
-
-    def is_doomed(self) -> bool:
-        """Never known."""
-        return False
-
-    def is_stopped(self) -> bool:
-        """Never known."""
-        return False
-
-    def first_unread(self) -> int | None:
-        """Never known: what the node's system has taken, its process may not have read."""
-        return None
-
-    def stderr_tail(self) -> str:
-        """Nothing: what the server says on standard error stays on its node."""
-        return ""
 
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""
