@@ -128,7 +128,7 @@ class NodeServers:
                 known.unused_since, known.released = math.inf, False
                 return known
             elif (other := self._unused_namesake(spec.name)) is not None:
-                self._begin_leaving(other)  # the gateway has it changed
+                self.release(other)  # the gateway has it changed
                 await other.gone.wait()
             else:
                 return self._add(spec, digest)
@@ -137,11 +137,6 @@ class NodeServers:
         """The server that has this name in the hub, if nobody uses it."""
         holders = (each for each in self._servers.values() if each.name == name)
         return next((each for each in holders if not each.connections), None)
-
-    def _begin_leaving(self, server: NodeServer) -> None:
-        if not server.is_leaving:
-            server.released = True
-            self._changed.set()
 
     def _add(self, spec: ServerSpec, digest: str) -> NodeServer:
         """A new server with one connection, which the next reload puts into the hub."""
