@@ -9,17 +9,16 @@ import time
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.cluster.node.protocol import ServerReport
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.core.status import NodeStatus
-from mcpx.text import cut, one_line, paragraphs
+from mcpx.text import one_line
+from mcpx.upstream.server_info import said_elsewhere
 from mcpx.upstream.transport.placement import PlacedUse
 
 MAX_NODES: Final = 1000  # shown; a status must end
-MAX_CAUSE_CHARS: Final = 1400
 SERVED: Final = frozenset({"ready", "asleep", "starting", "stopped"})
 """States at the node in which there is nothing to add to those of the session here."""
 
@@ -73,9 +72,8 @@ def as_node_says(node: Node | None, digest: str | None, info: ServerInfo) -> Ser
         return info
     due = said.next_attempt_in_s
     if due is not None:
-        due = max(0.0, due - (time.monotonic() - node.heard_at))
-    cause = paragraphs(cut(said.last_error or said.state, MAX_CAUSE_CHARS))
-    return replace(info, state=State(said.state), cause=f"{node.name}: {cause}", retry_in_s=due)
+        due -= time.monotonic() - node.heard_at
+    return said_elsewhere(info, node.name, said.state, said.last_error or said.state, due)
 
 
 def use_of(table: NodeTable, digest: str | None) -> PlacedUse | None:

@@ -15,6 +15,7 @@ from mcpx.config import Redactor
 from mcpx.errors import CallError, Code, Outcome
 
 FAILURE_KEY: Final = "mcpx"
+"""The member of a JSON-RPC error's `data` in which a door for peers says how a call failed."""
 _CODES: Final = {str(code): code for code in Code}
 _OUTCOMES: Final = {str(outcome): outcome for outcome in Outcome}
 _NAMES: Final = frozenset({"error", "code", "outcome", "server", "tool"})

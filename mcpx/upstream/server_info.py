@@ -11,9 +11,11 @@ from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import ServerConfig
 from mcpx.oauth.account import Account
+from mcpx.text import cut, paragraphs
 from mcpx.upstream.call_queue import CallQueue
 from supervisors import Phase
 
+MAX_CAUSE_CHARS: Final = 1400  # of what is said elsewhere
 STATES: Final = {
     Phase.IDLE: State.ASLEEP,
     Phase.STARTING: State.STARTING,
@@ -23,6 +25,16 @@ STATES: Final = {
     Phase.STOPPING: State.STOPPED,
     Phase.DONE: State.STOPPED,
 }
+
+
+def said_elsewhere(info: ServerInfo, by: str, state: str, why: str, due_in_s: float | None) -> ServerInfo:
+    """The view of a server of which another MCPX or a node says that it does not serve, and `why`.
+
+    `due_in_s` may be over.
+    """
+    cause = f"{by}: {paragraphs(cut(why, MAX_CAUSE_CHARS))}"
+    due = None if due_in_s is None else max(0.0, due_in_s)
+    return replace(info, state=State(state), cause=cause, retry_in_s=due)
 
 
 def server_info(

@@ -21,8 +21,6 @@ MAX_WAIT_S: Final = 60.0
 """How long a request may wait for a change at most."""
 MAX_SERVERS: Final = 10_000  # in one directory
 MAX_HOPS: Final = 32  # in `PeerServer.via`
-FAILURE_KEY: Final = "mcpx"
-"""The member of a JSON-RPC error's `data` in which a door for peers says how a call failed."""
 
 Id = Annotated[str, msgspec.Meta(pattern=r"\A[\w.:-]{1,128}\Z")]
 """What tells one MCPX from others; shown, and told to others."""

@@ -13,13 +13,11 @@ from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.core.federation.expansion import LeftOut
 from mcpx.core.federation.peer import Peer
 from mcpx.core.status import PeerStatus
-from mcpx.text import cut, paragraphs
-from mcpx.upstream.server_info import STATES
+from mcpx.upstream.server_info import STATES, said_elsewhere
 from supervisors import ChildState
 
 SERVED: Final = frozenset({"ready", "asleep"})
 """The states, as a peer says them, in which calls are served."""
-MAX_CAUSE_CHARS: Final = 1400
 MAX_LEFT_OUT: Final = 50  # servers of a peer that are named in its status
 _JUDGED: Final = frozenset({State.READY, State.ASLEEP, State.WAITING, State.PARKED})
 """The states of a session here behind which the reason may be there."""
@@ -36,13 +34,7 @@ def as_peer_says(peer: Peer, life: ChildState, name_there: str, info: ServerInfo
     if said is None or said.state in SERVED or said.state not in _STATES:
         return info
     due = None if said.next_attempt_in_s is None else said.next_attempt_in_s - peer.age_s()
-    cause = paragraphs(cut(said.last_error or said.described, MAX_CAUSE_CHARS))
-    return replace(
-        info,
-        state=State(said.state),
-        cause=f"{peer.config.name}: {cause}",
-        retry_in_s=None if due is None else max(0.0, due),
-    )
+    return said_elsewhere(info, peer.config.name, said.state, said.last_error or said.described, due)
 
 
 def _without(peer: Peer, life: ChildState, info: ServerInfo) -> ServerInfo:

@@ -19,9 +19,9 @@ from mcp.shared.inbound import MCP_METHOD_HEADER
 from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.core.federation.directory import FAILURE_KEY
 from mcpx.errors import Code, Outcome
 from mcpx.gateway.frontends.http_doors import PEERS_PATH
+from mcpx.upstream.remote_errors import FAILURE_KEY
 from mcpx.wire import envelope
 
 LISTEN: Final = b"subscriptions/listen"

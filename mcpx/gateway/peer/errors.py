@@ -10,8 +10,8 @@ import msgspec
 from mcp import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.federation.directory import FAILURE_KEY
 from mcpx.errors import CallError
+from mcpx.upstream.remote_errors import FAILURE_KEY
 from mcpx.wire.enclosed import enclose
 
 
