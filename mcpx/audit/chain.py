@@ -22,9 +22,13 @@ from pathlib import Path
 from typing import Final
 
 from mcpx.audit.chain_files import (
+    CHAINS_NAME,
     HEAD_BYTES,
+    MAX_CHAINS,
     Head,
     Place,
+    chain_numbers,
+    head_of,
     known_chains,
     note_chains,
     packed_head,
@@ -37,7 +41,6 @@ from mcpx.audit.chain_files import (
 from mcpx.audit.slots import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
 from mcpx.paths import distrust_folder, ensure_folder
 
-MAX_CHAINS: Final = 4096  # processes that write at the same time
 MAX_SEGMENT_BYTES: Final = 8 << 20
 MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains
 HEAD_LAG_S: Final = 0.05
@@ -152,6 +155,7 @@ class Chain:
     def _rotate(self) -> None:
         """Go on in a new segment."""
         first = self._seq + 1
+        ensure_folder(self._folder)  # it may have been removed
         lines, size = _opened_lines(self._folder, self._number, first)
         os.close(self._lines)
         self._lines, self._size, self._segment = lines, size, first
@@ -204,11 +208,16 @@ def open_chain(folder: Path) -> Chain:
 
 def _noted(folder: Path, number: int, chain: Chain) -> Chain:
     """The chain, of which it is known from now on that it is there, or that it was removed."""
-    known = known_chains(folder)
-    if number > known:
-        note_chains(folder, number)
-    elif chain.is_new:
+    known = known_chains(folder) or 0
+    if chain.is_new and number <= known:
         chain.problem = "it was removed"
+    elif chain.problem is None and any(
+        head_of(folder, each) for each in chain_numbers(folder) if each > known
+    ):  # a chain is noted before its head is written
+        chain.problem = f"{CHAINS_NAME} was removed or changed"
+    # Again after writing: another process that noted its own chain meanwhile may have read less.
+    while (known_chains(folder) or 0) < (count := max(number, *chain_numbers(folder))):
+        note_chains(folder, count)
     return chain
 
 

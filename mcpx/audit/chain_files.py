@@ -20,6 +20,7 @@ import msgspec
 from mcpx.paths import READ_FLAGS, replace_file
 
 HEAD_BYTES: Final = 4096
+MAX_CHAINS: Final = 4096  # processes that write at the same time
 GENESIS: Final = b"0" * 64
 """What stands for the hash of the line before the first one."""
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -98,17 +99,21 @@ def chain_numbers(folder: Path) -> set[int]:
         OSError: The folder cannot be read.
     """
     stems = {each.stem for each in folder.glob("*.state")}
-    return {int(stem) for stem in stems if stem.isascii() and stem.isdecimal()} | {
-        each.chain for each in segments(folder)
-    }
+    numbers = {int(stem) for stem in stems if stem.isascii() and stem.isdecimal()}
+    numbers |= {each.chain for each in segments(folder)}
+    return {number for number in numbers if 0 < number <= MAX_CHAINS}
 
 
-def known_chains(folder: Path) -> int:
-    """How many chains there have ever been, as noted beside the folder: a folder may be removed."""
+def known_chains(folder: Path) -> int | None:
+    """How many chains there have ever been, as noted beside the folder, which may be removed.
+
+    None where nothing that can be read is noted: there has been no chain, or the note was removed.
+    """
     try:
-        return int((folder.parent / CHAINS_NAME).read_text()[:_MAX_DIGITS])
+        count = int((folder.parent / CHAINS_NAME).read_text()[:_MAX_DIGITS])
     except (OSError, ValueError):
-        return 0
+        return None
+    return count if 0 < count <= MAX_CHAINS else None
 
 
 def note_chains(folder: Path, count: int) -> None:

@@ -42,7 +42,7 @@ class Log(NamedTuple):
     @property
     def is_there(self) -> bool:
         """Whether there is a log, or was one."""
-        return bool(chain_numbers(self.folder)) or known_chains(self.folder) > 0
+        return bool(chain_numbers(self.folder)) or (known_chains(self.folder) or 0) > 0
 
 
 class GatewayVerified(msgspec.Struct, kw_only=True):

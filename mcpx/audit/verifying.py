@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from mcpx.audit.chain_files import (
+    CHAINS_NAME,
     GENESIS,
     Head,
     Segment,
@@ -29,6 +30,11 @@ ATTEMPTS: Final = 4
 PAUSE_S: Final = 0.1  # between attempts: what looks wrong may be half written
 _END: Final = re.compile(rb',"seq":(\d{1,18}),"prev":"([0-9a-f]{64})"\Z')
 _HASH: Final = re.compile(rb'(.*),"hash":"([0-9a-f]{64})"\}\Z', re.DOTALL)
+NEVER_WRITTEN: Final = (
+    "there is no audit log, and no note that there ever was one: nothing has been run yet, or the log and"
+    f" {CHAINS_NAME} were both removed; which of these cannot be known"
+)
+_NO_COUNT: Final = "chains that were removed as a whole cannot be noticed without the right number"
 _NOTE: Final = b'"kind":"audit"'
 
 
@@ -58,8 +64,16 @@ def verify(folder: Path) -> Verified:
         OSError: It cannot be read.
     """
     whole = Verified()
-    numbers = chain_numbers(folder)
-    for number in range(1, max(*numbers, known_chains(folder), 0) + 1):
+    numbers, known = _expected(folder)
+    there = max(numbers, default=0)
+    if not there and not known:
+        whole.remarks.append(Problem(CHAINS_NAME, None, NEVER_WRITTEN))
+    elif known < there:
+        problem = (
+            f"it says {known}, but there are {there} chains" if known else "it is missing or not readable"
+        )
+        whole.problems.append(Problem(CHAINS_NAME, None, f"{problem}: {_NO_COUNT}"))
+    for number in range(1, max(there, known) + 1):
         if number not in numbers:
             whole.problems.append(Problem(f"{number}.state", None, f"chain {number} is missing"))
             continue
@@ -69,6 +83,16 @@ def verify(folder: Path) -> Verified:
         whole.problems += found.problems
         whole.remarks += found.remarks
     return whole
+
+
+def _expected(folder: Path) -> tuple[set[int], int]:
+    """The numbers of the chains of which anything is there, and how many are noted beside the folder."""
+    for _ in range(ATTEMPTS):
+        numbers, known = chain_numbers(folder), known_chains(folder) or 0
+        if known >= max(numbers, default=0):
+            break
+        time.sleep(PAUSE_S)  # a process that begins a chain notes it at once
+    return numbers, known
 
 
 def _verified(folder: Path, number: int) -> Verified:

@@ -133,10 +133,9 @@ def verify(ctx: click.Context, config_path: str | None, as_json: bool, merge: tu
     if given:
         _verify_merged(_logs(given, folder), as_json=as_json)
         return
-    from mcpx.audit.verifying import Verified
     from mcpx.audit.verifying import verify as look
 
-    found = look(folder) if os.path.lexists(folder) else Verified()
+    found = look(folder)
     if as_json:
         import msgspec
 
@@ -178,6 +177,8 @@ def _print_problems(
 
 
 def _print_count(found: Verified | GatewayVerified, who: str = "") -> None:
+    if not found.chains and not found.problems:
+        return  # there is nothing of which it could be said
     count = len(found.problems)
     chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
     problems = "1 problem" if count == 1 else f"{count} problems"
@@ -231,6 +232,10 @@ def _why_nothing(folder: Path, wanted: Selection) -> str:
 
     if wanted != Selection():
         return f"no line in {folder} fits"
+    from mcpx.audit.chain_files import known_chains
+
+    if known_chains(folder):
+        return f"the audit log in {folder} is gone or has no lines; mcpx audit verify says what is missing"
     return f"nothing was run yet ({folder})"
 
 

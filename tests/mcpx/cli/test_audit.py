@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from mcpx.audit import reading
 from mcpx.audit.reading import Line
 from mcpx.cli.audit import MAX_PROBLEMS, shown
 from mcpx.cli.audit import audit as command
+from tests.mcpx.audit.conftest import Log, call
 
 TIME = "2026-11-22T17:54:48.411783Z"
 
@@ -21,6 +23,7 @@ def log(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("MCPX_CONFIG", str(tmp_path / "config.json"))
     (folder := tmp_path / "audit").mkdir(mode=0o700)
+    (tmp_path / "audit.chains").write_text("1\n")
     (folder / "1-000000000001.jsonl").write_text(f'{{"time":"{TIME}","kind":"tool","name":"echo"}}\n')
     return folder
 
@@ -86,3 +89,67 @@ def test_many_problems_are_counted_and_the_first_ones_printed(log):
     assert (refused.exit_code, len(lines)) == (1, MAX_PROBLEMS + 2)
     assert lines[-1].startswith("1000 lines in 1 chain: 100")
     assert len(json.loads(audit("verify", "--json").stdout)["problems"]) >= 1000
+
+
+REMOVED = {
+    "the folder": ["audit"],
+    "all in the folder": ["audit/1*", "audit/2*"],
+    "the first chain": ["audit/1*"],
+    "the last chain": ["audit/2*"],
+    "the lines of the last chain": ["audit/2-*"],
+    "the head of the last chain": ["audit/2.state"],
+    "the note": ["audit.chains"],
+    "the note and the first chain": ["audit.chains", "audit/1*"],
+}
+
+
+@pytest.fixture
+async def state(tmp_path, monkeypatch):
+    """A state folder with a log of two chains."""
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MCPX_CONFIG", str(tmp_path / "config.json"))
+    monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
+    log = Log(tmp_path / "audit")
+    with log.audit() as one, log.audit() as other:
+        call(one, "one")
+        call(other, "other")
+    return tmp_path
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("started", [False, True], ids=["before a start", "after a start"])
+@pytest.mark.parametrize("removed", REMOVED.values(), ids=REMOVED.keys())
+async def test_whatever_is_removed_of_a_log_it_does_not_pass_as_whole(state, removed, started):
+    assert (audit("verify").exit_code, audit("verify").stdout) == (
+        0,
+        "2 lines in 2 chains: nothing is changed or missing\n",
+    )
+    for pattern in removed:
+        for path in state.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if started:
+        Log(state / "audit").write("three")
+    checked = audit("verify")
+    assert checked.exit_code == 1, checked.stdout
+    assert any(word in checked.stdout for word in ("missing", "removed")), checked.stdout
+
+
+@pytest.mark.parametrize("note", ["1\n", "0\n", "-5\n", "999999999\n", "nonsense", ""])
+@pytest.mark.anyio
+async def test_a_note_that_was_changed_is_named_and_counted_anew(state, note):
+    (state / "audit.chains").write_text(note)
+    checked = audit("verify")
+    assert (checked.exit_code, "audit.chains: it " in checked.stdout) == (1, True)
+    Log(state / "audit").write("three")
+    assert (state / "audit.chains").read_text() == "2\n"
+
+
+@pytest.mark.anyio
+async def test_where_the_log_and_the_note_are_gone_it_is_said_what_cannot_be_known(state):
+    shutil.rmtree(state / "audit")
+    assert "is gone" in audit().output
+    (state / "audit.chains").unlink()
+    checked = audit("verify")
+    assert (checked.exit_code, "cannot be known" in checked.stdout) == (0, True)
+    assert "nothing is changed or missing" not in checked.stdout
+    assert json.loads(audit("verify", "--json").stdout)["remarks"] != []
