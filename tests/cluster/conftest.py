@@ -93,10 +93,14 @@ class RayCluster:
             raise RuntimeError(f"{line}: {answer['error']}")
         return answer
 
+    def _last_words(self) -> str:
+        self._popen.wait(30)
+        return Path(self._log.name).read_text()[-2000:]
+
     def _answer(self) -> Any:
         assert self._popen.stdout is not None
         line = self._popen.stdout.readline()
-        assert line, "the cluster has ended"
+        assert line, f"the cluster has ended: {self._last_words()}"
         return json.loads(line)
 
 

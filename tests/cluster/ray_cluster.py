@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("RAY_DISABLE_MEMORY_MONITOR", "1")
@@ -34,6 +35,9 @@ class Nodes:
 
     def __init__(self, folder: str, wanted: dict[str, dict[str, float]]) -> None:
         self._wanted = wanted
+        # Ray notes the last address in a folder that it does not make, and that clusters must not share
+        os.environ["RAY_TMPDIR"] = folder
+        (Path(folder) / "ray").mkdir(exist_ok=True)
         self._cluster = Cluster(shutdown_at_exit=True)
         self._nodes: dict[str, Any] = {}
         self._deaths: dict[str, float] = {}
