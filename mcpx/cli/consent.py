@@ -6,7 +6,6 @@ A command prints what it would change, calls `may_go_on`, and if that is False e
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from mcpx.cli.printing import echo
+from mcpx.polling import readable
 from mcpx.text import escaped
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -85,7 +85,7 @@ def _wait_for_line() -> None:
     os.set_blocking(wake, False)
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
-        select.select([sys.stdin, woken], [], [])
+        readable([sys.stdin.fileno(), woken])
     finally:
         signal.set_wakeup_fd(before)
         os.close(woken)

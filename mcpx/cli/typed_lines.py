@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import select
 import signal
 import sys
 import termios
@@ -16,6 +15,8 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
+
+from mcpx.polling import readable
 
 JOIN_TIMEOUT_S: Final = 2.0  # for a line that is being taken
 _CHUNK: Final = 65536
@@ -74,7 +75,7 @@ class TypedLines:
         decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         take_in = self._key if self._mode else self._character
         self._show(self._prompt)
-        while self._stop not in (ready := select.select([self._fd, self._stop], [], [])[0]):
+        while self._stop not in (ready := readable([self._fd, self._stop])):
             chunk = os.read(self._fd, _CHUNK) if ready else b""
             if not all(map(take_in, decode(chunk) if chunk else "\n")):
                 return

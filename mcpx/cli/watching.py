@@ -8,7 +8,6 @@ output is no terminal that can do so, each answer is printed below the last.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import termios
@@ -24,6 +23,7 @@ from rich.text import Text
 
 from mcpx.cli.printing import console, echo
 from mcpx.errors import MCPXError
+from mcpx.polling import readable
 from mcpx.text import one_line
 
 REFRESH_INTERVAL_S: Final = 1.0
@@ -147,8 +147,8 @@ def _ended_in_order() -> Iterator[None]:
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
     """A function that waits for a key or for another size of the window; "" where neither came in time."""
-    readable, wakes = os.pipe()
-    os.set_blocking(readable, False)
+    woken, wakes = os.pipe()
+    os.set_blocking(woken, False)
     os.set_blocking(wakes, False)
     fd = sys.stdin.fileno() if sys.stdin.isatty() else None
     mode = None if fd is None else termios.tcgetattr(fd)
@@ -175,10 +175,10 @@ def _keys() -> Iterator[Callable[[float], str]]:
     woken_before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def wait(seconds: float) -> str:
-        watched = [readable] if fd is None else [readable, fd]
-        ready = select.select(watched, [], [], seconds)[0]
-        if readable in ready:
-            os.read(readable, _KEY_BYTES)
+        watched = [woken] if fd is None else [woken, fd]
+        ready = readable(watched, seconds)
+        if woken in ready:
+            os.read(woken, _KEY_BYTES)
         return os.read(fd, _KEY_BYTES).decode(errors="replace") if fd is not None and fd in ready else ""
 
     try:
@@ -189,5 +189,5 @@ def _keys() -> Iterator[Callable[[float], str]]:
         signal.signal(signal.SIGWINCH, before[0])
         signal.signal(signal.SIGTSTP, before[1])
         leave()
-        os.close(readable)
+        os.close(woken)
         os.close(wakes)

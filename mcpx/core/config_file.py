@@ -164,7 +164,8 @@ class ConfigFile:
 
     async def _resolve(self, data: bytes, *, anew: bool | str) -> Config:
         read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
-        return await anyio.to_thread.run_sync(read)  # it may wait for the login shell
+        # it may wait for the login shell and for secrets: bounded, and who has asked may leave before
+        return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 
     def _check_owner(self) -> None:
         """Take nothing by itself that another user may have written: it names commands to run."""

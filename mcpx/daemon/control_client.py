@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import select
 import socket
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,6 +11,7 @@ from mcpx.daemon.paths import DaemonPaths, connect
 from mcpx.daemon.protocol import PROGRESS_PREFIX
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
+from mcpx.polling import readable
 
 REQUEST_TIMEOUT_S: Final = 10.0  # for what the daemon can answer at once
 PROGRESS_INTERVAL_S: Final = 1.0  # between calls of `on_progress`
@@ -87,7 +87,7 @@ def _response(
     """The response line, behind those that report progress."""
     received = bytearray()
     while not received.endswith(b"\n"):
-        while on_progress and not select.select([connection], [], [], PROGRESS_INTERVAL_S)[0]:
+        while on_progress and not readable([connection], PROGRESS_INTERVAL_S):
             on_progress({})
         if not (chunk := connection.recv(1 << 16)):
             break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.environment.bounded import end
+from mcpx.polling import readable
 from mcpx.text import one_line
 from mcpx.version import __version__
 
@@ -133,7 +133,7 @@ class _Conversation:
         open_streams = [self._process.stderr, self._process.stdout]  # the reason before the end
         while b"\n" not in self._rest:
             left_s = self._deadline - time.monotonic()
-            ready, _, _ = select.select(open_streams, (), (), max(0.0, left_s))
+            ready = readable(open_streams, max(0.0, left_s))
             if not ready or len(self._rest) > LINE_BYTES:
                 raise _NoAnswerError(f"does not answer {method} in time")
             for stream in ready:

@@ -1,6 +1,7 @@
 """Programs that are asked for something, for a bounded time and a bounded output.
 
 Each has its own session, no standard input, and a standard error that nobody reads, for it may show secrets.
+`running` is the way to run one: whatever happens meanwhile, the program is ended.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from select import select
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
+
+from mcpx.polling import readable
 
 LEAVE_TIMEOUT_S: Final = 2.0  # for its last scripts, after it has answered
 _CHUNK_BYTES: Final = 65536
@@ -40,6 +42,21 @@ def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Pope
     )
 
 
+@contextmanager
+def running(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program, and kill it with its process group at the end, unless it was left to `end` before.
+
+    Raises:
+        OSError: It cannot be started.
+        ValueError: Likewise: there is a null character in the command or in a variable.
+    """
+    process = start(command, environ)
+    try:
+        yield process
+    finally:
+        end(process, wait_s=0.0)
+
+
 def read(
     process: subprocess.Popen[bytes],
     *,
@@ -47,38 +64,44 @@ def read(
     max_bytes: int,
     is_enough: Callable[[bytes | bytearray], bool] = lambda _: False,
 ) -> bytes:
-    """What it prints, to the end or until that is enough.
+    """Return what it prints, to the end or until that is enough.
 
     Raises:
         OutOfBounds: It took too long, or printed too much.
     """
     assert process.stdout is not None  # noqa: S101 - `start` gives it a pipe
-    descriptor, deadline, output = process.stdout.fileno(), time.monotonic() + timeout_s, bytearray()
-    while (left := deadline - time.monotonic()) > 0:
-        if not select([descriptor], [], [], left)[0]:
-            break
-        data = os.read(descriptor, _CHUNK_BYTES)
-        output += data
-        if len(output) > max_bytes:
-            raise OutOfBounds("prints too much")
-        if not data or is_enough(output):
-            return bytes(output)
+    deadline, output = time.monotonic() + timeout_s, bytearray()
+    descriptor = os.dup(process.stdout.fileno())  # `end` in another thread may close that one meanwhile
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            if not readable([descriptor], left):
+                break
+            data = os.read(descriptor, _CHUNK_BYTES)
+            output += data
+            if len(output) > max_bytes:
+                raise OutOfBounds("prints too much")
+            if not data or is_enough(output):
+                return bytes(output)
+    finally:
+        os.close(descriptor)
     raise OutOfBounds(f"did not answer within {timeout_s:g} s")
 
 
 def end(process: subprocess.Popen[bytes], *, wait_s: float = LEAVE_TIMEOUT_S) -> int | None:
     """Let it leave, or kill it with its process group; its exit code, None if it was killed for this.
 
-    What a program that has left has started goes on.
+    The children of a program that has left keep running.
     """
     try:
         return process.wait(wait_s)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             process.wait(LEAVE_TIMEOUT_S)
-        return None
+        if isinstance(error, subprocess.TimeoutExpired):
+            return None
+        raise
     finally:
         if process.stdout is not None:
             process.stdout.close()

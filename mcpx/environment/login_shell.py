@@ -16,16 +16,19 @@ import pwd
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mcpx.environment.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, start
+from mcpx.environment.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, running
 
 if TYPE_CHECKING:
     import subprocess
 
 INTERACTIVE_TIMEOUT_S: Final = 6.0  # version managers and prompts take one or two
 LOGIN_TIMEOUT_S: Final = 4.0
+ANSWER_TIMEOUT_S: Final = INTERACTIVE_TIMEOUT_S + LOGIN_TIMEOUT_S + 3 * LEAVE_TIMEOUT_S
+"""Until `ask` has answered at the latest: both attempts, the end of each, and a busy machine."""
 MAX_OUTPUT_BYTES: Final = 2 << 20  # what its start-up files print, with the variables
 RESOLVING: Final = "MCPX_RESOLVING_ENVIRONMENT"
 """Set while the shell is asked, so that start-up files can leave out what is for people."""
@@ -83,32 +86,42 @@ def find_login_shell(environ: Mapping[str, str]) -> LoginShell | None:
 
 
 def ask(shell: LoginShell, answered: Callable[[Answer], None]) -> None:
-    """Ask for its variables, and call `answered` once, with them or the problem; then see the shell off.
+    """Ask for its variables, and call `answered` once, with them or the problem; then end the shell.
 
-    Never raises. Takes at most `INTERACTIVE_TIMEOUT_S` and `LOGIN_TIMEOUT_S` to the answer.
+    Never raises. Takes at most `ANSWER_TIMEOUT_S` to the answer.
     """
     problem = ""
     for flags, timeout_s in _attempts(shell.path):
-        mark = os.urandom(16).hex()
         try:
-            process = start([shell.path, *flags, _command(shell.path, mark)], dict(shell.environ))
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            answered(Answer({}, f"{shell.path} cannot be run: {reason}"))
-            return
-        wait_s = 0.0
-        try:
-            variables = _read(process, mark.encode(), timeout_s)
-            if variables is not None:
-                answered(Answer(variables))
-                wait_s = LEAVE_TIMEOUT_S
+            if _attempt(shell, flags, timeout_s, answered):
                 return
             problem = problem or "ended without printing its variables"
         except OutOfBounds as limit:
             problem = problem or str(limit)
-        finally:
-            end(process, wait_s=wait_s)
+        except Exception as error:  # noqa: BLE001 - the boundary: somebody waits for an answer, whatever failed
+            problem = f"cannot be run: {getattr(error, 'strerror', None) or error}"
+            break
     answered(Answer({}, f"{shell.path} {problem}"))
+
+
+def _attempt(
+    shell: LoginShell, flags: list[str], timeout_s: float, answered: Callable[[Answer], None]
+) -> bool:
+    """Start the shell once, and pass on its variables before it has left; False if it has printed none.
+
+    Raises:
+        OutOfBounds: It does not print them.
+        OSError, ValueError: It cannot be run.
+    """
+    mark = os.urandom(16).hex()
+    with running([shell.path, *flags, _command(shell.path, mark)], dict(shell.environ)) as process:
+        variables = _read(process, mark.encode(), timeout_s)
+        if variables is None:
+            return False
+        answered(Answer(variables))
+        with suppress(Exception):  # it has answered
+            end(process)
+        return True
 
 
 def _attempts(shell: str) -> list[tuple[list[str], float]]:

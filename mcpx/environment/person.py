@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mcpx.daemon.environment import CHILD_MARK, as_written
-from mcpx.environment.login_shell import Answer, LoginShell, ask, find_login_shell
+from mcpx.environment.login_shell import ANSWER_TIMEOUT_S, Answer, LoginShell, ask, find_login_shell
 
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """The SDK's short list of harmless variables (`mcp.client.stdio`): all that a server is given unasked."""
@@ -90,16 +90,20 @@ class _Asked:
     """A shell that was asked: its answer, once it is there."""
 
     def __init__(self, shell: LoginShell) -> None:
-        self._answer = Answer({}, "has not answered")
+        self._answer = Answer({}, f"{shell.path} has not answered")
         self._done = threading.Event()
-        threading.Thread(target=ask, args=(shell, self._take), name="login shell", daemon=True).start()
+        thread = threading.Thread(target=ask, args=(shell, self._take), name="login shell", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no thread is to be had
+            self._take(Answer({}, f"{shell.path} cannot be asked: {error}"))
 
     def _take(self, answer: Answer) -> None:
         self._answer = answer
         self._done.set()
 
     def wait(self) -> Answer:
-        self._done.wait()  # bounded: the asking is
+        self._done.wait(ANSWER_TIMEOUT_S)
         return self._answer
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from mcpx.daemon.environment import loads_code
-from mcpx.environment.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, start
+from mcpx.environment.bounded import OutOfBounds, end, read, running
 from mcpx.environment.person import Environment
 from mcpx.text import quoted
 
@@ -107,18 +107,15 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
         SecretProblem: It failed, or did not end in time.
     """
     try:
-        process = start(command, environ)
-    except OSError as error:
-        raise SecretProblem(f"cannot be run: {error.strerror}") from None
-    wait_s, problem, output = 0.0, "", b""
-    try:
-        output = read(process, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
-        wait_s = LEAVE_TIMEOUT_S
+        with running(command, environ) as process:
+            output = read(process, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
+            code = end(process)
     except OutOfBounds as limit:
-        problem = str(limit)
-    code = end(process, wait_s=wait_s)
-    if problem or code != 0:
-        raise SecretProblem(problem or (f"ended with exit code {code}" if code else "did not end"))
+        raise SecretProblem(str(limit)) from None
+    except (OSError, ValueError) as error:  # too many open files, or a null character in it
+        raise SecretProblem(f"cannot be run: {getattr(error, 'strerror', None) or error}") from None
+    if code != 0:
+        raise SecretProblem(f"ended with exit code {code}" if code else "did not end")
     return os.fsdecode(output)
 
 

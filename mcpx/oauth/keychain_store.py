@@ -109,7 +109,7 @@ def _run(data: bytes) -> str | None:
         with process:
             try:
                 output, _ = process.communicate(data, timeout=TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+            except BaseException:  # `with` would wait for it, however long
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 raise

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from mcpx.upstream.transport.process_table import started_with
+from tests.mcpx.daemon.daemons import processes, until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import serving
 
@@ -31,12 +33,12 @@ def _enough_descriptors():
 
 
 @contextmanager
-def crowd(family, address, said=b""):
-    """Connections that say this and no more. Those that find no place are not waited for."""
+def crowd(family, address, said=b"", *, count=MANY, waits=False):
+    """Connections that say this and no more. Only if it `waits`, those are waited for that find no place."""
     with ExitStack() as stack:
-        for _ in range(MANY):
+        for _ in range(count):
             joined = stack.enter_context(socket.socket(family))
-            joined.setblocking(family == socket.AF_UNIX)
+            joined.setblocking(family == socket.AF_UNIX or waits)
             joined.connect_ex(address)
             if said:
                 joined.send(said)
@@ -85,6 +87,27 @@ async def test_silence_on_the_http_port_costs_nobody_else_anything(house, ears):
         assert daemon.other_stderr == []
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
+async def test_a_reload_among_more_connections_than_select_can_see_reads_shell_and_secret(house, ears):
+    (house.folder / ".profile").write_text("export OF_LOGIN=yes\n")
+    secret = f"cat {house.folder}/secret"
+    (house.folder / "secret").write_text("old")
+    server = {**entry(ears), "env": {"KEY": f"${{OF_LOGIN}} ${{cmd:{secret}}}"}}
+    house.write({"s": server}, startup_wait=20, http={"port": 0, "max_connections": MANY})
+    run = ("daemon", "run", "--config", house.config)
+    async with serving(house.folder, *run, HOME=str(house.folder), SHELL="/bin/sh") as daemon:
+        await daemon.logged("upstream.ready")
+        url = urlsplit((await daemon.logged("http.listening"))["url"])
+        with crowd(socket.AF_INET, (url.hostname, url.port), count=1100, waits=True):
+            await until(lambda: opened(daemon.process.pid).issuperset(range(1024)))
+            (house.folder / "secret").write_text("new")
+            done = house.run("reload")
+            assert done.returncode == 0, done.stderr
+            after = await ears.hear("started", count=2)
+        assert started_with(after["pid"], "KEY", "yes new")
+        assert processes(secret) == []
+
+
 async def test_the_limit_of_descriptors_is_raised_and_children_keep_theirs(house, ears):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
@@ -99,6 +122,10 @@ async def test_the_limit_of_descriptors_is_raised_and_children_keep_theirs(house
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert json.dumps(daemon.log)
+
+
+def opened(pid: int) -> set[int]:
+    return {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def limit(pid: int) -> int:
