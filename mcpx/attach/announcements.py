@@ -32,13 +32,18 @@ class Announcements:
         self._replayed: set[RequestId] = set()  # those that the daemon will acknowledge again
         self._made_up: list[ListKind] = []  # of which the client has what the shim has made up
 
-    def give(self, request: PendingRequest, result: msgspec.Raw, *, made_up: bool = False) -> None:
-        """Note a list that the client gets. A `made_up` one has changed as soon as there is a daemon."""
+    def give(
+        self, request: PendingRequest, result: msgspec.Raw, *, made_up: bool = False, counted: bool = True
+    ) -> None:
+        """Note a list that the client gets. A `made_up` one has changed as soon as there is a daemon.
+
+        `counted` as for `GivenList.give`.
+        """
         kind = self.kind_of.get(request.method)
         if kind is None:
             return
         given = kind.lists[request.method]
-        given.give(request.copied(), result)
+        given.give(request.copied(), result, counted=counted)
         given.is_outdated = made_up
         if made_up and kind not in self._made_up:
             self._made_up.append(kind)

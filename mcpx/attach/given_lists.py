@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.daemon.protocol import SETTLED_KEY
+from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY
 from mcpx.wire.envelope import RPCMessage, encode
 
 
@@ -29,11 +29,17 @@ class GivenList:
         """The request for the first page, as the client sent it; None before the first list."""
         self.is_outdated = False
         """Whether the daemon's list differed from this one when they were compared last."""
+        self.is_counted = False
+        """Whether a daemon has counted what the client was given."""
         self._digests: list[int] = []
         self._is_whole = False
 
-    def give(self, request: PendingRequest, result: msgspec.Raw) -> None:
-        """Note a page that the client gets; its request must not keep a whole line in memory."""
+    def give(self, request: PendingRequest, result: msgspec.Raw, *, counted: bool = True) -> None:
+        """Note a page that the client gets; its request must not keep a whole line in memory.
+
+        `counted` says that a daemon has answered, and not the shim.
+        """
+        self.is_counted |= counted
         if decode_object(request.params).get("cursor") is None:
             self.request = request
             self.is_outdated = False
@@ -87,10 +93,12 @@ class ListKind:
             self._again = True
             return []
         requests = [
-            _whole(method, given.request, settled=settled)
+            _whole(method, given.request, settled=settled, counted=given.is_counted)
             for method, given in self.lists.items()
             if given.request
         ]
+        for given in self.lists.values():
+            given.is_counted |= given.request is not None
         self._awaited = len(requests)
         return requests
 
@@ -132,12 +140,12 @@ def list_kinds() -> list[ListKind]:
     ]
 
 
-def _whole(method: str, request: PendingRequest, *, settled: bool) -> PendingRequest:
+def _whole(method: str, request: PendingRequest, *, settled: bool, counted: bool) -> PendingRequest:
     """The request for a whole list, in one page."""
     params = decode_object(request.params)
     meta = params.get("_meta") or {}
     meta.pop("progressToken", None)  # the client's request is over
-    params["_meta"] = {**meta, SETTLED_KEY: settled}
+    params["_meta"] = {**meta, SETTLED_KEY: settled, COUNTED_KEY: counted}
     return PendingRequest(method, msgspec.Raw(encode(params)))
 
 

@@ -21,6 +21,7 @@ import msgspec
 
 from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
 from mcpx.daemon.paths import DaemonPaths
+from mcpx.daemon.protocol import PROBE_KEY
 from mcpx.paths import (
     PARTIAL_SUFFIX,
     READ_FLAGS,
@@ -59,12 +60,14 @@ class _File(msgspec.Struct, gc=False):
 
 
 def identify(request: PendingRequest, opening: PendingRequest | None) -> str | None:
-    """What the client program says of itself, as text; None if it says nothing, or very much.
+    """What the client program says of itself, as text; None if it says nothing, or very much, or is a probe.
 
     It says so in `opening`, the `initialize` of its session, or since 2026-07-28 in each request.
     """
     said = decode_object((opening or request).params)
     meta = said.pop("_meta", None)
+    if isinstance(meta, dict) and PROBE_KEY in meta:
+        return None
     if opening is None:
         said = {key: meta.get(key) for key in _IDENTITY} if isinstance(meta, dict) else {}
         if said.get(VERSION_KEY) is None:

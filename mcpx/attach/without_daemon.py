@@ -107,7 +107,7 @@ class WithoutDaemon:
         self, request_id: RequestId, request: PendingRequest, result: msgspec.Raw, *, made_up: bool = False
     ) -> bytes:
         self._in_force.take(request, result)
-        self._announcements.give(request, result, made_up=made_up)
+        self._announcements.give(request, result, made_up=made_up, counted=False)
         if request.method == "server/discover":
             self.discover = request.copied()
         return b"".join(envelope.answer(request_id, [result]))

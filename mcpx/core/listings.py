@@ -1,4 +1,8 @@
-"""Listings of tools, for the meter: what they cost a client without MCPX, and which are counted already."""
+"""Listings of tools, for the meter: what they cost a client without MCPX, and which one counts.
+
+Of a session the last listing counts, in the place of those before: a menu that grows while servers come up is
+one menu.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +18,40 @@ MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
 SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
 
 
+Menu = Mapping[str, tuple[int, int]]
+"""What a listing costs: the direct and the spent tokens of each server."""
+
+
 class _Listing(NamedTuple):
-    direct: int
-    spent: int
+    menu: Menu
     at: float
     """On the monotonic clock, in seconds."""
 
 
 class Listings:
-    """The listing that each client was last counted with."""
+    """The listing that each client is counted with: its last one."""
 
     def __init__(self) -> None:
         self._last: dict[object, _Listing] = {}
 
-    def is_news(self, client: object, direct: int, spent: int) -> bool:
-        """Whether the client has not been counted with this listing; it has been from now on.
+    def replaced(self, client: object, menu: Menu) -> Menu:
+        """Count a client with this listing from now on; the one that counted until now, empty if none did.
 
-        A client without sessions is a text: it is counted again after an hour.
+        A client without sessions is a text: it is a new one after an hour.
         """
         now = time.monotonic()
         last = self._last.pop(client, None)
-        known = last is not None and (last.direct, last.spent) == (direct, spent)
-        if known and isinstance(client, str) and last is not None and now - last.at > SESSION_S:
-            known = False
-        self._last[client] = last if known and last is not None else _Listing(direct, spent, now)
+        if last is not None and isinstance(client, str) and now - last.at > SESSION_S:
+            last = None
+        self._last[client] = _Listing(menu, now if last is None else last.at)
         if len(self._last) > MAX_LISTINGS:
             del self._last[next(iter(self._last))]
-        return not known
+        return {} if last is None else last.menu
+
+    def counted_before(self, client: object, menu: Menu) -> None:
+        """Take it that the session was counted with its listing by the daemon before this one."""
+        if client not in self._last:
+            self.replaced(client, menu)
 
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcpx.core.costs import costs
-from mcpx.core.listings import Listings, cost_of_menus
+from mcpx.core.listings import Listings, Menu, cost_of_menus
 from mcpx.core.stats import (
     INSPECT,
     MAX_CLIENTS,
@@ -199,28 +199,34 @@ class Meter:
     # --- listings of tools
 
     def note_listing(
-        self, client: object, name: str | None, spent: int, shown: Mapping[str, Upstream] | None = None
+        self,
+        client: object,
+        name: str | None,
+        spent: int,
+        shown: Mapping[str, Upstream] | None = None,
+        *,
+        counted_before: bool = False,
     ) -> None:
         """Count a listing of MCPX's own tools by a client of that name, at the cost `spent`.
 
         Directly it would have been the definitions of all tools of all servers that it is `shown` (None: all
-        there are). A client that lists again what it has is not counted again.
+        there are). It takes the place of the listing that the client had before. With `counted_before`
+        another daemon has counted that, and nothing is counted now.
         """
-        menus = cost_of_menus(self._upstreams if shown is None else shown)
-        whole = sum(menus.values())
+        menu = _shared_out(cost_of_menus(self._upstreams if shown is None else shown), spent)
         label = self.of_client(name).name
         if isinstance(client, ClientId) and client.sessionless:
             client = client.principal + label
-        if not self._listings.is_news(client, whole, spent):
+        if counted_before:
+            self._listings.counted_before(client, menu)
+            return
+        before = self._listings.replaced(client, menu)
+        if before == menu:
             return
         self.activity.begin()
-        direct_before = 0
-        for server, direct in menus.items() if whole else ((MCPX, 0),):
-            # shared out so that the shares of all add up
-            direct_after = direct_before + direct
-            share = spent * direct_after // whole - spent * direct_before // whole if whole else spent
-            self._add(label, _label(server), MENU, Count(0, direct, share))
-            direct_before = direct_after
+        for server in menu.keys() | before.keys():
+            now, then = menu.get(server, (0, 0)), before.get(server, (0, 0))
+            self._add(label, _label(server), MENU, Count(0, now[0] - then[0], now[1] - then[1]))
 
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""
@@ -262,6 +268,19 @@ class Meter:
         """It could not be written: it remains for the next time."""
         self._unsaved.merge(self._writing)
         self._writing = Totals()
+
+
+def _shared_out(menus: Mapping[str, int], spent: int) -> Menu:
+    """The direct cost of each server's menu, with its share of what was spent, so that the shares add up."""
+    whole = sum(menus.values())
+    if not whole:
+        return {MCPX: (0, spent)}
+    menu, until = {}, 0
+    for server, direct in menus.items():
+        share = spent * (until + direct) // whole - spent * until // whole
+        menu[server] = direct, share
+        until += direct
+    return menu
 
 
 def _label(name: str) -> str:

@@ -63,6 +63,7 @@ class Totals(msgspec.Struct):
         is_full = tool not in self.tools.get(server, ()) and self._count_tools() >= MAX_TOOLS
         self._client(client).add(count)
         self._tool(server, tool, full=is_full).add(count)
+        self._drop_if_nothing(server, tool)
 
     def merge(self, other: Totals) -> None:
         """Add everything in another sum."""
@@ -74,6 +75,7 @@ class Totals(msgspec.Struct):
             for tool, count in tools.items():
                 room -= tool not in self.tools.get(server, ())
                 self._tool(server, tool, full=room < 0).add(count)
+                self._drop_if_nothing(server, tool)
 
     def _client(self, name: str) -> Count:
         if name not in self.clients and len(self.clients) >= MAX_CLIENTS:
@@ -87,6 +89,14 @@ class Totals(msgspec.Struct):
         if full and tool not in tools:
             tool = OTHERS
         return tools.setdefault(tool, Count())
+
+    def _drop_if_nothing(self, server: str, tool: str) -> None:
+        """Forget a row of which nothing is left: its menu was replaced by one without that server."""
+        tools = self.tools.get(server, {})
+        if tools.get(tool) == Count():
+            del tools[tool]
+            if not tools:
+                del self.tools[server]
 
     def _count_tools(self) -> int:
         return sum(map(len, self.tools.values()))

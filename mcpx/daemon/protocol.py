@@ -22,6 +22,13 @@ SETTLED_KEY: Final = "mcpx/settled"
 """In the `_meta` of a list: answer in one page, and if it is true, when every server is ready, asleep, or has
 failed once. The shim asks for that when it compares the daemon's lists with those that its client has."""
 
+COUNTED_KEY: Final = "mcpx/counted"
+"""Beside it: whether a daemon has counted the list that the client has, so that the next one does not. Where
+it is false, the client has read what the shim remembers of an earlier daemon."""
+PROBE_KEY: Final = "mcpx/probe"
+"""In the `_meta` of `initialize`: MCPX itself asks, in a client's name, to see what that client would see.
+It is no client: nothing is counted for it, and nothing of it is remembered."""
+
 
 def greeting(door: Door) -> bytes:
     """The shim's control request: once it is answered, the connection is an MCP client's, at that door."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.daemon.protocol import PROBE_KEY
 from mcpx.environment.bounded import end
 from mcpx.polling import readable
 from mcpx.text import one_line
@@ -42,6 +43,8 @@ class _NoAnswerError(Exception):
 def ask(command: Sequence[str], environ: Mapping[str, str], *, client: str, within_s: float) -> Answer:
     """Start the command, shake hands in a client's name, list its tools, and end it.
 
+    MCPX knows by `PROBE_KEY` that this is no client.
+
     `within_s` bounds the whole, but for the end.
     """
     try:
@@ -68,10 +71,13 @@ def ask(command: Sequence[str], environ: Mapping[str, str], *, client: str, with
 
 def _converse(conversation: _Conversation, client: str) -> Answer:
     began = time.monotonic()
-    info = {"name": client, "version": __version__}
-    result = conversation.request(
-        "initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info}
-    )
+    opening = {
+        "protocolVersion": PROTOCOL,
+        "capabilities": {},
+        "clientInfo": {"name": client, "version": __version__},
+        "_meta": {PROBE_KEY: True},
+    }
+    result = conversation.request("initialize", opening)
     seconds = time.monotonic() - began
     conversation.send(_INITIALIZED)
     listed = conversation.request("tools/list", {})

@@ -18,7 +18,8 @@ from mcpx.core.exposure import Exposure
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Request
 from mcpx.core.stats import INSPECT, RESOURCES
-from mcpx.gateway.clients.identity import connection_of, session_client
+from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY
+from mcpx.gateway.clients.identity import connection_of, is_probe, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.tools import definitions as tools
 from mcpx.observe.contained import contain
@@ -35,12 +36,24 @@ def tool_label(request: Request) -> str:
 
 
 def note_listing(hub: HubView, ctx: Context, three: Iterable[mcp_types.Tool], exposure: Exposure) -> None:
-    """Note a listing: of the three tools, where they are shown, and of all that are native."""
+    """Note a listing: of the three tools, where they are shown, and of all that are native.
+
+    A shim that compares lists stands for its client: the menu of the session is what it lists now. The daemon
+    before has counted that already, unless the client has read what an earlier daemon once said.
+    """
     try:
+        connection = connection_of(ctx.session)
+        if is_probe(connection):
+            return
+        asked: Mapping[str, Any] = ctx.meta or {}
         cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
         cost += exposure.cost_of_native()
         hub.meter.note_listing(
-            session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost, hub.upstreams
+            session_client(connection, hub),
+            client_name(ctx.session),
+            cost,
+            hub.upstreams,
+            counted_before=asked.get(SETTLED_KEY) is True and asked.get(COUNTED_KEY) is not False,
         )
     except Exception as error:  # noqa: BLE001 - the promise of this module
         contain(error, "meter")

@@ -1,10 +1,10 @@
 """The clients that are attached: who each is, since when, and at which door, for those who look at them.
 
 Owned by `ClientSessions`, which notes each message that takes the SDK's path; every client sends some, its
-listing of tools at the least. One with a session, or on a stream, stays until it leaves. Those of 2026-07-28
-over HTTP have neither: each is known by its name and its token, and stays for `SESSIONLESS_S` after its last
-request. The clients of transparent doors are found by their direct sessions. What a client says of itself is
-shown cut and on one line.
+listing of tools at the least. A probe of MCPX itself is no client. One with a session, or on a stream, stays
+until it leaves. Those of 2026-07-28 over HTTP have neither: each is known by its name and its token, and
+stays for `SESSIONLESS_S` after its last request. The clients of transparent doors are found by their direct
+sessions. What a client says of itself is shown cut and on one line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.audit.origin import Transport
 from mcpx.door import Door
 from mcpx.gateway.clients.bearer import bearer_of
-from mcpx.gateway.clients.identity import connection_of, session_client, transport_of
+from mcpx.gateway.clients.identity import connection_of, is_probe, session_client, transport_of
 from mcpx.text import one_line
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import members_of, value_of
@@ -112,6 +112,8 @@ class AttachedClients:
     def note(self, session: ServerSession, hub: HubView) -> None:
         """Note a message of a client at the door that `hub` is seen through."""
         connection = connection_of(session)
+        if is_probe(connection):
+            return
         client = session_client(connection, hub)
         if client.sessionless:
             self._note_sessionless(connection, client.principal, hub.door)
@@ -144,7 +146,8 @@ class AttachedClients:
             del self._sessionless[key]
         shown = [known.shown(now) for known in (*self._known.values(), *self._sessionless.values())]
         for name, upstream in self._upstreams.items():
-            shown += [self._transparent(name, client, now) for client in list(upstream.direct)]
+            direct = [client for client in list(upstream.direct) if not client.is_probe]
+            shown += [self._transparent(name, client, now) for client in direct]
         return sorted(shown, key=lambda each: -each.since_s)
 
     def _transparent(self, server: str, client: DirectClient, now: float) -> AttachedClient:

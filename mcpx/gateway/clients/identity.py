@@ -17,6 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.audit.origin import Origin, Transport, client_text, this_user
 from mcpx.config.urls import is_loopback
 from mcpx.core.hub_view import HubView
+from mcpx.daemon.protocol import PROBE_KEY
 from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
@@ -41,6 +42,12 @@ def origin_of(session: ServerSession, hub: HubView) -> Origin:
         profile=hub.door.profile,
         token=None if bearer is None else bearer.token.name,
     )
+
+
+def is_probe(connection: Connection) -> bool:
+    """Whether MCPX itself is behind the connection, which asks in a client's name and is none."""
+    params = connection.client_params
+    return params is not None and bool(params.meta and params.meta.get(PROBE_KEY))
 
 
 def transport_of(connection: Connection) -> Transport:

@@ -57,7 +57,7 @@ class SocketFrontend:
         self._doors = doors
         self._listener = listener
         self._place = place
-        self._control = Control(doors.hub, lambda: self.clients, place)
+        self._control = Control(doors.hub, lambda: len(doors.clients.attached.all()), place)
         self._stop_requested = False
         self._newcomers = Newcomers("socket")
         self.clients = 0

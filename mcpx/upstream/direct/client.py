@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 from mcp import MCPError
 
-from mcpx.upstream.direct.messages import members_of, value_of
+from mcpx.daemon.protocol import PROBE_KEY
+from mcpx.upstream.direct.messages import NOTHING, members_of, value_of
 from mcpx.upstream.direct.peer import Peer
 
 INITIALIZE: Final = "initialize"
@@ -57,6 +58,8 @@ class DirectClient:
         """The name of its token, if that has one."""
         self.about: bytes = b""
         """What it says of itself in its handshake, in JSON."""
+        self.is_probe = False
+        """Whether MCPX itself asks in a client's name."""
         self.capabilities: bytes = b"{}"
         """What it has declared there, in JSON."""
         self.version: str | None = None
@@ -77,6 +80,7 @@ class DirectClient:
         if method == INITIALIZE:
             members = members_of(params)
             self.about = bytes(members.get("clientInfo", b""))
+            self.is_probe = PROBE_KEY in members_of(members.get("_meta", NOTHING))
             self.capabilities = bytes(members.get("capabilities", b"{}"))
 
     def note_result(self, method: str, params: msgspec.Raw | bytes, result: msgspec.Raw) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import OWN_ID_PREFIX, Session
 from mcpx.daemon.paths import DaemonPaths, daemon_paths
-from mcpx.daemon.protocol import SETTLED_KEY, greeting
+from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY, greeting
 from mcpx.door import FRONT_DOOR
 from mcpx.version import __version__
 
@@ -127,7 +127,7 @@ def test_a_known_client_is_answered_and_the_daemon_gets_the_opening_as_a_replay(
         "resources/templates/list",
     ]
     own = [each for each in client.sent if str(each.get("id")).startswith(OWN_ID_PREFIX)]
-    assert [each["params"]["_meta"] for each in own[1:]] == [{SETTLED_KEY: True}] * 4
+    assert [each["params"]["_meta"] for each in own[1:]] == [{SETTLED_KEY: True, COUNTED_KEY: False}] * 4
     assert [each["id"] for each in client.answer(LISTS)] == [10]  # nothing differs, and nothing else is heard
     assert client.session.daemon_lost([]) == ([], [])
 
@@ -173,7 +173,7 @@ def test_in_the_revision_without_sessions_open_streams_hear_of_it(known):
         assert client.say(id=number, method="subscriptions/listen", params=params) == []
     client.connected()
     assert [each["method"] for each in client.sent].count("server/discover") == 1
-    assert client.sent[-1]["params"]["_meta"] == ENVELOPE | {SETTLED_KEY: True}
+    assert client.sent[-1]["params"]["_meta"] == ENVELOPE | {SETTLED_KEY: True, COUNTED_KEY: False}
     assert [stream(each) for each in client.hear(**acknowledged(3))] == [("acknowledged", 3)]
     client.sent = [each for each in client.sent if str(each["id"]).startswith(OWN_ID_PREFIX)]
     told = client.answer({"tools/list": {"tools": [{"name": "two"}]}})

@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.attach.refusals import PendingRequest, unavailable
 from mcpx.attach.session import OWN_ID_PREFIX, Session
-from mcpx.daemon.protocol import SETTLED_KEY
+from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 CHANGED = "notifications/tools/list_changed"
@@ -164,7 +164,7 @@ def test_questions_to_the_client_keep_apart_over_daemons(opened):
 def test_changed_tools_are_announced_only_if_they_are_not_those_the_client_has(opened, tools, said):
     _, heard = move(opened)
     listing = heard[-1]
-    assert listing["params"]["_meta"] == {SETTLED_KEY: True}
+    assert listing["params"]["_meta"] == {SETTLED_KEY: True, COUNTED_KEY: True}
     assert opened.from_daemon(line(method=CHANGED)) == []  # while they are compared
     assert opened.from_daemon(line(id=listing["id"], result={"tools": tools})) == []
     (again,) = read(opened.to_daemon)

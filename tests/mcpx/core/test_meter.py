@@ -15,6 +15,7 @@ from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.core import listings
 from mcpx.core import meter as meters
 from mcpx.core.costs import tools_cost
+from mcpx.core.listings import cost_of_menus
 from mcpx.core.meter import SAMPLES, Meter
 from mcpx.core.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RESOURCES, UNNAMED, Count
 from mcpx.observe import contained
@@ -160,18 +161,51 @@ async def test_a_listing_is_shared_out_among_the_servers(meter, upstreams):
     assert totals.tools["git"][MENU].spent > totals.tools["web"][MENU].spent > 0
 
 
-async def test_a_client_is_counted_again_only_with_another_listing(meter, upstreams):
+async def test_of_a_session_the_last_listing_counts(meter, upstreams):
     client, other = ClientId(), ClientId()
     for _ in range(3):
         meter.note_listing(client, "c", 100)
         meter.note_listing(other, "d", 100)
     assert meter.since_start().total.spent == 200
     upstreams["web"].catalogue = catalogue("web", "get", "post")
-    meter.note_listing(client, "c", 100)
-    assert meter.since_start().total.spent == 300
+    meter.note_listing(client, "c", 130)
+    direct = sum(cost_of_menus(upstreams).values())
+    assert meter.since_start().clients["c"] == Count(0, direct, 130)
+    del upstreams["git"]
+    meter.note_listing(client, "c", 90)
+    totals = meter.since_start()
+    assert totals.tools.keys() == {"git", "web"}  # of the other client
+    assert totals.clients["c"] == Count(0, sum(cost_of_menus(upstreams).values()), 90)
     meter.client_left(client)
     meter.note_listing(client, "c", 100)
-    assert meter.since_start().total.spent == 400
+    assert meter.since_start().total.spent == 290
+
+
+async def test_a_listing_that_was_replaced_leaves_nothing_in_the_file_either(meter, upstreams):
+    client = ClientId()
+    meter.note_listing(client, "c", 100)
+    kept = meter.begin_saving()
+    meter.saved(kept)
+    web = upstreams.pop("web")
+    meter.note_listing(client, "c", 80)
+    assert meter.all_time().tools.keys() == meter.since_start().tools.keys() == {"git"}
+    assert meter.all_time().total == meter.since_start().total
+    upstreams["web"] = web
+    meter.note_listing(client, "c", 100)
+    assert meter.all_time().total == kept.total
+
+
+async def test_a_session_that_another_daemon_has_counted_is_not_counted_again(meter, upstreams):
+    client = ClientId()
+    meter.note_listing(client, "c", 100, counted_before=True)
+    assert meter.since_start().tools == {}
+    meter.note_listing(client, "c", 100)
+    assert meter.since_start().tools == {}
+    upstreams["web"].catalogue = catalogue("web", "get", "post")
+    meter.note_listing(client, "c", 120)
+    grown = tools_cost(catalogue("web", "get", "post").tools.values())
+    assert meter.since_start().total.direct == grown - tools_cost(catalogue("web", "get").tools.values())
+    assert meter.since_start().total.spent == 20
 
 
 async def test_clients_without_a_session_are_counted_by_name_once_an_hour(meter, monkeypatch):
