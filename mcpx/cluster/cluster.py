@@ -176,7 +176,7 @@ class Cluster:
         hub.directory.log_tail = partial(self._log_tail, hub, hub.directory.log_tail)
 
     async def _log_tail(self, hub: Hub, own: ReadTail, server: str, lines: int) -> list[str]:
-        config = hub.registry.upstream(server).config
+        config = hub.upstream(server).config
         if placed_spec(config) is None:
             return await own(server, lines)
         return await self.log_tail(config, lines)

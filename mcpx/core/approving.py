@@ -16,15 +16,15 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Admitted, Approvals
 from mcpx.trust.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.requests import CallTool
+from mcpx.upstream.visible_server import VisibleServer
 
 
 def admitted(
     approvals: Approvals,
-    upstream: Upstream,
+    upstream: VisibleServer,
     tool: ToolInfo,
     call: CallTool,
     *,

@@ -34,10 +34,10 @@ from mcpx.rendering.result_reading import InputRequired
 from mcpx.rendering.results import ToolResult
 from mcpx.trust.approvals import Approvals
 from mcpx.trust.questions import ApprovalRequired
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
 from mcpx.upstream.unavailable import SignInNeeded, without_link
+from mcpx.upstream.visible_server import VisibleServer
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire import envelope
 from supervisors import Reply, SupervisorError
@@ -66,7 +66,7 @@ class ToolCalls:
 
     def __init__(
         self,
-        upstreams: Mapping[str, Upstream],
+        upstreams: Mapping[str, VisibleServer],
         router: Requests,
         results: ResultRenderer,
         approvals: Approvals,
@@ -194,7 +194,7 @@ class ToolCalls:
         raw: msgspec.Raw = await self._reply_to(request)
         return raw
 
-    async def _find(self, server_name: str) -> Upstream | None:
+    async def _find(self, server_name: str) -> VisibleServer | None:
         """The server of that name, if there is one, now or as soon as the peers have said what they have."""
         if server_name not in self._upstreams:
             await self._await_peers()

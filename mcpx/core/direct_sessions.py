@@ -72,17 +72,17 @@ class DirectSessions:
             client,
             server_log=upstream.server_log,
             counters=upstream.counters,
-            schemas=self.schemas(upstream),
+            schemas=self.schemas(upstream.name),
             on_idle=on_idle,
         )
         self._start(own)
         return own
 
-    def schemas(self, upstream: Upstream) -> ToolSchemas:
+    def schemas(self, server: str) -> ToolSchemas:
         """The schemas of a server's tools, as far as they are known."""
-        if upstream.name not in self._schemas:
-            self._schemas[upstream.name] = ToolSchemas(partial(self._catalogue, upstream.name))
-        return self._schemas[upstream.name]
+        if server not in self._schemas:
+            self._schemas[server] = ToolSchemas(partial(self._catalogue, server))
+        return self._schemas[server]
 
     def _catalogue(self, name: str) -> Catalogue | None:
         return self._upstreams[name].catalogue if name in self._upstreams else None

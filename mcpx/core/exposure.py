@@ -23,8 +23,8 @@ from mcpx.core.costs import definitions_cost
 from mcpx.core.messages import Exec
 from mcpx.door import Expose
 from mcpx.trust.annotations import is_read_only
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import NO_CONTEXT, RequestContext
+from mcpx.upstream.visible_server import VisibleServer
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Exposure:
     """What the clients of one choice are shown; `choice` is None for those that have made none."""
 
     def __init__(
-        self, choice: Expose | None, config: Callable[[], Config], upstreams: Mapping[str, Upstream]
+        self, choice: Expose | None, config: Callable[[], Config], upstreams: Mapping[str, VisibleServer]
     ) -> None:
         self._choice = choice
         self._config = config
@@ -86,7 +86,7 @@ class Exposure:
             self._cost = native, definitions_cost(tools)
         return self._cost[1]
 
-    def unlisted(self, name: str) -> list[Upstream]:
+    def unlisted(self, name: str) -> list[VisibleServer]:
         """The servers that have not listed yet, and may have the tool of that native name."""
         known = self._config().servers
         return [
@@ -153,7 +153,7 @@ def is_pinned(server: ServerConfig, tool: str) -> bool:
     return any(fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
 
 
-def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
+def unused_pins(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[str]:
     """The patterns that fit no tool, once all servers that they are for have listed."""
     fitting: dict[str, bool] = {}
     for server in config.servers.values():
@@ -171,7 +171,7 @@ def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
     return [pattern for pattern, found in fitting.items() if not found]
 
 
-def unused_tools(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
+def unused_tools(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[str]:
     """What profiles say of tools that there are not, a remark each, once their server has listed."""
     return [
         f"profiles.{name}.tools: {server} has no tool that fits {pattern!r}"

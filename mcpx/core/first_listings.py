@@ -8,12 +8,12 @@ from typing import Final
 import anyio
 
 from mcpx.core.tool_names import not_listed
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 
 INSPECT_WAIT_S: Final = 5.0  # the state of a server that takes longer is an answer, too
 
 
-async def await_listing(upstream: Upstream, tool_name: str | None) -> None:
+async def await_listing(upstream: VisibleServer, tool_name: str | None) -> None:
     """Wait for the first listing of this run.
 
     Raises:
@@ -25,7 +25,7 @@ async def await_listing(upstream: Upstream, tool_name: str | None) -> None:
             raise not_listed(upstream.info(), tool_name or "")
 
 
-async def await_first_listings(upstreams: Iterable[Upstream], within_s: float) -> None:
+async def await_first_listings(upstreams: Iterable[VisibleServer], within_s: float) -> None:
     """Wait for the first listing of each of these servers, as long as it has not failed."""
     with anyio.move_on_after(within_s):
         for each in list(upstreams):

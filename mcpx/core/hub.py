@@ -55,6 +55,7 @@ from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.placement import Placement
+from mcpx.upstream.visible_server import VisibleServer
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, Signal
 
@@ -155,7 +156,16 @@ class Hub:
 
         return OwnDirectory(self, self._state)
 
-    def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
+    def upstream(self, name: str) -> Upstream:
+        """Return a server for MCPX's own work; clients get theirs from the registry of their view.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names.
+        """
+        self.registry.upstream(name)
+        return self.upstreams[name]
+
+    def faces(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
         calls = self._calls_to(upstreams, requests)
@@ -172,7 +182,7 @@ class Hub:
         )
         return registry, calls
 
-    def _calls_to(self, upstreams: Mapping[str, Upstream], requests: Requests) -> ToolCalls:
+    def _calls_to(self, upstreams: Mapping[str, VisibleServer], requests: Requests) -> ToolCalls:
         parts = upstreams, requests, self.results, self.approvals, self.audit
         if self.tracing.on:
             from mcpx.core.traced_calls import TracedToolCalls  # noqa: PLC0415 - few trace

@@ -125,12 +125,12 @@ class HubChanges:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
         """
         hub = self._hub
-        hub.registry.upstream(name)
+        hub.upstream(name)
         await hub.peers.restart(name)
         if hub.fleet.placement is not None:
             await hub.fleet.placement.restart(hub.upstreams[name].config)
         replaced = await self._take_in(name)
-        upstream = hub.registry.upstream(name)
+        upstream = hub.upstream(name)
         if upstream.config.disabled is not None or upstream.queue.closed:
             info = upstream.info()
             text = f"{name} cannot be restarted ({info.describe_state()})"

@@ -16,22 +16,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
 
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo
-from mcpx.config import Config
+from mcpx.config import Config, Era
 from mcpx.core.hub import Hub
 from mcpx.core.profiles import Selection, select
 from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.errors import CallError
 from mcpx.trust.catalogue_rules import NO_RULES, Rules
 from mcpx.trust.narrowed_policy import NarrowedPolicy
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.admission import refusal_of
+from mcpx.upstream.call_queue import CallQueue, RawReply
+from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.offers.subscriptions import Subscriptions
+from mcpx.upstream.per_client import PerClientSessions
+from mcpx.upstream.requests import Request
+from mcpx.upstream.visible_server import VisibleServer
+
+if TYPE_CHECKING:
+    from mcpx.oauth.account import Account
 
 
 class HubView:
@@ -46,7 +57,7 @@ class HubView:
         self.tracing = hub.tracing
         self._hub = hub
         self._selected: tuple[Config, Selection] | None = None
-        self.upstreams: Mapping[str, Upstream] = hub.upstreams
+        self.upstreams: Mapping[str, VisibleServer] = hub.upstreams
         """The servers that are shown, by name."""
         self.registry, self.calls = hub.registry, hub.calls
         if not door.shows_all:
@@ -92,7 +103,7 @@ class HubView:
         self._hub.client_left(client)
 
 
-class ShownUpstreams(Mapping[str, Upstream]):
+class ShownUpstreams(Mapping[str, VisibleServer]):
     """Those of all servers that are selected at the moment, in the order of the configuration."""
 
     def __init__(self, all_upstreams: Mapping[str, Upstream], selection: Callable[[], Selection]) -> None:
@@ -102,7 +113,7 @@ class ShownUpstreams(Mapping[str, Upstream]):
         self._rules: dict[str, Rules | None] = {}
         self._narrowed: dict[str, NarrowedUpstream] = {}
 
-    def __getitem__(self, name: str) -> Upstream:
+    def __getitem__(self, name: str) -> VisibleServer:
         if name not in self._selection().config.servers:
             raise KeyError(name)
         upstream = self._all[name]
@@ -125,40 +136,121 @@ class ShownUpstreams(Mapping[str, Upstream]):
             self._rules[name] = selection.rules(name)
         return self._rules[name]
 
-    def _narrow(self, upstream: Upstream) -> Upstream:
+    def _narrow(self, upstream: Upstream) -> VisibleServer:
         known = self._narrowed.get(upstream.name)
         if known is None or known.upstream is not upstream:
             self._narrowed = {name: each for name, each in self._narrowed.items() if name in self._all}
             policy = NarrowedPolicy(upstream.policy, partial(self._rules_in_force, upstream.name))
             known = self._narrowed[upstream.name] = NarrowedUpstream(upstream, policy)
-        return cast("Upstream", known)  # it has all that an upstream has
+        return known
 
     def _rules_in_force(self, name: str) -> Rules:
         return self.rules(name) or NO_RULES
 
 
 class NarrowedUpstream:
-    """An upstream of which there is what a policy shows. In all else it is that upstream."""
+    """A server of which there is what a policy shows: exactly the members of `VisibleServer`.
+
+    The requests that it submits carry the policy with them (`RequestContext.policy`).
+    """
+
+    __slots__ = ("config", "name", "narrowing", "policy", "upstream")
 
     def __init__(self, upstream: Upstream, policy: NarrowedPolicy) -> None:
         self.upstream = upstream
         self.name = upstream.name
+        self.config = upstream.config
         self.policy = self.narrowing = policy
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.upstream, name)
+    # --- narrowed
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What is shown of the upstream's catalogue; the same object for as long as that is the same."""
+        """The part of the upstream's catalogue that is shown; the same object while that is the same."""
         return self.policy.narrowed(self.upstream.catalogue)
 
     def info(self) -> ServerInfo:
-        """As that of the upstream, with what is shown."""
+        """Return the upstream's information, with the catalogue that is shown."""
         info = self.upstream.info()
         return info if info.catalogue is None else replace(info, catalogue=self.catalogue)
 
-    def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as that of the upstream
-        """As that of the upstream: it or its companion."""
+    def in_era(self, modern: bool) -> VisibleServer:  # noqa: FBT001 - as that of the upstream
+        """Return this server, or its companion."""
         session = self.upstream.in_era(modern)
-        return cast("Upstream", self) if session is self.upstream else session
+        return self if session is self.upstream else NarrowedUpstream(session, self.policy)
+
+    def refusal_of(self, request: Request) -> CallError | None:
+        """Say why a request may not be sent."""
+        return None if request.context.own else refusal_of(request, self.policy, self.info())
+
+    async def await_catalogue(self, suffices: Callable[[Catalogue], bool] = lambda _known: True) -> None:
+        """Wait for the first listing, unless the known part that is shown `suffices`."""
+
+        def shown_suffices(_whole: Catalogue) -> bool:
+            shown = self.catalogue
+            return shown is not None and suffices(shown)
+
+        await self.upstream.await_catalogue(shown_suffices)
+
+    async def await_descriptions(self) -> None:
+        """Wait while descriptions are made for the resources of the first listing."""
+        await self.upstream.await_descriptions()
+
+    # --- passed on
+
+    @property
+    def era(self) -> Era | None:
+        """The era of the session."""
+        return self.upstream.era
+
+    @property
+    def has_listed(self) -> bool:
+        """If the catalogue is from this run of MCPX."""
+        return self.upstream.has_listed
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """If a person has to sign in before a call can run."""
+        return self.upstream.needs_sign_in
+
+    @property
+    def serves_all(self) -> bool:
+        """If the requests of all clients take this session."""
+        return self.upstream.serves_all
+
+    @property
+    def account(self) -> Account | None:
+        """The account that MCPX has at the server."""
+        return self.upstream.account
+
+    @property
+    def rate(self) -> CallRate:
+        """The rate of calls that the server is allowed."""
+        return self.upstream.rate
+
+    @property
+    def queue(self) -> CallQueue:
+        """The requests that wait."""
+        return self.upstream.queue
+
+    @property
+    def private(self) -> PerClientSessions[Upstream] | None:
+        """The sessions of one client each."""
+        return self.upstream.private
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions to resources; who may have one is decided before."""
+        return self.upstream.subscriptions
+
+    async def await_first_attempt(self) -> None:
+        """Wait until it has listed or failed for the first time."""
+        await self.upstream.await_first_attempt()
+
+    def warm(self) -> None:
+        """Start the server if it is asleep."""
+        self.upstream.warm()
+
+    def submit(self, request: Request, reply: RawReply) -> None:
+        """Send or queue a request."""
+        self.upstream.submit(request, reply)

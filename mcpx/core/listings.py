@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from mcpx.catalog.model import Catalogue
 from mcpx.core.costs import tools_cost
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 
 MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
 SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
@@ -58,7 +58,7 @@ class Listings:
         self._last.pop(client, None)
 
 
-def cost_of_menus(upstreams: Mapping[str, Upstream]) -> dict[str, int]:
+def cost_of_menus(upstreams: Mapping[str, VisibleServer]) -> dict[str, int]:
     """The cost of each server's tools, to a client that is connected to it directly."""
     known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
     return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}

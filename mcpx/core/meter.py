@@ -40,6 +40,7 @@ from mcpx.observe.metrics import Activity
 from mcpx.text import cut, one_line, visible
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.visible_server import VisibleServer
 from mcpx.wire.envelope import Bytes
 
 WINDOW_S: Final = 0.25
@@ -203,7 +204,7 @@ class Meter:
         client: object,
         name: str | None,
         spent: int,
-        shown: Mapping[str, Upstream] | None = None,
+        shown: Mapping[str, VisibleServer] | None = None,
         *,
         counted_before: bool = False,
     ) -> None:

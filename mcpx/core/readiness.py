@@ -14,7 +14,7 @@ import anyio
 from supervisors import Signal
 
 if TYPE_CHECKING:
-    from mcpx.upstream.actor import Upstream
+    from mcpx.upstream.visible_server import VisibleServer
 
 
 class Readiness:
@@ -45,14 +45,14 @@ class Readiness:
                 await self._news.wait()
         return self.is_settled
 
-    async def listed(self, seconds: float, among: Mapping[str, Upstream]) -> None:
+    async def listed(self, seconds: float, among: Mapping[str, VisibleServer]) -> None:
         """Wait until it is known what each of these offers, or it has failed once, at most `seconds`."""
         with anyio.move_on_after(seconds):
             while any(name in self._starting and each.catalogue is None for name, each in among.items()):
                 await self._news.wait()
 
 
-async def await_descriptions(upstreams: Mapping[str, Upstream], seconds: float) -> None:
+async def await_descriptions(upstreams: Mapping[str, VisibleServer], seconds: float) -> None:
     """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
     with anyio.move_on_after(seconds):
         for upstream in list(upstreams.values()):

@@ -23,13 +23,13 @@ from mcpx.rendering.descriptions import describe_resources, describe_tools
 from mcpx.rendering.result_reading import read_resource_result
 from mcpx.rendering.results import resource_value
 from mcpx.rendering.suggest import unknown_resource, unknown_server
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 
 
 class Registry:
     """What all servers offer, by name. Names are looked up exactly."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], calls: ToolCalls) -> None:
+    def __init__(self, upstreams: Mapping[str, VisibleServer], calls: ToolCalls) -> None:
         self._upstreams = upstreams
         self._calls = calls
 
@@ -78,7 +78,7 @@ class Registry:
 
     # --- lookups that must succeed
 
-    def upstream(self, server_name: str) -> Upstream:
+    def upstream(self, server_name: str) -> VisibleServer:
         """The actor's handle.
 
         Raises:
@@ -99,7 +99,7 @@ class Registry:
             return False
         return upstream.policy.admits_resource(uri, listed=uri in known.resources)
 
-    def resolve_uri(self, upstream: Upstream, uri: str) -> str:
+    def resolve_uri(self, upstream: VisibleServer, uri: str) -> str:
         """The URI to send to that server: as given, or its own where MCPX's name for it is given.
 
         Raises:
@@ -130,7 +130,7 @@ class Registry:
         return await self._calls.run(Read(server_name, uri), value)
 
 
-def _rejection(upstream: Upstream, catalogue: Catalogue | None, uri: str) -> UriRejection | None:
+def _rejection(upstream: VisibleServer, catalogue: Catalogue | None, uri: str) -> UriRejection | None:
     """Why this URI may not be sent to the server; None where it may."""
     if catalogue is not None:
         if uri in catalogue.resources:

@@ -13,7 +13,7 @@ from mcpx.config import PerServer
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_pages import Limit
 from mcpx.core.results import ResultRenderer
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 
 CLAIM: Final = "anthropic/maxResultSizeChars"
 MAX_CLAIM_CHARS: Final = 500_000  # as in the client that knows this claim
@@ -24,7 +24,7 @@ _DEFAULT: Final = PerServer().result_token_budget
 class ResultLimits:
     """Finds limits. `results` holds the settings in force."""
 
-    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, VisibleServer]) -> None:
         self._results = results
         self._upstreams = upstreams
 

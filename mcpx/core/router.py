@@ -29,10 +29,10 @@ from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.trust.annotations import is_read_only
 from mcpx.trust.approvals import Approvals
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.admission import is_safe, not_read_only
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
+from mcpx.upstream.visible_server import VisibleServer
 from mcpx.validation.arguments import read_raw_arguments
 from mcpx.validation.checker import ArgumentChecker, Encoded
 from supervisors import Actor, ActorRef, Reply
@@ -152,7 +152,7 @@ class Router:
         else:
             self._submit(upstream, tool, call, reply)
 
-    def _submit(self, upstream: Upstream, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+    def _submit(self, upstream: VisibleServer, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
         """Put a call whose arguments fit into its server's queue, if a person need not be asked first.
 
         Raises:
@@ -166,7 +166,7 @@ class Router:
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)
         session.submit(call, reply)
 
-    def _tool(self, upstream: Upstream, message: Exec) -> ToolInfo:
+    def _tool(self, upstream: VisibleServer, message: Exec) -> ToolInfo:
         """The tool of a call, which may run.
 
         Raises:
@@ -182,7 +182,7 @@ class Router:
             raise not_read_only(tool)
         return tool
 
-    def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
+    def _no_tool(self, upstream: VisibleServer, tool_name: str) -> CallError:
         """Why there is no such tool: it is unknown, or held until somebody approves it."""
         policy = upstream.policy
         if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
@@ -251,12 +251,12 @@ def _refuse(message: Message, reply: Reply[Any], error: Exception) -> None:
     reply.reject(as_call_error(error, message, "router", Outcome.NOT_SENT))
 
 
-def _narrowed(context: RequestContext, upstream: Upstream) -> RequestContext:
+def _narrowed(context: RequestContext, upstream: VisibleServer) -> RequestContext:
     """The context with the policy that holds for the clients of a profile, where they have one."""
     return context if upstream.narrowing is None else replace(context, policy=upstream.narrowing)
 
 
-def _session_for(upstream: Upstream, context: RequestContext) -> Upstream:
+def _session_for(upstream: VisibleServer, context: RequestContext) -> VisibleServer:
     """What serves this client's requests: its own session, or the server's session for its era.
 
     A program that uses MCPX as a library is no client, and takes the main session.

@@ -28,11 +28,11 @@ from mcpx.errors import CallError, MCPXError
 from mcpx.oauth.errors import SignInError
 from mcpx.rendering.result_reading import INPUT_REQUIRED
 from mcpx.text import cut, one_line, shown_server
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE
 from mcpx.upstream.unavailable import LINK_KEY, SignInNeeded, answer_to_link
+from mcpx.upstream.visible_server import VisibleServer
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SignInLinks:
     async def obtain(
         self,
         need: SignInNeeded,
-        upstream: Upstream,
+        upstream: VisibleServer,
         caller: CallerHandle | None,
         *,
         client: Hashable | None,

@@ -158,7 +158,7 @@ class SignIns:
         """How a server is that was signed in to, when it has been tried, or after a while."""
         if name in self._hub.config.peers:
             return await self._hub.peers.started(name)
-        upstream = self._hub.registry.upstream(name)
+        upstream = self._hub.upstream(name)
         await self._hub.fleet.await_start(upstream)
         return upstream.info()
 
@@ -237,7 +237,7 @@ class SignIns:
         """
         if (peer := self._hub.config.peers.get(name)) is not None:
             return peer, self._of_peer(name)
-        upstream = self._hub.registry.upstream(name)
+        upstream = self._hub.upstream(name)
         return upstream.config, upstream.account
 
     def _of_peer(self, name: str) -> Account | None:

@@ -16,8 +16,8 @@ from mcpx.catalog.snapshot import ServerInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, quoted, shown_name
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.unavailable import unavailable
+from mcpx.upstream.visible_server import VisibleServer
 
 Names = tuple[str, str]
 """A server and a tool."""
@@ -58,7 +58,7 @@ def resolve_tool(servers: Sequence[ServerInfo], server_name: str, tool_name: str
     raise _incomplete(server_name, tool_name, known, owners)
 
 
-def rule_against(upstreams: Iterable[Upstream], server_name: str, tool_name: str) -> str | None:
+def rule_against(upstreams: Iterable[VisibleServer], server_name: str, tool_name: str) -> str | None:
     """The rule against the tool that is meant, under any of its names; for the audit log alone."""
     given = [name for name in (tool_name, server_name) if name]
     separators = (*_SEPARATORS, *_WEAK_SEPARATORS)

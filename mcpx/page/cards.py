@@ -87,7 +87,7 @@ def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
     Raises:
         CallError: There is no such server.
     """
-    upstream = hub.registry.upstream(name)
+    upstream = hub.upstream(name)
     tokens = _tokens(hub.meter.since_start().tools.get(name, {}))
     use = _use(upstream, uses)
     return _card(upstream, tokens, use, hub.history.failed(upstream.counters))

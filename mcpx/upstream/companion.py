@@ -10,11 +10,13 @@ companion alone cannot be opened. Owned by the server's main `Upstream`; opened 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcpx.config import Era
 from mcpx.errors import CallError
+from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.errors import EraRefused, NoAnswer
+from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.offers.topic import Listener
 from supervisors import Cause, Phase
 
@@ -22,8 +24,18 @@ if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
 
 
+class Subscribable(Protocol):
+    """A server whose resources can be subscribed to."""
+
+    @property
+    def rate(self) -> CallRate: ...
+    @property
+    def subscriptions(self) -> Subscriptions: ...
+    def in_era(self, modern: bool) -> Subscribable: ...  # noqa: FBT001 - as a client's handle has it
+
+
 async def subscribe(
-    main: Upstream, uri: str, listener: Listener, meta: bytes, *, modern: bool
+    main: Subscribable, uri: str, listener: Listener, meta: bytes, *, modern: bool
 ) -> Callable[[], None]:
     """Have `listener` called with changes of `uri`, until the result is called.
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
     from mcpx.core.hub_view import HubView
     from mcpx.upstream.actor import Upstream
+    from mcpx.upstream.visible_server import VisibleServer
 
 ReadTail = Callable[[str, int], Awaitable[list[str]]]
 """Reads the last lines of a server's log: its name, how many; raises as `Hub.restart`."""
@@ -116,7 +117,7 @@ class OwnDirectory:
                 self._waiting -= 1
         memory = await self._memory_now(view)
         known = self._look(view, max_age_s=COALESCE_S)
-        named = [self._with_memory(each, view, memory) for each in known.servers]
+        named = [self._with_memory(each, memory) for each in known.servers]
         return Directory(PeerIdentity(self.id, __version__), known.version, named)
 
     def _observe(self) -> None:
@@ -143,14 +144,15 @@ class OwnDirectory:
         made = self._known[view] = _Known(version, seen, servers, lasting, now, took_s)
         return made
 
-    def _server(self, upstream: Upstream) -> PeerServer:
-        status, info = server_status(upstream), upstream.info()
+    def _server(self, shown: VisibleServer) -> PeerServer:
+        status, info = server_status(self._hub.upstreams[shown.name]), shown.info()
+        known = info.catalogue
         error = status.last_error
         return PeerServer(
             name=status.name,
             state=status.state,
             described=cut(info.describe_state(), MAX_TEXT_CHARS),
-            sessions=upstream.config.sessions,
+            sessions=shown.config.sessions,
             transport=status.transport,
             pid=status.pid,
             uptime_s=status.uptime_s,
@@ -158,10 +160,10 @@ class OwnDirectory:
             failures=status.failures,
             last_error=None if error is None else cut(error, MAX_TEXT_CHARS),
             next_attempt_in_s=status.next_attempt_in_s,
-            tools=status.tools,
-            resources=status.resources,
-            templates=status.templates,
-            prompts=status.prompts,
+            tools=len(info.tools),
+            resources=len(info.resources),
+            templates=len(known.templates) if known else 0,
+            prompts=len(known.prompts) if known else 0,
             via=[self.id, *self.via(status.name)][:MAX_HOPS],
         )
 
@@ -169,22 +171,22 @@ class OwnDirectory:
         """The memory of the processes, by their groups; from a moment ago, where somebody has just asked."""
         at, found = self._memory
         if anyio.current_time() - at > MEMORY_AGE_S:
-            pids = [pid for each in view.upstreams.values() for pid in _pids(each)]
+            pids = [pid for name in view.upstreams for pid in _pids(self._hub.upstreams[name])]
             found = await anyio.to_thread.run_sync(group_memory, pids) if pids else {}
             self._memory = anyio.current_time(), found
         return found
 
-    def _with_memory(self, server: PeerServer, view: HubView, memory: dict[int, int]) -> PeerServer:
-        upstream = view.upstreams.get(server.name)
+    def _with_memory(self, server: PeerServer, memory: dict[int, int]) -> PeerServer:
+        upstream = self._hub.upstreams.get(server.name)
         sizes = [] if upstream is None else [memory[pid] for pid in _pids(upstream) if pid in memory]
         return replace(server, memory_bytes=sum(sizes)) if sizes else server
 
     async def _own_log_tail(self, server: str, lines: int) -> list[str]:
-        path = self._hub.registry.upstream(server).server_log.path
+        path = self._hub.upstream(server).server_log.path
         return await anyio.to_thread.run_sync(last_lines, path, lines)
 
 
-def _lasting(server: PeerServer, upstream: Upstream) -> PeerServer:
+def _lasting(server: PeerServer, upstream: VisibleServer) -> PeerServer:
     """A server without what changes with time alone."""
     return replace(server, described=upstream.info().cause or "", uptime_s=None, next_attempt_in_s=None)
 

@@ -24,8 +24,8 @@ from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 from mcpx.errors import CallError
 from mcpx.gateway.clients.identity import connection_of
 from mcpx.observe.contained import contain
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.companion import subscribe
+from mcpx.upstream.visible_server import VisibleServer
 from supervisors import Signal
 
 log = structlog.get_logger()
@@ -36,7 +36,7 @@ DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not take a notification in
 class ResourceTarget(NamedTuple):
     """A resource of one server, and what the client calls it."""
 
-    upstream: Upstream
+    upstream: VisibleServer
     own_uri: str
     """The server's own URI."""
     client_uri: str

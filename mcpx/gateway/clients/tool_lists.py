@@ -26,7 +26,7 @@ from mcpx.rendering.descriptions import (
     native_instructions,
 )
 from mcpx.trust.annotations import is_read_only
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 
 log = structlog.get_logger()
 Given = tuple[Descriptions | None, dict[str, ToolInfo]]
@@ -73,7 +73,9 @@ class ToolList:
             return native_instructions(servers)
         return instructions(self.exposure.described(servers), query=self.exposure.shown.query)
 
-    def due(self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, Upstream]) -> list[ServerEvent]:
+    def due(
+        self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, VisibleServer]
+    ) -> list[ServerEvent]:
         """What is announced to the clients after these changes of servers; it counts as known to them.
 
         Only what they see counts: changes of a server that is shown now or was before, and what a server
@@ -99,7 +101,7 @@ class ToolList:
             events.append(PromptsListChanged())
         return events
 
-    def _is_native(self, upstream: Upstream) -> bool:
+    def _is_native(self, upstream: VisibleServer) -> bool:
         """Whether resources and prompts of a server are listed."""
         return upstream.config.native
 
@@ -129,7 +131,7 @@ class ToolList:
 class PeerLists(ToolList):
     """What another MCPX gets of one server: its lists as they are. Each change of one is announced."""
 
-    def _is_native(self, _upstream: Upstream) -> bool:
+    def _is_native(self, _upstream: VisibleServer) -> bool:
         return True
 
     def _tools_may_differ(self, changed: Diff) -> bool:

@@ -21,7 +21,7 @@ from mcpx.gateway.clients.subscribers import ResourceTarget
 from mcpx.gateway.native.errors import UnknownNameError, no_such_resource
 from mcpx.text import shown_name
 from mcpx.text.nearest import nearest
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 
 MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long
 
@@ -33,7 +33,7 @@ class Lookup:
         self._hub = hub
         self._settled = settled
 
-    def catalogues(self) -> Iterator[tuple[Upstream, Catalogue]]:
+    def catalogues(self) -> Iterator[tuple[VisibleServer, Catalogue]]:
         """The servers that are offered natively and have been listed."""
         for upstream in self._hub.upstreams.values():
             if upstream.config.native and upstream.catalogue is not None:
@@ -80,7 +80,7 @@ class Lookup:
         raise error
 
     def _target(
-        self, upstream: Upstream, own: str, client_uri: str, rename: Callable[[str], str]
+        self, upstream: VisibleServer, own: str, client_uri: str, rename: Callable[[str], str]
     ) -> ResourceTarget:
         return ResourceTarget(upstream, own, client_uri, rename, partial(self._is_shown, upstream.name))
 
@@ -93,7 +93,7 @@ class Lookup:
         listed = known is not None and own_uri in known.resources
         return upstream.policy.admits_resource(own_uri, listed=listed)
 
-    async def prompt(self, offered: str) -> tuple[Upstream, str]:
+    async def prompt(self, offered: str) -> tuple[VisibleServer, str]:
         """The server of a prompt, and the server's own name for it.
 
         Raises:

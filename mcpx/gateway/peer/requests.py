@@ -19,7 +19,7 @@ from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.peer.errors import as_peer_error
 from mcpx.gateway.peer.results import PeerEncoder
 from mcpx.rendering.suggest import unknown_server
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.visible_server import VisibleServer
 from mcpx.wire.envelope import Bytes
 
 Context = ServerRequestContext[Any, Any]
@@ -28,7 +28,7 @@ Context = ServerRequestContext[Any, Any]
 class OwnLookup(Lookup):
     """Finds everything at the one server that the door shows."""
 
-    def catalogues(self) -> Iterator[tuple[Upstream, Catalogue]]:
+    def catalogues(self) -> Iterator[tuple[VisibleServer, Catalogue]]:
         for upstream in self._hub.upstreams.values():
             if upstream.catalogue is not None:
                 yield upstream, upstream.catalogue
@@ -38,10 +38,10 @@ class OwnLookup(Lookup):
         await upstream.await_catalogue()
         return ResourceTarget(upstream, uri, uri, str, partial(self._is_shown, upstream.name))
 
-    async def prompt(self, offered: str) -> tuple[Upstream, str]:
+    async def prompt(self, offered: str) -> tuple[VisibleServer, str]:
         return self._upstream(), offered  # the server says which ones it has
 
-    def _upstream(self) -> Upstream:
+    def _upstream(self) -> VisibleServer:
         """The server.
 
         Raises:

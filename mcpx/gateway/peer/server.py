@@ -40,8 +40,8 @@ from mcpx.gateway.peer.requests import OwnLookup, OwnResourcesAndPrompts
 from mcpx.gateway.peer.results import PeerEncoder
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.suggest import unknown_server
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import RequestContext
+from mcpx.upstream.visible_server import VisibleServer
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire.enclosed import enclose
 
@@ -90,7 +90,7 @@ class PeerServer(DoorServer):
     # --- what the server is, asked for at each greeting
 
     @property
-    def upstream(self) -> Upstream:
+    def upstream(self) -> VisibleServer:
         """The server.
 
         Raises:
@@ -175,7 +175,7 @@ class PeerServer(DoorServer):
             raise as_peer_error(error) from None
         return await call_next(ctx)
 
-    def _check_session(self, ctx: Context, upstream: Upstream) -> None:
+    def _check_session(self, ctx: Context, upstream: VisibleServer) -> None:
         """Refuse requests without a session, where each peer has one of its own with the server.
 
         Raises:

@@ -12,8 +12,8 @@ import msgspec
 
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.trust.policy import ServerPolicy
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.direct.messages import members_of, value_of
+from mcpx.upstream.visible_server import VisibleServer
 
 MAX_LISTED: Final = 10_000  # tools and prompts of pages that clients have got
 MAX_TASK_BYTES: Final = 64 << 10  # of a result that is a task
@@ -24,7 +24,7 @@ _TASK_ID: Final = b'"taskId"'
 class Offered:
     """What the server of a door offers. `upstream` gives it as it is shown there, or None."""
 
-    def __init__(self, server: str, upstream: Callable[[], Upstream | None]) -> None:
+    def __init__(self, server: str, upstream: Callable[[], VisibleServer | None]) -> None:
         self.server = server
         self.upstream = upstream
         self._tools: dict[str, ToolInfo] = {}  # as clients of the door have had them listed, before any rule

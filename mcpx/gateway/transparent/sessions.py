@@ -243,7 +243,7 @@ class DoorSessions:
         upstream = self._view.upstreams.get(self.server)
         if upstream is None or not upstream.policy.admits_tool(tool):
             return None
-        return self._hub.fleet.direct.schemas(upstream).of(tool)
+        return self._hub.fleet.direct.schemas(self.server).of(tool)
 
     def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
         """Pass a notification of a client on; dropped where it has no session, or the server is away.

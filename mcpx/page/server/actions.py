@@ -93,7 +93,7 @@ async def signed_in(hub: Hub, name: str, request: Request) -> JSON:
     """
 
     async def wait() -> JSON:
-        account = hub.registry.upstream(name).account
+        account = hub.upstream(name).account
         if hub.sign_ins.pending(name) is not None or account is None or not account.is_usable:
             await _pending(hub, name).wait(hub.config.login_timeout)
         info = await hub.sign_ins.started(name)

@@ -55,10 +55,10 @@ def routes(page: Page) -> list[Route]:
 async def _look(page: Page, request: Request) -> Any:
     match _segments(request):
         case [name]:
-            upstream = page.hub.registry.upstream(name)
+            upstream = page.hub.upstream(name)
             return {"card": news.card_of(page, name), **offers(upstream)}
         case [name, "tools", tool]:
-            return await whole_tool(page.hub, page.hub.registry.upstream(name), tool)
+            return await whole_tool(page.hub, page.hub.upstream(name), tool)
     raise NotFoundError(_NOTHING)
 
 
@@ -76,7 +76,7 @@ _ACTIONS: Final[Mapping[str, Action]] = {
 async def _act(page: Page, request: Request) -> Any:
     match _segments(request):
         case [name, action] if action in _ACTIONS:
-            page.hub.registry.upstream(name)  # else an error, with the nearest
+            page.hub.upstream(name)  # else an error, with the nearest
             return await _ACTIONS[action](page.hub, name, request)
     raise NotFoundError(_NOTHING)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import anyio
 import pytest
 
 from mcpx.catalog.model import Catalogue, LeftOut, PromptInfo, ToolInfo
@@ -14,6 +15,7 @@ from mcpx.core.profiles import DoorError, check_door, select
 from mcpx.door import FRONT_DOOR, Door, only_of
 from mcpx.trust.narrowed_policy import NarrowedPolicy
 from mcpx.trust.policy import ServerPolicy
+from mcpx.upstream.visible_server import VisibleServer
 
 SERVERS = ("git", "linear", "db-one", "db-two")
 
@@ -109,17 +111,65 @@ def test_of_a_narrowed_catalogue_no_hidden_tool_is_named():
     assert [each.kind for each in part.left_out] == ["tools/list"]
 
 
+class Extended(SimpleNamespace):
+    """A server with members that no profile was ever asked about."""
+
+    @property
+    def tools_of_all(self):
+        return ["git_push"]
+
+    def run_any(self, tool):
+        raise AssertionError(tool)
+
+
+def test_what_is_added_to_a_server_is_not_seen_through_a_profile():
+    policy = ServerPolicy(config_of().servers["git"])
+    real = Extended(name="git", config=None, catalogue=None, policy=policy, added_in_its_init=["git_push"])
+    narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules_of("git_log")))
+    for name in ("tools_of_all", "run_any", "added_in_its_init", "listed", "counters", "sessions"):
+        with pytest.raises(AttributeError):
+            getattr(narrow, name)
+
+
+def test_a_profile_has_of_a_server_what_the_protocol_names_and_no_more():
+    def members(kind):
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert members(NarrowedUpstream) == members(VisibleServer) | {"upstream"}
+
+
+def test_a_listing_is_awaited_until_the_tools_that_are_shown_suffice():
+    policy = ServerPolicy(config_of().servers["git"])
+    asked = []
+
+    async def wait(suffices):
+        asked.append(suffices(real.catalogue))
+
+    known = catalogue("git_push")
+    real = SimpleNamespace(name="git", config=None, catalogue=known, policy=policy, await_catalogue=wait)
+    rules = rules_of("git_log")
+    narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules))
+    anyio.run(narrow.await_catalogue, lambda shown: bool(shown.tools))
+    assert asked == [False]
+
+
 def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
     def info():
         return ServerInfo(name="git", state=State.READY, transport="stdio", catalogue=real.catalogue)
 
     policy = ServerPolicy(config_of().servers["git"])
     real = SimpleNamespace(
-        name="git", catalogue=None, pid=7, info=info, in_era=lambda _modern: real, policy=policy
+        name="git",
+        config=None,
+        catalogue=None,
+        has_listed=True,
+        info=info,
+        in_era=lambda _modern: real,
+        policy=policy,
     )
     rules = rules_of("git_log")
     narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules))
-    assert (narrow.catalogue, narrow.info().catalogue, narrow.pid) == (None, None, 7)
+    assert (narrow.catalogue, narrow.info().catalogue, narrow.has_listed) == (None, None, True)
     real.catalogue = catalogue("git_log", "git_push")
     kept = narrow.catalogue
     assert list(kept.tools) == ["git_log"]
@@ -131,7 +181,7 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
 
 
 def test_servers_are_those_of_the_moment():
-    everything = {name: SimpleNamespace(name=name, policy=None) for name in SERVERS}
+    everything = {name: SimpleNamespace(name=name, policy=None, config=None) for name in SERVERS}
     configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
     upstreams = ShownUpstreams(everything, lambda: select(Door(profile="work"), configs[0]))
     assert list(upstreams) == ["git", "linear"]
@@ -140,7 +190,7 @@ def test_servers_are_those_of_the_moment():
     assert "db-one" not in upstreams
     assert upstreams.get("db-one") is None
     before = upstreams["git"]
-    everything["git"] = SimpleNamespace(name="git", policy=None)
+    everything["git"] = SimpleNamespace(name="git", policy=None, config=None)
     assert upstreams["git"] is not before
     del everything["linear"]
     assert list(upstreams) == ["git"]
