@@ -57,6 +57,7 @@ from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.placement import Placement
 from mcpx.upstream.visible_server import VisibleServer
 from mcpx.validation.checker import ArgumentChecker
+from mcpx.workers.pool import WorkerPool
 from supervisors import ActorRef, Signal
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.approvals = Approvals(lambda: self.config.approve_timeout)
-        self.views = ResultViews(self.results, self.upstreams)
+        self._workers = WorkerPool()
+        self.views = ResultViews(self.results, self.upstreams, self._workers)
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
@@ -128,7 +130,7 @@ class Hub:
         """The calls of the last hour."""
         self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
         """The calls as they run, for those who watch."""
-        self._checker = ArgumentChecker()
+        self._checker = ArgumentChecker(self._workers)
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
         self._inspector = Inspector(
@@ -212,7 +214,7 @@ class Hub:
         try:
             await self.root.run(task_status=task_status)
         finally:
-            self._checker.close()
+            self._workers.close()
             self.audit.close()
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.core.kept_results import KeptResult
 from mcpx.core.result_address import PREFIX, SERVER
-from mcpx.errors import CallError, Code
+from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.content import text_block, texts_of
 from mcpx.rendering.large_results import essentials, is_dense
 from mcpx.rendering.projection import GENERAL_EXAMPLE, BadExpression, Projected, parse
@@ -75,7 +75,17 @@ def nothing_selected(
     value = msgspec.json.decode(projected.value)
     problem = projected.problem
     said = f"select failed: {problem}" if problem else f"{msgspec.json.encode(value).decode()}: nothing fits"
-    where = f'Select again: resources("{SERVER}", "{PREFIX}{kept.id}?select=...")' if kept else ""
+    where = _select_again(kept)
     text = "\n".join(filter(None, (said, projected.hint, _DONE if after_call else "", where)))
     plain: JSON = {"error": text} if problem else {"result": value}
     return ToolResult(content=[text_block(text)], structured_content=plain, is_error=bool(problem))
+
+
+def no_turn(late: Exception, kept: KeptResult | None, server: str) -> CallError:
+    """The error for a call whose result waited too long for its turn to be selected from."""
+    text = f"select: {late}. {_DONE} {_select_again(kept)}".rstrip()
+    return CallError(Code.OVERLOADED, text, server=server, outcome=Outcome.UNKNOWN)
+
+
+def _select_again(kept: KeptResult | None) -> str:
+    return f'Select again: resources("{SERVER}", "{PREFIX}{kept.id}?select=...")' if kept else ""

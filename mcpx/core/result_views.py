@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mcpx.catalog.model import JSON
 from mcpx.core.kept_results import MAX_AGE_S, MAX_KEPT_BYTES, KeptResult, KeptResults
 from mcpx.core.messages import Exec, Read
-from mcpx.core.projector import Projector
+from mcpx.core.projector import PATIENCE_S, NoTurn, Projector
 from mcpx.core.result_address import SERVER, ResultAddress
 from mcpx.core.result_limits import ResultLimits
 from mcpx.core.result_pages import BEGINNING, Limit, Page, page_of
@@ -25,6 +25,7 @@ from mcpx.core.result_selection import (
     Selectable,
     check_expression,
     may_be_json,
+    no_turn,
     nothing_selected,
     selectable,
 )
@@ -36,6 +37,7 @@ from mcpx.rendering.large_results import is_large
 from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.workers.pool import WorkerPool
 
 _BYTES_PER_TOKEN: Final = 16  # of a limit; a larger result is over it in any form, so TOON is not tried
 
@@ -43,12 +45,12 @@ _BYTES_PER_TOKEN: Final = 16  # of a limit; a larger result is over it in any fo
 class ResultViews:
     """Makes what models get, and keeps what is left."""
 
-    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, Upstream], pool: WorkerPool) -> None:
         self.results = results
         self.limits = ResultLimits(results, upstreams)
         self.kept = KeptResults()
         self.tasks = Tasks()
-        self._projector = Projector()
+        self._projector = Projector(pool)
 
     # --- results of tools and resources
 
@@ -158,7 +160,14 @@ class ResultViews:
         Where there is no such part the whole result is kept, so that the call need not be repeated.
         """
         further = self.limits.of_pages(request)
-        projected = await self._projector.project(request.select or "", found.sources)
+        server = self.results.settings.servers.get(request.server_name)
+        patience_s = PATIENCE_S if server is None else server.call_limits.queue_timeout
+        try:
+            projected = await self._projector.project(
+                request.select or "", found.sources, client, patience_s=patience_s
+            )
+        except NoTurn as late:
+            raise no_turn(late, self.kept.keep(found.texts, client, further), request.server_name) from None
         if projected.problem or projected.hint:
             kept = self.kept.keep(found.texts, client, further)
             return nothing_selected(projected, kept, after_call=True)
@@ -200,7 +209,10 @@ class ResultViews:
         if address.select is None:
             return self._page(kept, address)
         check_expression(address.select, server=SERVER)
-        projected = await self._projector.project(address.select, kept.texts)
+        try:
+            projected = await self._projector.project(address.select, kept.texts, client)
+        except NoTurn as late:
+            raise CallError(Code.OVERLOADED, f"select: {late}; try again later", server=SERVER) from None
         if projected.problem or projected.hint:
             return nothing_selected(projected, kept)
         if not (address.start or address.count):

@@ -222,7 +222,7 @@ class Router:
         if respelled:
             judged(respelled)
             return
-        cancel = self._checker.judge(tool, call.arguments, judged)
+        cancel = self._checker.judge(tool, call.arguments, judged, message.context.client)
         if cancel is not None:
             reply.on_abandon = cancel
 

@@ -2,7 +2,7 @@
 
 `parse` checks an expression before anything is sent; `project` applies it to the JSON texts of a result. How
 long that takes depends on both: `is_cheap` says whether it may run on the event loop. What is not cheap runs
-in a process of its own (`mcpx.core.projector`, which runs `main` here), because functions, comparisons and
+in a worker (`mcpx.core.projector`, which has it do `run`), because functions, comparisons and
 repeated multi-selects can make a short expression arbitrarily expensive.
 
 Numbers keep the value that a 64-bit float or an integer of any length has.
@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-import resource
-import signal
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -33,7 +30,6 @@ _MAX_INLINE_STEPS: Final = 20_000  # about 40 ms
 _BYTES_A_STEP: Final = 64  # of long strings, which are copied
 _TEXT_FUNCTIONS: Final = frozenset({"join", "to_string"})
 _MAX_TREE_DEPTH: Final = 200  # of an expression; evaluating takes three frames a level
-_MAX_MEMORY_BYTES: Final = 1 << 30  # of address space
 _CONTEXT_CHARS: Final = 40  # of the expression on each side of a mistake
 _MAX_PROBLEM_CHARS: Final = 300
 _IN_FUNCTION: Final = re.compile(r"In function (\w+\()")
@@ -247,32 +243,20 @@ def _brief(error: Exception) -> str:
     return cut(one_line(text[: 8 * _MAX_PROBLEM_CHARS]), _MAX_PROBLEM_CHARS)
 
 
-# --- the process for what is not cheap
+# --- in a worker, for what is not cheap
+
+TASK: Final = "mcpx.rendering.projection:run"
 
 
 def encode_job(expression: str, texts: Sequence[str]) -> bytes:
-    """What `main` reads."""
+    """What `run` reads."""
     return msgspec.msgpack.encode(_Job(expression, list(texts)))
 
 
 decode_answer = msgspec.msgpack.Decoder(Projected).decode
 
 
-def serve(job: BinaryIO, answer: BinaryIO) -> None:
-    """Answer the one job on the stream."""
-    read = msgspec.msgpack.decode(job.read(), type=_Job)
-    answer.write(msgspec.msgpack.encode(project(read.expression, read.texts)))
-    answer.flush()
-
-
-def main() -> None:
-    """Run the process: it ends by itself in time, even where MCPX is gone."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel's own end: no code of ours has to run
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.setitimer(signal.ITIMER_REAL, 2 * DEADLINE_S)
-    with suppress(ValueError, OSError):  # where the system has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(BrokenPipeError, KeyboardInterrupt):
-        serve(sys.stdin.buffer, sys.stdout.buffer)
+def run(job: memoryview) -> bytes:
+    """The task of the worker: an encoded `Projected`."""
+    read = msgspec.msgpack.decode(job, type=_Job)
+    return msgspec.msgpack.encode(project(read.expression, read.texts))

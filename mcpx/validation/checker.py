@@ -8,7 +8,7 @@ so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import msgspec
@@ -19,9 +19,10 @@ from mcpx.errors import CallError
 from mcpx.validation.bounds import MAX_CHECKED_BYTES, MAX_INLINE_BYTES, why_too_large
 from mcpx.validation.errors import invalid_arguments
 from mcpx.validation.fast import FastCheck, fast_check
-from mcpx.validation.pool import CheckPool, NoVerdict
-from mcpx.validation.protocol import Job, Verdict
+from mcpx.validation.protocol import DEADLINE_S, Check, Verdict, decode_verdict, encode_check
 from mcpx.validation.respelling import respelled
+from mcpx.wire.envelope import Bytes
+from mcpx.workers.pool import Job, NoAnswer, Pending, WorkerPool
 
 log = structlog.get_logger()
 MAX_TOOLS: Final = 4096  # that something is known of
@@ -33,17 +34,19 @@ OnVerdict = Callable[[CallError | Encoded], None]
 """Called with the arguments to send, or with what is wrong with them. Must not raise."""
 
 
-class ArgumentChecker:
-    """Checks arguments. `close` ends the processes that were started for it."""
+_TASK: Final = "mcpx.validation.worker:judge"
 
-    def __init__(self) -> None:
+
+class ArgumentChecker:
+    """Checks arguments, in the workers of `pool` where that may take long.
+
+    The checks of one server take one worker at a time, so that slow schemas of one do not delay the others.
+    """
+
+    def __init__(self, pool: WorkerPool) -> None:
         self._known: dict[tuple[str, str], _Tool] = {}
         self._overruns: Counter[str] = Counter()
-        self._pool = CheckPool()
-
-    def close(self) -> None:
-        """Check no more."""
-        self._pool.close()
+        self._pool = pool
 
     def accepts(self, tool: ToolInfo, arguments: JSON, size: int) -> bool:
         """Whether `arguments`, of `size` bytes, may be sent: they surely fit, or cannot be checked."""
@@ -63,8 +66,10 @@ class ArgumentChecker:
         other = respelled(tool.input_schema, arguments)
         return msgspec.json.encode(other) if fast.accepts(other) else None
 
-    def judge(self, tool: ToolInfo, arguments: Encoded, judged: OnVerdict) -> Callable[[], None] | None:
-        """Have encoded `arguments` checked in another process. Call the result to cancel that.
+    def judge(
+        self, tool: ToolInfo, arguments: Encoded, judged: OnVerdict, client: Hashable = None
+    ) -> Callable[[], None] | None:
+        """Have encoded `arguments` of a client checked in another process. Call the result to cancel that.
 
         `judged` is called once: at once, and the result is None; or later, within a second of the start of a
         process. What it gets to send are the arguments as they came, or with other types where they fit only
@@ -78,16 +83,16 @@ class ArgumentChecker:
             judged(arguments)
             return None
 
-        def done(verdict: Verdict | NoVerdict) -> None:
+        def done(verdict: Verdict | NoAnswer) -> None:
             self._record(known, verdict, about_schema=size <= MAX_INLINE_BYTES)
-            if isinstance(verdict, NoVerdict):
+            if isinstance(verdict, NoAnswer):
                 judged(arguments)
             elif verdict.problems:
                 judged(invalid_arguments(tool, verdict.problems, verdict.schema))
             else:
                 judged(verdict.respelled or arguments)
 
-        return self._pool.submit(tool.server_name, Job(known.encoded, bytes(arguments)), done).cancel
+        return self._submit(tool.server_name, Check(known.encoded, bytes(arguments)), done, client).cancel
 
     def look(self, tool: ToolInfo, done: Callable[[], None]) -> None:
         """Find out whether the schema of `tool` can be used, as `unchecked` says then, and call `done`."""
@@ -96,12 +101,22 @@ class ArgumentChecker:
             done()
             return
 
-        def looked(verdict: Verdict | NoVerdict) -> None:
+        def looked(verdict: Verdict | NoAnswer) -> None:
             known.looked_at = isinstance(verdict, Verdict)
             self._record(known, verdict, about_schema=True)
             done()
 
-        self._pool.submit(tool.server_name, Job(known.encoded, None), looked)
+        self._submit(tool.server_name, Check(known.encoded, None), looked, None)
+
+    def _submit(
+        self, server: str, check: Check, done: Callable[[Verdict | NoAnswer], None], client: Hashable
+    ) -> Pending:
+        def answered(answer: Bytes | NoAnswer) -> None:
+            done(answer if isinstance(answer, NoAnswer) else _read(answer))
+
+        encoded = (encode_check(check),)
+        turns = (("server", server),)
+        return self._pool.submit(Job(_TASK, encoded, DEADLINE_S, DEADLINE_S, client, turns), answered)
 
     def unchecked(self, tool: ToolInfo) -> str | None:
         """Say why the arguments of this tool are not checked, as far as is known; None if they are."""
@@ -131,7 +146,7 @@ class ArgumentChecker:
             except (TypeError, ValueError) as error:
                 self._leave_unchecked(known, f"the schema is no JSON ({error})")
 
-    def _record(self, known: _Tool, verdict: Verdict | NoVerdict, *, about_schema: bool) -> None:
+    def _record(self, known: _Tool, verdict: Verdict | NoAnswer, *, about_schema: bool) -> None:
         """Record what a verdict, or the lack of one, says of the tool."""
         if isinstance(verdict, Verdict):
             if verdict.unusable is not None:
@@ -154,6 +169,13 @@ class ArgumentChecker:
             known.warned = True
             names = {"server": known.info.server_name, "tool": known.info.name}
             log.warning("arguments.unchecked", **names, reason=reason)
+
+
+def _read(answer: Bytes) -> Verdict | NoAnswer:
+    try:
+        return decode_verdict(answer)
+    except msgspec.DecodeError as error:
+        return NoAnswer(f"the verdict cannot be read ({error})", began=True)
 
 
 class _Tool:

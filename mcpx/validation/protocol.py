@@ -1,4 +1,4 @@
-"""The protocol of the processes that check arguments: frames of a length and MessagePack."""
+"""A check of arguments as a job of a worker, and its verdict: MessagePack."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import msgspec
 from mcpx.validation.errors import Problem
 
 DEADLINE_S: Final = 0.5  # for one check; then the call goes out unchecked: the server checks too
-LENGTH_BYTES: Final = 4  # before each frame
 
 
-class Job(msgspec.Struct, frozen=True, array_like=True):
+class Check(msgspec.Struct, frozen=True, array_like=True):
     """Check `arguments` (JSON as it came) against `schema` (JSON); None for a look at the schema alone."""
 
     schema: bytes
@@ -31,7 +30,7 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """The arguments to send in place of those that came, where these fit only with other types."""
 
 
-encode_job = msgspec.msgpack.Encoder().encode
-decode_job = msgspec.msgpack.Decoder(Job).decode
+encode_check = msgspec.msgpack.Encoder().encode
+decode_check = msgspec.msgpack.Decoder(Check).decode
 encode_verdict = msgspec.msgpack.Encoder().encode
 decode_verdict = msgspec.msgpack.Decoder(Verdict).decode

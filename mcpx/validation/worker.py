@@ -1,20 +1,10 @@
-"""The process that checks arguments: jobs on standard input, verdicts on standard output, one at a time.
-
-Started by `mcpx.validation.pool`, and killed by it when it takes too long. It ends by itself when its input
-ends and, wherever it hangs, by an alarm signal: it never outlives MCPX. It holds no descriptor but its three,
-and imports neither the SDK nor an event loop.
-"""
+"""Checking arguments in a worker process (`mcpx.workers`), which is killed when it takes too long."""
 
 from __future__ import annotations
 
-import gc
-import resource
-import signal
-import sys
 from collections import OrderedDict
-from contextlib import suppress
 from time import monotonic
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
@@ -24,19 +14,15 @@ from mcpx.validation.fast import FastCheck, fast_check
 from mcpx.validation.full import SchemaCheck, UnusableSchema
 from mcpx.validation.protocol import (
     DEADLINE_S,
-    LENGTH_BYTES,
-    Job,
+    Check,
     Verdict,
-    decode_job,
+    decode_check,
     encode_verdict,
 )
 from mcpx.validation.respelling import respelled
 
-ALARM_S: Final = 2 * DEADLINE_S  # MCPX kills it before that, unless MCPX itself is gone
 MAX_SCHEMAS: Final = 128  # that stay compiled
-MAX_MEMORY_BYTES: Final = 1 << 30  # of address space: 16 MB of arguments take a quarter of that
 MAX_CHECK_S: Final = DEADLINE_S / 4  # after which arguments are refused and not checked again in other types
-RECURSION_LIMIT: Final = 9000  # arguments of 900 levels against a recursive schema
 
 
 class _Schema:
@@ -87,7 +73,7 @@ class Judge:
     def __init__(self) -> None:
         self._schemas: OrderedDict[bytes, _Schema] = OrderedDict()
 
-    def judge(self, job: Job) -> Verdict:
+    def judge(self, job: Check) -> Verdict:
         """Return the verdict. Never raises."""
         try:
             return self._schema(job.schema).judge(job.arguments)
@@ -106,46 +92,9 @@ class Judge:
         return known
 
 
-def serve(jobs: BinaryIO, verdicts: BinaryIO) -> None:
-    """Answer jobs until there are no more. The first frame out is empty: it says that all is imported."""
-    judge = Judge()
-    _write(verdicts, b"")
-    while (frame := _read(jobs)) is not None:
-        signal.setitimer(signal.ITIMER_REAL, ALARM_S)
-        answer = encode_verdict(judge.judge(decode_job(frame)))
-        _write(verdicts, answer)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        del frame
-        gc.collect()
+_judge = Judge()
 
 
-def _read(stream: BinaryIO) -> bytes | None:
-    length = stream.read(LENGTH_BYTES)
-    if len(length) < LENGTH_BYTES:
-        return None
-    expected = int.from_bytes(length)
-    frame = stream.read(expected)
-    return frame if len(frame) == expected else None
-
-
-def _write(stream: BinaryIO, frame: bytes) -> None:
-    stream.write(len(frame).to_bytes(LENGTH_BYTES) + frame)
-    stream.flush()
-
-
-def main() -> None:
-    """Run the process."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel's own end: no code of ours has to run
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(ValueError, OSError):  # where the system has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.setrecursionlimit(RECURSION_LIMIT)
-    gc.disable()  # between the jobs only
-    with suppress(BrokenPipeError, KeyboardInterrupt):
-        serve(sys.stdin.buffer, sys.stdout.buffer)
-
-
-if __name__ == "__main__":
-    main()
+def judge(job: memoryview) -> bytes:
+    """The task of the worker: the verdict on an encoded job."""
+    return encode_verdict(_judge.judge(decode_check(job)))

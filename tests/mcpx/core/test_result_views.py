@@ -21,6 +21,7 @@ from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.rendering.results import ToolResult
 from mcpx.upstream.context import ClientId
+from mcpx.workers.pool import WorkerPool
 from tests.tokens import count
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,9 @@ def views_with(*, budget=8000, claim=None):
     server = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=budget)
     tool = ToolInfo(server_name="s", name="t", input_schema={}, meta=claim and {CLAIM: claim})
     upstream = SimpleNamespace(catalogue=Catalogue(generation=1, tools={"t": tool}))
-    return ResultViews(ResultRenderer(Config(source="test", servers={"s": server})), {"s": upstream})
+    return ResultViews(
+        ResultRenderer(Config(source="test", servers={"s": server})), {"s": upstream}, WorkerPool()
+    )
 
 
 def call(**options):

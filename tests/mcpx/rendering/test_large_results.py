@@ -17,6 +17,7 @@ from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering import large_results
 from mcpx.rendering.result_reading import InputRequired, read_resource_result, read_tool_result
 from mcpx.rendering.results import shape_tool_result
+from mcpx.workers.pool import WorkerPool
 
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
 CALL = Exec("s", "t", b"")
@@ -41,7 +42,9 @@ def text_result(text):
 def encoder_of(largest, *, structured=True, stamp=None):
     server = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=0)
     config = Config(source="test", servers={"s": server}, toon_compression_max_size=largest)
-    return ResultEncoder(ResultViews(ResultRenderer(config), {}), structured=structured, stamp=stamp)
+    return ResultEncoder(
+        ResultViews(ResultRenderer(config), {}, WorkerPool()), structured=structured, stamp=stamp
+    )
 
 
 def on_the_wire(raw, *, structured=True, stamp=None, largest=MEGABYTE):

@@ -15,9 +15,10 @@ from structlog.testing import capture_logs
 
 from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError
-from mcpx.validation import pool
 from mcpx.validation.bounds import MAX_CHECKED_BYTES, MAX_INLINE_BYTES
 from mcpx.validation.checker import MAX_OVERRUNS, MAX_RESPELLED_BYTES, ArgumentChecker
+from mcpx.validation.protocol import DEADLINE_S
+from mcpx.workers import pool, worker
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio
@@ -29,15 +30,15 @@ HANGS = {"a": "a" * 40 + "!"}
 
 @pytest.fixture
 async def checker():
-    made = ArgumentChecker()
+    made = ArgumentChecker(pool.WorkerPool())
     yield made
     pids = processes(made)
-    made.close()
+    made._pool.close()
     assert not [pid for pid in pids if alive(pid)]
 
 
 def processes(checker: ArgumentChecker) -> list[int]:
-    return [worker.popen.pid for worker in checker._pool._workers]
+    return [worker.popen.pid for worker in checker._pool.workers]
 
 
 def alive(pid: int) -> bool:
@@ -97,7 +98,7 @@ async def test_a_check_without_an_end_is_given_up_and_its_tool_left_unchecked_an
         assert await judge(checker, given, HANGS) is None
         began = time.monotonic()
         assert await judge(checker, given, HANGS) is None
-        assert time.monotonic() - began < pool.DEADLINE_S
+        assert time.monotonic() - began < DEADLINE_S
     assert "took over 0.5 s" in checker.unchecked(given)
     assert checker.accepts(given, HANGS, 50)
     assert [each["event"] for each in logs] == ["arguments.unchecked"]
@@ -110,8 +111,8 @@ async def test_another_server_waits_for_none_of_that(checker):
     for number in range(3):
         bad = tool(ENDLESS, server="bad", name=f"t{number}")
         checker.judge(bad, msgspec.json.encode(HANGS), done.append)
-    await soon(lambda: len(processes(checker)) == pool.MAX_WORKERS)  # it takes long: another is made ready
-    await soon(lambda: all(worker.is_ready for worker in checker._pool._workers))
+    await soon(lambda: len(processes(checker)) == 2)  # it takes long: another is made ready
+    await soon(lambda: all(worker.is_ready for worker in checker._pool.workers))
     assert await judge(checker, tool(NOT_PLAIN, server="good"), {"a": "y"}) is not None
     await soon(lambda: len(done) == 3)
     assert len(processes(checker)) <= pool.MAX_WORKERS
@@ -158,7 +159,7 @@ async def test_a_question_that_was_taken_back_is_not_answered(checker):
 
 
 async def test_an_idle_process_is_ended(checker, monkeypatch):
-    monkeypatch.setattr(pool, "IDLE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(worker, "IDLE_TIMEOUT_S", 0.01)
     await judge(checker, tool(NOT_PLAIN), {"a": "x"})
     await soon(lambda: not processes(checker) and not checker._pool._dying)
 
@@ -180,17 +181,18 @@ async def test_no_process_outlives_its_mcpx(how):
     arguments = HANGS if how == "at work" else {"a": "x"}
     program = f"""
 import asyncio, msgspec
+from mcpx.workers.pool import WorkerPool
 from mcpx.catalog.model import ToolInfo
 from mcpx.validation.checker import ArgumentChecker
 async def main():
-    checker = ArgumentChecker()
+    checker = ArgumentChecker(WorkerPool())
     tool = ToolInfo(server_name="s", name="t", input_schema={ENDLESS!r})
     done = asyncio.Event()
     checker.judge(tool, b'{{"a":1}}', lambda _wrong: done.set())
     await done.wait()
     checker.judge(tool, msgspec.json.encode({arguments!r}), lambda _wrong: None)
     await asyncio.sleep(0.1)
-    print(checker._pool._workers[0].popen.pid, flush=True)
+    print(checker._pool.workers[0].popen.pid, flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """

@@ -12,7 +12,7 @@ from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.validation.arguments import read_raw_arguments
 from mcpx.validation.errors import invalid_arguments
-from mcpx.validation.protocol import Job, Verdict
+from mcpx.validation.protocol import Check, Verdict
 from mcpx.validation.worker import Judge
 
 UNRESOLVABLE = {
@@ -29,7 +29,7 @@ def tool(schema, name: str = "t") -> ToolInfo:
 
 def judge(schema, arguments) -> Verdict:
     """What the worker says, asked in this process."""
-    return Judge().judge(Job(msgspec.json.encode(schema), msgspec.json.encode(arguments)))
+    return Judge().judge(Check(msgspec.json.encode(schema), msgspec.json.encode(arguments)))
 
 
 def problems(schema, arguments) -> list[tuple[str, str]]:

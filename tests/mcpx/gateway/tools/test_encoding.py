@@ -17,9 +17,10 @@ from mcpx.errors import CallError, Code
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering.results import shape_tool_result
+from mcpx.workers.pool import WorkerPool
 
 SERVER = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=0)
-VIEWS = ResultViews(ResultRenderer(Config(source="test", servers={"s": SERVER})), {})
+VIEWS = ResultViews(ResultRenderer(Config(source="test", servers={"s": SERVER})), {}, WorkerPool())
 CALL, READ = Exec("s", "t", b""), Read("s", "a:b")
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
 TEXTS = st.text(max_size=20) | st.sampled_from(['{"a": [1, 2]}', "[1]", ' {"b": 1}', "\n[2]", "{", '"x"', ""])
