@@ -44,17 +44,30 @@ def read_file(path: str | os.PathLike[str]) -> bytes | None:
     except (OSError, ValueError) as error:
         raise ChangeError(f"{path}: {reason(error)}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ChangeError(f"{path}: not a regular file")
-        if found.st_size > MAX_FILE_BYTES:
-            raise ChangeError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read()
+        return _contents(descriptor, path)
     except OSError as error:
         raise ChangeError(f"{path}: {reason(error)}") from None
     finally:
         os.close(descriptor)
+
+
+def _contents(descriptor: int, path: str | os.PathLike[str]) -> bytes:
+    """What an open file holds.
+
+    Raises:
+        OSError: It cannot be read.
+        ChangeError: It is no regular file, or too large.
+    """
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise ChangeError(f"{path}: not a regular file")
+    contents = b""
+    if found.st_size <= MAX_FILE_BYTES:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            contents = file.read(MAX_FILE_BYTES + 1)  # it may grow meanwhile
+    if max(found.st_size, len(contents)) > MAX_FILE_BYTES:
+        raise ChangeError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB")
+    return contents
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:

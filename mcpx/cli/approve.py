@@ -6,6 +6,7 @@ unless a tool is named that they do not know, or a server whose file cannot be b
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def approve(
     waiting = _review(config_path, request)["waiting"]
     names_something = of_all or server is not None
     if not as_json or not names_something:
-        _show(waiting, as_json=as_json, hint=not names_something)
+        _show(waiting, config_path, as_json=as_json, hint=not names_something)
     if not names_something or not (waiting or of_all):
         if as_json and names_something:
             print_json({"approved": []})
@@ -92,14 +93,31 @@ def _named(changes: list[JSON]) -> str:
     return ", ".join(names)
 
 
-def _show(waiting: list[JSON], *, as_json: bool, hint: bool) -> None:
+def _commands(config_path: str | None) -> dict[str, list[str]]:
+    """The commands that MCPX runs for the entry of each server."""
+    import os
+
+    from mcpx.config.document import as_text
+    from mcpx.config.load import read, read_config
+
+    file, data = read_config(config_path)
+    where = str(file)
+    return read(
+        as_text(data, where=where), where=where, environ=os.environ, folder=file.parent, commands=False
+    ).not_run
+
+
+def _show(waiting: list[JSON], config_path: str | None, *, as_json: bool, hint: bool) -> None:
     if as_json:
         print_json({"waiting": waiting})
         return
     if not waiting:
         echo("nothing waits for approval", err=True)
+    commands = _commands(config_path) if waiting else {}
     for each in waiting:
         echo(f"{shown_server(each['server'])}  {one_line(each['started_by'])}", bold=True)
+        for command in commands.get(each["server"], ()):
+            echo(f"  runs: /bin/sh -c {shlex.quote(command)}", fg="yellow")
         for its in each["changes"]:
             for line in _lines(its):
                 echo(f"  {line}")

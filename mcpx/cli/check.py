@@ -22,15 +22,16 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "note": "yellow"}
 @click.argument("config", required=False, type=click.Path())
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(config: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+@click.option("--run-commands", is_flag=True, help="Run each ${cmd:...}, too, to see whether it works.")
+def check(*, config: str | None, config_path: str | None, as_json: bool, run_commands: bool) -> None:
     """Check CONFIG: name all that is wrong or odd with it, and where, and the servers that it has.
 
-    Starts no server. Exit code 2 if there is a mistake: in a server's entry it disables that server alone,
-    elsewhere the configuration cannot be used.
+    Starts no server, and runs no command of the file. Exit code 2 if there is a mistake: in a server's entry
+    it disables that server alone, elsewhere the configuration cannot be used.
     """
     from mcpx.config.findings import examine
 
-    found = examine(config_of(config, config_path))
+    found = examine(config_of(config, config_path), commands=run_commands)
     if as_json:
         print_json(_report(found))
     else:

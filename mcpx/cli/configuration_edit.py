@@ -16,8 +16,9 @@ from mcpx.changes import Edit, carry_out, read_file, undo_last
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
 from mcpx.cli.printing import echo, print_json
-from mcpx.clients.masking import masked_diff
+from mcpx.clients.masking import commands_shown, masked_diff
 from mcpx.config.editing import places_of
+from mcpx.config.servers import commands_in
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import read
 from mcpx.errors import ConfigError, MCPXError
@@ -39,9 +40,13 @@ class Manner(NamedTuple):
         """Whether somebody can be asked."""
         return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
-    def agreed(self, question: str, *, is_asked: bool) -> bool:
-        """Whether the change is to be made. What was typed on a terminal is meant, unless `is_asked`."""
-        yes = self.yes or (self.on_terminal and not is_asked)
+    def agreed(self, question: str, *, is_asked: bool, runs_commands: bool) -> bool:
+        """Whether the change is to be made. What was typed is meant, in a pipe as at a terminal.
+
+        With `is_asked` the person at a terminal is asked. With `runs_commands` nothing is done without a yes:
+        an entry that was pasted may hold a command that nobody has read.
+        """
+        yes = self.yes or not (runs_commands or (is_asked and self.on_terminal))
         return may_go_on(question, yes=yes, dry_run=self.dry_run, as_json=self.as_json)
 
 
@@ -90,7 +95,24 @@ class ConfigurationEdit:
             hint = suggestion(name, known) if known else "there are none yet"
             raise MCPXError(f"no server {json.dumps(name, ensure_ascii=False)} in {short(self.path)}; {hint}")
 
-    def change(self, command: str, after: bytes, question: str, *, is_asked: bool = False) -> bool:
+    def show_commands(self, name: str, entry: object) -> bool:
+        """Print each command that MCPX would run for the entry of a server; whether there are any."""
+        shown = commands_shown(entry)
+        for line in shown:
+            self.say(f"{name} {line}", fg="yellow")
+        if shown:
+            self.report.setdefault("commands", {})[name] = commands_in(entry)
+        return bool(shown)
+
+    def change(
+        self,
+        command: str,
+        after: bytes,
+        question: str,
+        *,
+        is_asked: bool = False,
+        runs_commands: bool = False,
+    ) -> bool:
         """Write the file and have a daemon that runs take it in, if that is agreed to; whether it was.
 
         Raises:
@@ -99,7 +121,7 @@ class ConfigurationEdit:
         if self.manner.dry_run:
             self.report["diff"] = masked_diff(self.before, after, str(self.path))
             self.say(self.report["diff"])
-        if not self.manner.agreed(question, is_asked=is_asked):
+        if not self.manner.agreed(question, is_asked=is_asked, runs_commands=runs_commands):
             return False
         change = carry_out(command, [Edit(self.path, self.before, after, syntax="json")])
         self.report |= {"changed": True, "change": change.id, "daemon": reload_daemon(self.path)}

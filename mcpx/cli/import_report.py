@@ -113,7 +113,7 @@ def _lines(
     for server in each.servers:
         planned = by_origin.get((each.file.path, server.name))
         yield _server_line(each, server, planned), None
-        for note in server.notes:
+        for note in (*masking.commands_shown(server.entry), *server.notes):
             yield f"  {note}", "yellow"
         for need in planned.needs if planned else server.needs:
             yield f"  to do: {need}", "yellow"

@@ -23,7 +23,7 @@ _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
 def show(plan: InstallPlan) -> None:
     """Print what would become of each file."""
-    from mcpx.clients.masking import command_line
+    from mcpx.clients.masking import command_line, commands_shown
 
     for each in plan.installations:
         client, path = each.file.client, each.file.path
@@ -34,11 +34,7 @@ def show(plan: InstallPlan) -> None:
         if line := plan.commands.get(str(path)):
             echo(f"  runs: {shlex.join(line)}")
         _show_entries(plan, each)
-        for name, ours in each.adopted.items():
-            where = f", as {ours}" if ours != name else ""
-            echo(f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", fg="red")
-            for note in plan.losses(each.file, name):
-                echo(f"      {note}", fg="yellow")
+        _show_adopted(plan, each)
         for name, why in plan.staying.get(str(path), {}).items():
             echo(f"  {name} stays: {why}", fg="yellow")
         for note in each.notes:
@@ -47,6 +43,17 @@ def show(plan: InstallPlan) -> None:
         echo(f"MCPX  {short(plan.config)}", bold=True)
         for server in plan.adoption.new:
             echo(f"  + {server.name}: {command_line(server.entry)}", fg="green")
+            for note in commands_shown(server.entry):
+                echo(f"      {note}", fg="yellow")
+
+
+def _show_adopted(plan: InstallPlan, each: Installation) -> None:
+    """Print which servers move, and what is lost of each."""
+    for name, ours in each.adopted.items():
+        where = f", as {ours}" if ours != name else ""
+        echo(f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", fg="red")
+        for note in plan.losses(each.file, name):
+            echo(f"      {note}", fg="yellow")
 
 
 def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:

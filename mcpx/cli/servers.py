@@ -204,6 +204,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
     """Write an entry, and start the server."""
     from mcpx.cli.server_list import reached
     from mcpx.clients.masking import masked_entry
+    from mcpx.config.auth_spellings import AUTH_KEYS
     from mcpx.config.editing import with_server
     from mcpx.errors import MCPXError
 
@@ -214,13 +215,15 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
     edit.say(f"{name}: {reached(entry)}")
-    for key in ("env", "headers"):
-        if key in entry:
+    for key in ("env", "headers", *AUTH_KEYS, "tls"):
+        if isinstance(entry.get(key), dict):
             edit.say(f"  {key}: {', '.join(entry[key])}")
     if "cwd" in entry:
         edit.say(f"  cwd: {entry['cwd']}")
+    runs_commands = edit.show_commands(name, entry)
     _examine(edit, name, after, is_started=not no_check)
-    if not edit.change(f"add {name}", after, f"Add {name} to {edit.path}?"):
+    question = f"Add {name} to {edit.path}?"
+    if not edit.change(f"add {name}", after, question, runs_commands=runs_commands):
         edit.show_report()
         exit_unchanged(dry_run=edit.manner.dry_run)
     edit.say(f"added to {edit.path}; mcpx undo takes it out again")
@@ -258,16 +261,22 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
 
 
 def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
-    from mcpx.config.editing import switched
+    from mcpx.config.editing import entry_at, places_of, switched
 
     edit = _open(**options)
     edit.require(names)
     after, what = edit.before or b"", "enable" if on else "disable"
     for name in names:
         after = edit.edited(partial(switched, after, name, on=on))
+    runs_commands = False
+    if on and after != edit.before:
+        for name, path in places_of(edit.document):
+            if name in names:
+                runs_commands |= edit.show_commands(name, entry_at(edit.document, path))
+    question = f"{what.title()} {', '.join(names)}?"
     if after == edit.before:
         edit.say(f"{', '.join(names)}: {what}d already")
-    elif not edit.change(f"{what} {' '.join(names)}", after, f"{what.title()} {', '.join(names)}?"):
+    elif not edit.change(f"{what} {' '.join(names)}", after, question, runs_commands=runs_commands):
         edit.show_report()
         exit_unchanged(dry_run=edit.manner.dry_run)
     else:

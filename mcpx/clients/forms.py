@@ -7,19 +7,16 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from mcpx.clients.rows import Form
-from mcpx.clients.variables import Variables
+from mcpx.clients.variables import NotImportedError, OwnText, Variables, variable
 from mcpx.config.per_server import YEAR_S
 
 Given = dict[str, Any]
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
-
-
-class NotImportedError(Exception):
-    """An entry is not imported; the text says why."""
 
 
 def shared_form(form: Form, given: Mapping[str, Any], variables: Variables) -> Given:
@@ -69,17 +66,27 @@ def _goose(given: Given, variables: Variables) -> Given:
         env.setdefault(name, variables.reference(name, f"Goose keeps {name} in its keychain"))
     if "url" not in given:
         return {**given, **({"env": env} if env else {})}
-    headers = {key: _with_values(value, env) for key, value in _take(given, "headers", dict).items()}
+    headers = {
+        key: _with_values(value, env, variables) for key, value in _take(given, "headers", dict).items()
+    }
     return {**given, **({"headers": headers} if headers else {})}
 
 
-def _with_values(text: object, env: Mapping[str, Any]) -> object:
+def _with_values(text: object, env: Mapping[str, Any], variables: Variables) -> object:
     """A header with the values of the extension's own variables."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not env:
         return text
-    for name, value in env.items():
-        text = text.replace(f"${{{name}}}", str(value)).replace(f"${name}", str(value))
-    return text
+    names = "|".join(re.escape(name) for name in sorted(env, key=len, reverse=True))
+    pieces = re.split(rf"\$\{{({names})\}}|\$({names})", text)
+    done = ""
+    for index, piece in enumerate(pieces):
+        if piece is not None:
+            done += (
+                variables(env[piece] if isinstance(env[piece], OwnText) else str(env[piece]))
+                if index % 3
+                else variables(piece)
+            )
+    return OwnText(done)
 
 
 def _continue(given: Given, _: Variables) -> Given:
@@ -108,12 +115,12 @@ def _codex(given: Given, _: Variables) -> Given:
     env = _take(given, "env", dict)
     for each in _take(given, "env_vars", list):
         name = each.get("name") if isinstance(each, Mapping) else each
-        env.setdefault(str(name), f"${{{name}:-}}")
+        env.setdefault(str(name), OwnText(f"{variable(str(name))[:-1]}:-}}"))
     headers = _take(given, "http_headers", dict)
-    for header, variable in _take(given, "env_http_headers", dict).items():
-        headers[header] = f"${{{variable}}}"
+    for header, named in _take(given, "env_http_headers", dict).items():
+        headers[header] = variable(str(named))
     if token := given.pop("bearer_token_env_var", None):
-        headers["Authorization"] = f"Bearer ${{{token}}}"
+        headers["Authorization"] = OwnText(f"Bearer {variable(str(token))}")
     if "url" in given and isinstance(given.get("scopes"), list):
         given["oauth"] = {**_take(given, "oauth", dict), "scopes": given.pop("scopes")}
     return {**given, **({"env": env} if env else {}), **({"headers": headers} if headers else {})}

@@ -1,7 +1,8 @@
 """What may be shown of servers: commands, names and hosts, and `***` in the place of what may be a secret.
 
 Masked are values of `env` and `headers`, passwords and queries of URLs, arguments that a flag or a name calls
-secret, and whatever looks like a token. A reference such as `${TOKEN}` is shown. Pure.
+secret, and whatever looks like a token. A reference such as `${TOKEN}` is shown, and so is a command that
+MCPX would run: that is code, and a person has to see it whole before they agree to it. Pure.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mcpx.config.auth_spellings import AUTH_KEYS
+from mcpx.config.expand import secrets_in
+from mcpx.config.servers import commands_in
 from mcpx.documents.jsonc import Node, parse
 
 HIDDEN: Final = "***"
@@ -36,6 +40,11 @@ _QUERY_PART: Final = re.compile(r"(?<=[?&#])(?P<name>[^=&#]*=)?(?P<value>[^&#]+)
 _VALUES: Final = frozenset({"env", "headers"})
 _NO_SECRETS: Final = frozenset({"auth", "token_auth", "token_store"})
 """Keys of a configuration that are called as secrets are, and hold none."""
+
+
+def commands_shown(entry: object) -> list[str]:
+    """A line for each command that MCPX runs for an entry, whole, however and wherever it stands there."""
+    return [f"runs: /bin/sh -c {shlex.quote(command)}" for command in commands_in(entry)]
 
 
 def masked_text(text: str) -> str:
@@ -89,8 +98,15 @@ def holds_secrets(entry: Mapping[str, Any]) -> bool:
 
 def masked_value(value: object) -> object:
     """A value of `env` or `headers`: only a reference to a variable is shown."""
-    shown = value is None or value == "" or (isinstance(value, str) and _REFERENCE.fullmatch(value))
+    shown = value is None or value == "" or (isinstance(value, str) and _is_reference(value))
     return value if shown else HIDDEN
+
+
+def _is_reference(value: str) -> bool:
+    if _REFERENCE.fullmatch(value):
+        return True
+    found = list(secrets_in(value))
+    return len(found) == 1 and value == f"${{cmd:{found[0].what}}}"
 
 
 def masked_diff(before: bytes | None, after: bytes | None, name: str) -> str:

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mcpx.clients.forms import NotImportedError
 from mcpx.clients.reading import ClientServers
 from mcpx.clients.rows import Client
 from mcpx.clients.translating import Server, translate
+from mcpx.clients.variables import NotImportedError
 from mcpx.config.document import Location
 from mcpx.config.model import HttpGateway
 from mcpx.config.notices import ConfigNotices
@@ -32,7 +32,7 @@ from mcpx.documents.jsonc import JSONObject
 _MCPX: Final = Client(name="mcpx", title="MCPX", files={})
 _FORMS: Final = ("mcpServers", "servers", "context_servers", "amp.mcpServers")
 """Where new servers are written: at the first of these that the configuration has, else at the first."""
-_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{[^}]*\}")
 _NOT_COMPARED: Final = frozenset({"disabled", "call_timeout", "connect_timeout"})
 
 

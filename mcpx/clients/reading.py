@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.changes import ChangeError, read_file
 from mcpx.clients.entries import starts_mcpx
 from mcpx.clients.finding import ClientFile
-from mcpx.clients.forms import NotImportedError
 from mcpx.clients.rows import Client
 from mcpx.clients.translating import Inputs, Server, translate
+from mcpx.clients.variables import NotImportedError
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import read
 from mcpx.text import kind_of
@@ -50,10 +51,12 @@ class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
 def read_client_file(file: ClientFile) -> ClientServers:
     """What is in a client's file, which is opened for it."""
     try:
-        data = file.path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        data = read_file(file.path)
+    except ChangeError as error:
+        reason = str(error).removeprefix(f"{file.path}: ")
         return ClientServers(file=file, problem=f"cannot be read: {reason}")
+    if data is None:
+        return ClientServers(file=file, problem="cannot be read: No such file or directory")
     return read_servers(file, data)
 
 

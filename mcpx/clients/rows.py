@@ -55,8 +55,9 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     command: ClientCommand | None = None
     timeout_unit_s: float = 0.001
     """Seconds that 1 means in the `timeout` of an entry; most clients count milliseconds."""
-    dollar: bool = False
-    """Whether the client replaces `$NAME` in an entry by the variable."""
+    variables: tuple[Literal["${NAME}", "${env:NAME}", "$NAME"], ...] = ("${NAME}", "${env:NAME}")
+    """The spellings that the client replaces in an entry by an environment variable; others are text to it.
+    Both in braces where its makers do not say."""
     folder: str | None = None
     """A folder that is there where the client is installed; without one, that of the file."""
 
@@ -91,12 +92,16 @@ def _of_extension(extension: str, file: str, *more: str) -> dict[System, tuple[s
     return {system: (*templates, *more) for system, templates in places.items()}
 
 
+_EDITOR: Final = ("${env:NAME}",)
+_SHELL: Final = ("${NAME}", "$NAME")
+
 _ADD_MCP: Final = ("--add-mcp", "{json}")
 
 CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="claude-desktop",
         title="Claude Desktop",
+        variables=(),
         files={
             "linux": (
                 "{config}/Claude/claude_desktop_config.json",
@@ -112,6 +117,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="claude-code",
         title="Claude Code",
+        variables=("${NAME}",),
         files=_everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "{home}/.claude.json"),
         form="typed",
         command=ClientCommand(
@@ -120,10 +126,11 @@ CLIENTS: Final[tuple[Client, ...]] = (
         ),
         folder="{home}/.claude",
     ),
-    Client(name="cursor", title="Cursor", files=_everywhere("{home}/.cursor/mcp.json")),
+    Client(name="cursor", title="Cursor", variables=_EDITOR, files=_everywhere("{home}/.cursor/mcp.json")),
     Client(
         name="vscode",
         title="VS Code",
+        variables=_EDITOR,
         files=_user_folder_and_server("Code", ".vscode-server"),
         key=("servers",),
         form="typed",
@@ -132,6 +139,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="vscode-insiders",
         title="VS Code Insiders",
+        variables=_EDITOR,
         files=_user_folder_and_server("Code - Insiders", ".vscode-server-insiders"),
         key=("servers",),
         form="typed",
@@ -140,6 +148,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="vscodium",
         title="VSCodium",
+        variables=_EDITOR,
         files=_in_user_folder("mcp.json", "VSCodium"),
         key=("servers",),
         form="typed",
@@ -148,11 +157,13 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="windsurf",
         title="Windsurf",
+        variables=_EDITOR,
         files=_everywhere("{home}/.codeium/windsurf/mcp_config.json", "{home}/.codeium/mcp_config.json"),
     ),
     Client(
         name="codex",
         title="Codex",
+        variables=(),
         files=_everywhere("$CODEX_HOME/config.toml", "{home}/.codex/config.toml"),
         key=("mcp_servers",),
         form="codex",
@@ -165,7 +176,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="gemini",
         title="Gemini CLI",
-        dollar=True,
+        variables=_SHELL,
         files=_everywhere("{home}/.gemini/settings.json"),
         command=ClientCommand(
             "gemini",
@@ -180,7 +191,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="copilot",
         title="Copilot CLI",
-        dollar=True,
+        variables=_SHELL,
         files=_everywhere("$COPILOT_HOME/mcp-config.json", "{home}/.copilot/mcp-config.json"),
         form="copilot",
     ),
@@ -197,18 +208,21 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="roo",
         title="Roo Code",
+        variables=_EDITOR,
         timeout_unit_s=1,
         files=_of_extension("rooveterinaryinc.roo-cline", "mcp_settings.json"),
     ),
     Client(
         name="kilo",
         title="Kilo Code",
+        variables=_EDITOR,
         timeout_unit_s=1,
         files=_of_extension("kilocode.kilo-code", "mcp_settings.json"),
     ),
     Client(
         name="zed",
         title="Zed",
+        variables=(),
         timeout_unit_s=1,
         files=_each(
             "{config}/zed/settings.json", "{home}/.config/zed/settings.json", "{roaming}/Zed/settings.json"
@@ -219,6 +233,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="opencode",
         title="OpenCode",
+        variables=(),
         files={
             "linux": ("{config}/opencode/opencode.jsonc", "{config}/opencode/opencode.json"),
             "macos": ("{config}/opencode/opencode.jsonc", "{config}/opencode/opencode.json"),
@@ -235,6 +250,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="goose",
         title="Goose",
+        variables=("${NAME}",),
         timeout_unit_s=1,
         files=_each(
             "{config}/goose/config.yaml",
@@ -253,6 +269,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="continue",
         title="Continue",
+        variables=(),
         files=_everywhere("{home}/.continue/config.yaml"),
         form="continue",
         syntax="yaml",
@@ -266,7 +283,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="crush",
         title="Crush",
-        dollar=True,
+        variables=_SHELL,
         timeout_unit_s=1,
         files=_each("{config}/crush/crush.json", "{config}/crush/crush.json", "{local}/crush/crush.json"),
         key=("mcp",),
@@ -288,6 +305,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         files=_everywhere("{home}/.factory/mcp.json"),
         form="typed",
     ),
-    Client(name="qwen", title="Qwen Code", files=_everywhere("{home}/.qwen/settings.json"), dollar=True),
+    Client(name="qwen", title="Qwen Code", files=_everywhere("{home}/.qwen/settings.json"), variables=_SHELL),
 )
 """Every client that MCPX knows, in the order in which they are shown."""

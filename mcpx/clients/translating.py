@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.clients.forms import Given, NotImportedError, duration, shared_form
+from mcpx.clients.forms import Given, duration, shared_form
 from mcpx.clients.rows import Client
-from mcpx.clients.variables import Variables
+from mcpx.clients.variables import NotImportedError, Variables
 from mcpx.config.auth_spellings import AUTH_KEYS, own_auth
 from mcpx.config.model import Settings
 from mcpx.config.settings import is_text
@@ -79,7 +79,10 @@ def translate(name: str, given: object, client: Client, inputs: Inputs | None = 
     entry = translation.entry()
     if not all(map(is_text, _texts_in(entry))):
         raise NotImportedError("a text in it holds a character that is no text")
-    return Server(name, entry, tuple(translation.notes), tuple(dict.fromkeys(variables.needs)))
+    if variables.is_off:
+        entry["disabled"] = True
+    notes = [*translation.notes, *(_stays_text(text, client) for text in variables.texts)]
+    return Server(name, entry, tuple(notes), tuple(dict.fromkeys(variables.needs)))
 
 
 class _Translation:
@@ -155,11 +158,13 @@ class _Translation:
 
     def _name_relative_paths(self, paths: Iterable[tuple[str, str]]) -> None:
         """Say which paths start at the folder where the client is started, which MCPX does not know."""
-        self._variables.needs += [
+        needs = [
             f"{what} is a path from where the client is started: write the whole path"
             for what, path in paths
             if path and not re.match(r"[/~\\]|\$\{|[A-Za-z]:", path)
         ]
+        self._variables.needs += needs
+        self._variables.is_off |= bool(needs)
 
     def _remote(self, key: str, kind: str | None) -> dict[str, Any]:
         url = self._given.pop(key)
@@ -250,6 +255,10 @@ class _Translation:
             self.notes.append(f"left out: {', '.join(keys)}{why}")
 
 
+def _stays_text(text: str, client: Client) -> str:
+    return f"{text} is plain text to {client.title}, and stays that: it is written as ${text}"
+
+
 def _says_how_to_sign_in(value: object) -> bool:
     return isinstance(value, bool | Mapping) or value in ("oauth", "none")
 
@@ -274,4 +283,6 @@ def _texts_in(value: object) -> Iterator[str]:
 
 def _text(value: object) -> str:
     """A value that stands where text is meant: YAML's `on` and `8080` are no strings."""
+    if isinstance(value, str):
+        return value  # of its own class
     return str(value).lower() if isinstance(value, bool) else str(value)

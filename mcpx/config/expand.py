@@ -64,8 +64,8 @@ class Values(msgspec.Struct, frozen=True):
 
     environ: Mapping[str, str]
     home: str
-    secret: Callable[[Reference], str] | None = None
-    """Raises `SecretProblem` for one that cannot be had."""
+    secret: Callable[[Reference], str | None] | None = None
+    """Gives None for one that nobody fetches, and raises `SecretProblem` for one that cannot be had."""
 
 
 def expand(text: str, values: Values) -> Expansion:
@@ -109,6 +109,8 @@ def _resolve(body: str, values: Values, depth: int) -> Expansion:
         name = reference.what if reference.kind == "keychain" else reference.kind
         try:
             value, problem = values.secret(reference), ""
+            if value is None:
+                return Expansion(written, deferred=True)
         except SecretProblem as why:
             value, problem = None, str(why)
     elif found := _EDITOR.fullmatch(body):

@@ -62,14 +62,22 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(
-    path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ, resolve: bool = True
+    path: str | Path | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    resolve: bool = True,
+    commands: bool = False,
 ) -> Examination:
-    """Look at the file that `load` would read. `resolve` as in `parse`; it may block for some seconds."""
+    """Look at the file that `load` would read. `resolve` as in `parse`; it may block for some seconds.
+
+    A command that prints a secret is run only if `commands` says so: the file may be somebody else's.
+    """
     file = config_file(path, environ=environ)
     source, text = str(file), ""
     try:
         text = as_text(read_config(path, environ=environ).data, where=source)
-        reading = read(text, where=source, environ=environ, folder=file.absolute().parent, resolve=resolve)
+        folder = file.absolute().parent
+        reading = read(text, where=source, environ=environ, folder=folder, resolve=resolve, commands=commands)
     except LocatedError as error:  # no object
         return Examination(
             source=source, findings=tuple(_placed([("error", error.at, error.problem, None)], text))
@@ -100,6 +108,9 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
             remark.text,
             _server_at(remark.at, reading),
         )
+    for name, not_run in reading.not_run.items():
+        for command in not_run:
+            yield "note", reading.places[name], f"its command was not run: {command}", name
     if reading.config.token_store == "keychain" and find_spec("keyring") is None:  # noqa: S105 - a kind
         yield "warning", Location(reading.config.source).key("token_store"), NOT_INSTALLED, None
     for server in reading.config.servers.values():

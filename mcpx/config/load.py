@@ -10,7 +10,7 @@ import os
 from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,14 +24,23 @@ from mcpx.config.peers import may_be_of_peer
 from mcpx.config.per_server import PerServer
 from mcpx.config.profiles import check_profiles
 from mcpx.config.replica import usable_replica
-from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
+from mcpx.config.servers import (
+    Entry,
+    commands_in,
+    find_entries,
+    read_server,
+    secrets_of_entry,
+    top_level_keys,
+)
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment import Environment, own, person
-from mcpx.environment.secrets import fetch, forget, secret
+from mcpx.environment.secrets import fetch, forget, secret, secret_of_keychain
 from mcpx.errors import ConfigError
 from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint, home
+
+MAX_CONFIG_BYTES: Final = 64 << 20
 
 
 def load(
@@ -93,7 +102,8 @@ def read_file(file: Path, *, missing: str = "no such file") -> bytes:
         ConfigError: The file is missing or cannot be read.
     """
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            data = opened.read(MAX_CONFIG_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(str(file), missing) from None
     except IsADirectoryError:
@@ -101,6 +111,9 @@ def read_file(file: Path, *, missing: str = "no such file") -> bytes:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(str(file), f"cannot be read: {reason}") from None
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigError(str(file), f"larger than {MAX_CONFIG_BYTES >> 20} MiB")
+    return data
 
 
 def parse(
@@ -150,6 +163,8 @@ class Reading(msgspec.Struct, frozen=True):
     config: Config
     notices: ConfigNotices
     places: dict[str, Location]
+    not_run: dict[str, list[str]]
+    """By server, the commands that its secrets come from, where none was to be run."""
 
     @property
     def spoiling(self) -> list[LocatedError]:
@@ -166,8 +181,11 @@ def read(
     resolve: bool = False,
     anew: bool | str = False,
     secrets_of: Container[str] | None = None,
+    commands: bool = True,
 ) -> Reading:
     """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
+
+    Without `commands` no `${cmd:...}` is run: it stays as it is written.
 
     Raises:
         ConfigError: Not JSON, or no object at all.
@@ -194,8 +212,9 @@ def read(
     contexts = dict.fromkeys((entry.name for entry in entries), context)
     if resolve:
         meant = [entry for entry in entries if secrets_of is None or entry.name in secrets_of]
-        _fetch_secrets(meant, environment, anew)
-        fetched = replace(context, values=replace(values, secret=secret))
+        _fetch_secrets(meant, environment, anew, commands=commands)
+        known = secret if commands else secret_of_keychain
+        fetched = replace(context, values=replace(values, secret=known))
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
     found = [read_server(entry, base, contexts[entry.name], notices) for entry in entries]
     servers = {server.name: server for server in found if not isinstance(server, PeerConfig)}
@@ -215,7 +234,8 @@ def read(
         environment=environment,
         **msgspec.structs.asdict(settings),
     )
-    return Reading(config, notices, {entry.name: entry.at for entry in entries})
+    not_run = {} if commands else {entry.name: commands_in(entry.given) for entry in entries}
+    return Reading(config, notices, {entry.name: entry.at for entry in entries}, not_run)
 
 
 def _with_files(
@@ -231,9 +251,18 @@ def _with_files(
     return variables
 
 
-def _fetch_secrets(entries: Iterable[Entry], environment: Environment, anew: bool | str) -> None:  # noqa: FBT001
+def _fetch_secrets(
+    entries: Iterable[Entry],
+    environment: Environment,
+    anew: bool | str,  # noqa: FBT001
+    *,
+    commands: bool,
+) -> None:
     """Fetch the secrets of all entries; those of the ones that are meant by `anew` again."""
-    wanted = {entry.name: list(secrets_of_entry(entry)) for entry in entries}
+    wanted = {
+        entry.name: [each for each in secrets_of_entry(entry) if commands or each.kind == "keychain"]
+        for entry in entries
+    }
     again = wanted if isinstance(anew, bool) else {anew}
     if anew:
         forget(each for name in again for each in wanted.get(name, ()))

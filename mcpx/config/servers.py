@@ -128,15 +128,21 @@ def _with_limits(
 
 def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
     """The secrets that an entry names; none if its server is switched off."""
-    if not isinstance(entry.given, JSONObject) or _is_off(entry.given, entry.at, ConfigNotices()):
-        return
-    left: list[Any] = [entry.given]
-    while left:
-        value = left.pop()
-        if isinstance(value, str):
-            yield from secrets_in(value)
-        else:
-            left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(entry.given, JSONObject) and not _is_off(entry.given, entry.at, ConfigNotices()):
+        yield from _secrets_in(entry.given)
+
+
+def commands_in(given: object) -> list[str]:
+    """The commands that MCPX runs for the strings of an entry, wherever they stand in it, whole."""
+    return list(dict.fromkeys(each.what for each in _secrets_in(given) if each.kind == "cmd"))
+
+
+def _secrets_in(given: object) -> Iterator[Reference]:
+    if isinstance(given, str):
+        yield from secrets_in(given)
+    elif isinstance(given, dict | list):
+        for each in given.values() if isinstance(given, dict) else given:
+            yield from _secrets_in(each)
 
 
 def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:

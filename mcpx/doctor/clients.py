@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mcpx.changes import carry_out
 from mcpx.clients import CLIENTS, ClientFile, ClientServers, Server, find, find_all, read_client_file
-from mcpx.clients.forms import NotImportedError
 from mcpx.clients.install_plan import plan_installs
 from mcpx.clients.installing import configuration_of
 from mcpx.clients.translating import translate
+from mcpx.clients.variables import NotImportedError
 from mcpx.doctor.client_probes import Probe, answers
 from mcpx.doctor.files import holds_secret, readable_by_others
 from mcpx.doctor.findings import Finding, Fix, note, wrong

@@ -80,6 +80,15 @@ def secret(reference: Reference) -> str:
     return found
 
 
+def secret_of_keychain(reference: Reference) -> str | None:
+    """A secret that was fetched from the keychain; None for a command, which is not run.
+
+    Raises:
+        SecretProblem: It was not to be had.
+    """
+    return secret(reference) if reference.kind == "keychain" else None
+
+
 # --- commands
 
 

@@ -95,29 +95,91 @@ def test_comments_stay_and_undo_gives_the_bytes_back(place):
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "name"),
     [
-        ("add", "n", "npx"),
-        ("add-json", "n", '{"command": "npx"}'),
-        ("remove", "old"),
-        ("disable", "old"),
-        ("mcp", "add", "-s", "user", "n", "npx"),
+        (("add", "--no-check", "n", "npx"), "n"),
+        (("add-json", "--no-check", "n", '{"command": "npx"}'), "n"),
+        (("remove", "old"), "old"),
+        (("disable", "old"), "old"),
+        (("mcp", "add", "--no-check", "-s", "user", "n", "npx"), "n"),
     ],
 )
-def test_without_a_terminal_only_yes_changes_anything(place, command):
+def test_what_was_typed_is_meant_in_a_pipe_too(place, command, name):
     place.write()
-    name, *rest = command if command[0] != "mcp" else command[1:]
-    group = command[:1] if command[0] == "mcp" else ()
-    for option, code in ((), 1), (("--dry-run",), 0), (("--json",), 1):
-        done = place.run(*group, name, *option, *rest)
-        assert done.returncode == code
-        assert "nothing was changed" in done.stderr
-        if option == ("--dry-run",):
-            assert "\n--- " in f"\n{done.stdout}"
-            assert "\n@@ " in done.stdout
-        if option == ("--json",):
-            assert json.loads(done.stdout)["changed"] is False
+    at = 2 if command[0] == "mcp" else 1
+    done = place.run(*command[:at], "--dry-run", *command[at:])
+    assert done.returncode == 0
+    assert "\n@@ " in done.stdout
     assert place.file.read_text() == BEFORE
+    assert place.run(*command).returncode == 0
+    assert place.file.read_text() != BEFORE
+    assert place.run("undo", "--yes").returncode == 0
+    done = place.run(*command[:at], "--json", *command[at:])
+    assert (done.returncode, json.loads(done.stdout)["changed"]) == (0, True)
+
+
+PLACES = [
+    {"command": "a", "env": {"K": "${cmd:touch PWNED}"}},
+    {"command": "a", "args": ["--x", "b${cmd:touch PWNED}"]},
+    {"command": "${cmd:touch PWNED}"},
+    {"command": "a", "cwd": "/${cmd:touch PWNED}"},
+    {"command": "a", "env_file": ["/x/${cmd:touch PWNED}"]},
+    {"command": "a", "env": {"K": "${VAR:-${OTHER:-${cmd: touch PWNED }}}"}},
+    {"url": "https://127.0.0.1:9/mcp?k=${cmd:touch PWNED}"},
+    {"url": "https://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer ${cmd:touch PWNED}"}},
+    {"url": "https://127.0.0.1:9/mcp", "auth": {"client_id": "c", "client_secret": "${cmd:touch PWNED}"}},
+    {"url": "https://127.0.0.1:9/mcp", "tls": {"ca": "/x/${cmd:touch PWNED}"}},
+]
+
+
+@pytest.mark.parametrize("entry", PLACES, ids=str)
+def test_a_command_in_an_entry_is_shown_whole_and_wants_a_yes(place, entry):
+    place.write()
+    entry = json.loads(json.dumps(entry).replace("PWNED", str(place.folder / "PWNED")))
+    command = f"touch {place.folder / 'PWNED'}"
+    done = place.run("add-json", "n", json.dumps(entry))
+    assert done.returncode == 1
+    assert f"\nn runs: /bin/sh -c '{command}'\n" in done.stdout
+    assert "nothing was changed: say --yes" in done.stderr
+    assert place.file.read_text() == BEFORE
+    code, report = place.json("add-json", "n", json.dumps(entry))
+    assert (code, report["changed"], report["commands"]) == (1, False, {"n": [command]})
+    assert not (place.folder / "PWNED").exists()
+
+
+def test_what_only_looks_at_a_configuration_runs_no_command_of_it(place):
+    entries = {f"n{index}": entry for index, entry in enumerate(PLACES)}
+    marker = str(place.folder / "PWNED")
+    place.write(json.dumps({"mcpServers": entries}).replace("PWNED", marker))
+    looks = [
+        ("check",),
+        ("check", "--json"),
+        ("doctor", "--no-start"),
+        ("doctor", "--no-start", "--json"),
+        ("list",),
+        ("list", "--json"),
+        ("import", "--dry-run"),
+        ("disable", "n0"),
+        ("remove", "n1", "--dry-run"),
+        ("add", "--no-check", "more", "true"),
+        ("enable", "n0"),
+        ("status",),
+        ("stats",),
+        ("audit",),
+        ("daemon", "status"),
+        ("config", "schema"),
+        ("completion", "bash"),
+    ]
+    for command in looks:
+        done = place.run(*command)
+        assert not (place.folder / "PWNED").exists(), command
+        if command == ("check",):
+            assert done.stdout.count(f"its command was not run: touch {marker}") == len(PLACES)
+    assert place.run("enable", "n0", "--yes").returncode == 1  # there is no such program as a
+    assert (place.folder / "PWNED").exists()
+    (place.folder / "PWNED").unlink()
+    place.run("check", "--run-commands")
+    assert (place.folder / "PWNED").exists()
 
 
 def test_on_a_terminal_what_was_typed_is_meant_but_a_removal_is_asked_about(place):

@@ -53,7 +53,10 @@ EQUAL = [
         {"url": "https://h/mcp", "headers": {"x-key": "a"}},
     ),
     ({"url": "https://h/sse"}, {"type": "sse", "url": "https://h/sse"}),
-    ({"command": "a", "env": {"A": "1", "B": "${env:X}"}}, {"command": "a", "env": {"B": "${X}", "A": "1"}}),
+    (
+        {"command": "a", "env": {"A": "1", "B": "${env:X}"}},
+        {"command": "a", "env": {"B": "${env:X}", "A": "1"}},
+    ),
     ({"command": "a", "timeout": 1000}, {"command": "a", "autoApprove": ["x"]}),
     ({"command": "a", "envFile": "/e"}, {"command": "a", "env_file": ["/e"]}),
     ({"serverUrl": "https://h/mcp"}, {"httpUrl": "https://h/mcp"}),
@@ -147,8 +150,8 @@ def test_nothing_new_leaves_the_configuration_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("imported", "entry"),
     [
-        ({"env": {"K": "${K}"}}, {"env": {"K": "${keychain:K}"}}),
-        ({"env": {"K": "${K}"}}, {"env": {"K": "literal"}}),
+        ({"env": {"K": "${env:K}"}}, {"env": {"K": "${keychain:K}"}}),
+        ({"env": {"K": "${env:K}"}}, {"env": {"K": "literal"}}),
         ({"env": {"K": "literal"}}, {"env": {"K": "${keychain:K}"}}),
         ({"args": ["--root", "${workspaceFolder}/src"]}, {"args": ["--root", "/home/u/work/src"]}),
         ({"args": ["a"], "disabled": True}, {"args": ["a"]}),
@@ -201,7 +204,7 @@ def test_the_http_side_of_mcpx_is_not_put_behind_itself() -> None:
 def test_a_server_that_needs_something_first_is_imported_and_not_adopted() -> None:
     found = of("vscode", a={"command": "a", "env": {"K": "${input:key}"}}, git=GIT)
     plan = plan_import([found], None)
-    assert written(plan)["a"] == {"command": "a", "env": {"K": "${KEY}"}}
+    assert written(plan)["a"] == {"command": "a", "env": {"K": "${KEY}"}, "disabled": True}
     assert plan.adopted(found.file.path) == {"git": "git"}
     assert plan.adopted(Path("/elsewhere")) == {}
 
@@ -213,7 +216,7 @@ def test_a_configuration_that_is_not_understood_is_an_error(config: bytes) -> No
 
 
 NAMES = st.sampled_from(["git", "git-cursor", "git-vscode", "a b", "資料", 'q"uote', "x.y"])
-TEXTS = st.sampled_from(["", "a", "${X}", "b c", 'd"\\', "é\u2028"])
+TEXTS = st.sampled_from(["", "a", "${X}", "${env:X}", "${cmd:x}", "${input:x}", "b c", 'd"\\', "é\u2028"])
 ENTRIES = st.one_of(
     st.fixed_dictionaries(
         {"command": st.sampled_from(["npx", "uvx"])},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given as given_values
 from hypothesis import strategies as st
 
 from mcpx.clients import ClientServers, LeftOut, client_named, find, find_all, read_client_file
+from mcpx.config import read_config
+from mcpx.errors import ConfigError
 from tests.mcpx.clients.homes import given, placed, read_at
 
 GIT = {"command": "uvx", "args": ["mcp-server-git"]}
@@ -220,7 +223,7 @@ def test_a_file_in_a_folder_that_may_not_be_looked_into_is_a_problem(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "stat", refuse)
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("mcpx.changes.files.os.open", refuse)
     (file,) = find_all(client_named("cursor"), {"HOME": str(tmp_path)}, "linux")
     assert read_client_file(file).problem == "cannot be read: Permission denied"
 
@@ -228,3 +231,16 @@ def test_a_file_in_a_folder_that_may_not_be_looked_into_is_a_problem(
 def test_a_file_that_is_gone_meanwhile_is_a_problem(tmp_path: Path) -> None:
     file = find(client_named("cursor"), {"HOME": str(tmp_path)}, "linux")
     assert read_client_file(file).problem == "cannot be read: No such file or directory"
+
+
+def test_a_file_of_any_size_is_refused_at_once(tmp_path: Path) -> None:
+    path = placed(tmp_path, "cursor", "")
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    (file,) = find_all(client_named("cursor"), {"HOME": str(tmp_path)}, "linux")
+    tracemalloc.start()
+    assert read_client_file(file).problem == "cannot be read: larger than 64 MiB"
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    with pytest.raises(ConfigError, match="larger than 64 MiB"):
+        read_config(path)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from mcpx.clients import CLIENTS, client_named
-from mcpx.clients.forms import NotImportedError
-from mcpx.clients.translating import Server, translate
+from mcpx.clients.translating import Server, _texts_in, translate
+from mcpx.clients.variables import NotImportedError
 from mcpx.config import parse
+from mcpx.config.expand import Values, expand, secrets_in
 
 
 def server(client: str, given: object, **inputs: dict[str, Any]) -> Server:
@@ -220,19 +221,19 @@ NEEDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
         "vscode",
         {"env": {"K": "${input:api-key}"}},
-        {"env": {"K": "${API_KEY}"}},
+        {"env": {"K": "${API_KEY}"}, "disabled": True},
         'the editor asks for "api-key": set API_KEY',
     ),
     (
         "vscode",
         {"args": ["--root", "${workspaceFolder}/x"]},
-        {"args": ["--root", "${workspaceFolder}/x"]},
+        {"args": ["--root", "${workspaceFolder}/x"], "disabled": True},
         '"${workspaceFolder}" is known to the editor only',
     ),
     (
         "cursor",
         {"cwd": "${workspaceFolder:web}"},
-        {"cwd": "${workspaceFolder:web}"},
+        {"cwd": "${workspaceFolder:web}", "disabled": True},
         '"${workspaceFolder:web}" is known',
     ),
     (
@@ -280,6 +281,82 @@ def test_an_input_with_a_default_that_is_no_secret_keeps_it() -> None:
     assert found.entry["args"] == ["${THE_URL:-http://x}", "${THE_KEY}"]
     assert len(found.needs) == 1
     assert "s3cret" not in str(found)
+
+
+TEXTS = [
+    ("cursor", "${cmd:touch PWNED}"),
+    ("claude-desktop", "${TOKEN}"),
+    ("claude-code", "${keychain:x}"),
+    ("claude-code", "${env:X}"),
+    ("claude-code", "${VAR:-${cmd:touch PWNED}}"),
+    ("claude-code", "a${VAR:-b${cmd:touch PWNED}c"),
+    ("claude-code", "${VAR:-${VAR:-${cmd:touch PWNED}}}"),
+    ("gemini", "$${cmd:touch PWNED}"),
+    ("gemini", "${A}${cmd:x}${B:-${C}}$D"),
+    ("vscode", "${env:A:-${cmd:touch PWNED}}"),
+    ("vscode", "${ENV:A}${ cmd:x}${Cmd:x}"),
+    ("vscode", "${cmd:echo ${env:A} }"),
+    ("opencode", "{env:A}${cmd:touch PWNED}"),
+    ("continue", "${{ secrets.A }}${cmd:x}${{ secrets.A:-${cmd:y} }}"),
+    ("windsurf", "${command:a:-${cmd:touch PWNED}}"),
+    ("vscode", "${workspaceFolder:-${cmd:touch PWNED}}"),
+    ("vscode", "${workspaceFolder:a:-${cmd:touch PWNED}}"),
+    ("vscode", "${input:a:-${cmd:touch PWNED}}"),
+    ("vscode", "${input:${cmd:touch PWNED}}"),
+    ("roo", "${pathSeparator}${cmd:touch PWNED}"),
+    ("kimi", "${cm${A}d:x}"),
+]
+
+
+@pytest.mark.parametrize(("client", "text"), TEXTS)
+def test_no_text_of_a_clients_file_is_a_secret_or_a_command(client: str, text: str) -> None:
+    key = "cmd" if client == "goose" else "command"
+    given = {"env": {"K": text}, "args": ["--k", text], "cwd": f"/{text}", "envFile": f"/{text}"}
+    remote = {"url": f"https://h/{text}", "headers": {"K": text}, "oauth": {"clientId": text}}
+    for entry in (server(client, {key: text, **given}).entry, server(client, remote).entry):
+        written = [value for value in _texts_in(entry) if "${" in value]
+        assert [each for value in written for each in secrets_in(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("client", "given"),
+    [
+        ("codex", {"command": "a", "env_vars": ["X:-${cmd:touch PWNED}"]}),
+        ("codex", {"url": "https://h/mcp", "bearer_token_env_var": "X:-${cmd:touch PWNED}"}),
+        ("codex", {"url": "https://h/mcp", "env_http_headers": {"A": "cmd:touch PWNED"}}),
+        ("goose", {"cmd": "a", "env_keys": ["cmd:touch PWNED"]}),
+        ("crush", {"type": "stdio", "command": "a", "env": {"K": "$(touch PWNED)"}}),
+        ("gemini", {"command": "a", "env": {"K": "$${X}"}}),
+    ],
+)
+def test_a_name_that_is_no_variables_and_what_has_no_spelling_are_left_out(
+    client: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(NotImportedError):
+        server(client, given)
+
+
+def test_a_header_of_goose_takes_its_own_variables_and_nothing_else_comes_to_life() -> None:
+    given = {
+        "type": "streamable_http",
+        "uri": "https://h/mcp",
+        "envs": {"T": "${cmd:touch PWNED}", "T2": "t"},
+        "env_keys": ["KEY"],
+        "headers": {"A": "Bearer ${T} $T2 ${KEY} ${cmd:x}"},
+    }
+    headers = server("goose", given).entry["headers"]
+    assert headers == {"A": "Bearer $${cmd:touch PWNED} t ${KEY} $${cmd:x}"}
+
+
+def test_text_that_mcpx_would_read_stays_text_and_is_named() -> None:
+    found = server("cursor", {"command": "a", "env": {"K": "${cmd:touch x}", "L": "${TOKEN}"}})
+    assert found.entry["env"] == {"K": "$${cmd:touch x}", "L": "$${TOKEN}"}
+    assert expand(found.entry["env"]["K"], Values({}, "/")).text == "${cmd:touch x}"
+    assert [note.partition(" is plain text to Cursor")[0] for note in found.notes] == [
+        "${cmd:...}",
+        "${TOKEN}",
+    ]
+    assert "touch" not in str(found.notes)
 
 
 REGISTERED = "MCPX signs in as its client: allow that to return to http://127.0.0.1:{}/callback"
@@ -354,7 +431,7 @@ def test_certificates_are_taken_over() -> None:
     }
     found = server("continue", given)
     tls = {"ca": "/c/ca.pem", "cert": "/c/client.pem", "key": "client.key"}
-    assert found.entry == {"url": "https://h", "tls": tls}
+    assert found.entry == {"url": "https://h", "tls": tls, "disabled": True}
     assert found.notes == ("left out: requestOptions.clientCertificate.passphrase",)
     assert found.needs == ("tls.key is a path from where the client is started: write the whole path",)
 
