@@ -174,6 +174,28 @@ def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
         raise
 
 
+class ForeignFileError(OSError):
+    """A file that another user may have written; the text says why."""
+
+
+def read_own_file(path: Path, max_bytes: int) -> bytes:
+    """The bytes of a regular file that nobody but its owner, this user, can have written.
+
+    Raises:
+        OSError: It cannot be read; there is none.
+        ForeignFileError: Another user may have written it, or it is too long.
+    """
+    opened = os.open(path, READ_FLAGS)
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise ForeignFileError(f"{path} is not a file that is yours alone")
+        data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise ForeignFileError(f"{path} is too long")
+        return data
+
+
 def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:
     """Whether other users can change what is in this folder: they own it, or may write to it.
 

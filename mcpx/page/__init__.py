@@ -4,6 +4,7 @@
 |---|---|
 | `page` | The page as a whole, as the composition root makes it |
 | `access` | Who may see it: one-time codes from `mcpx ui`, and the sessions that they become |
+| `memory` | The port and the sessions, kept for the next daemon |
 | `guard` | What each request must bring, whatever it is for; and the headers of each response |
 | `peers` | Whose process is at the other end, as far as the system says |
 | `routes` | The addresses |

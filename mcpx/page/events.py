@@ -2,10 +2,10 @@
 
 `GET /ui/api/events?topic=NAME[:ARGUMENT]&page=ID`, with `topic` more than once. A topic is a function that is
 given the page and the argument and yields its news for as long as somebody follows it; each becomes an event
-of the topic's name, with JSON. One stream serves a whole page, and takes the place of the one that it had.
-Of a session, which is that of one browser, there are `MAX_OF_SESSION` at a time, and `MAX_STREAMS` of all:
-the oldest makes room, and ends with an event `paused`, so that its page does not come back until somebody
-turns to it.
+of the topic's name, with JSON. The first event, `daemon`, says which daemon answers. One stream serves a
+whole page, and takes the place of the one that it had. Of a session, which is that of one browser, there are
+`MAX_OF_SESSION` at a time, and `MAX_STREAMS` of all: the oldest makes room, and ends with an event `paused`,
+so that its page does not come back until somebody turns to it.
 
 A topic is asked for its next news once its last ones are on their way, so that what a slow browser misses is
 for the topic to sum up; a browser that takes nothing for `STALLED_S` loses its stream. A stream has its
@@ -30,6 +30,7 @@ from mcpx.observe.contained import contain
 from mcpx.page.answers import encode
 from mcpx.page.guard import SESSION
 from mcpx.page.leaving import until_gone
+from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page
@@ -84,6 +85,8 @@ class Streams:
             with stream.scope:
                 headers = [(b"content-type", b"text/event-stream")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
+                about = _event("daemon", {"id": page.id, "version": __version__})
+                await send({"type": "http.response.body", "body": about, "more_body": True})
                 await _serve_topics(page, asked.getlist("topic")[:MAX_TOPICS], scope, receive, send)
         finally:
             self._open.remove(stream)

@@ -1,10 +1,11 @@
 """What each request to the page must bring, whatever it is for; and the headers of each response.
 
-A request is served if it came to a loopback address under one of its names (against DNS rebinding), from a
-process of this user (as far as the system says), from the page itself or from no page at all, and with the
-cookie of a session; only the address with a one-time code is for those without. Everything else gets a short
-refusal that says nothing of MCPX but how to open the page. One that changes something has to come from the
-page itself, by its `Origin`, and as JSON.
+A request is served if it came from a process of this user, as far as the system says, to a loopback address
+under one of its names (against DNS rebinding), from the page itself or from no page at all, and with the
+cookie of a session; only the address with a one-time code is for those without. The process is looked for
+once a connection, which ends where it is another user's. Everything else gets a short refusal that says
+nothing of MCPX but how to open the page. One that changes something has to come from the page itself, by its
+`Origin`, and as JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.config.urls import is_loopback
+from mcpx.gateway.frontends.http_connection import NOTED
 from mcpx.observe.contained import contain
 from mcpx.observe.log import Throttle
 from mcpx.page.access import Access
@@ -32,10 +34,11 @@ SESSION: Final = "mcpx.session"
 """In the scope of a request that was let in: the digest of its session."""
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _OWN: Final = frozenset({None, "same-origin", "none"})
+_OWN_USER: Final = "own user"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _SINGLE: Final = ("host", "origin", "sec-fetch-site", "content-type")
 _DEFAULT_PORT: Final = 80
-_MAX_COOKIES: Final = 8  # of our name: other programs of this computer can set it, too
+_MAX_COOKIES: Final = 32  # of our name: other programs of this computer can set it, too
 _HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -74,13 +77,13 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        if not self._is_from_own_user(scope):
+            return PlainTextResponse("This page is another user's\n", 403, {"connection": "close"})
         if any(len(headers.getlist(name)) > 1 for name in _SINGLE):
             return PlainTextResponse("A header stands there twice\n", 400)
         host = headers.get("host")
         if host is None or host not in own_authorities(scope):
             return PlainTextResponse("Invalid Host header\n", 421)
-        if not self._is_from_own_user(scope):
-            return PlainTextResponse("This page is another user's\n", 403)
         if not _is_from_page(headers, host, is_opening=_is_opening(scope)):
             return PlainTextResponse("Not from this page\n", 403)
         if _is_opening(scope):
@@ -94,17 +97,19 @@ class Guard:
         return PlainTextResponse("Not from this page\n", 403)
 
     def _is_from_own_user(self, scope: Scope) -> bool:
-        client = scope["client"]  # None for one that had left before it was looked at
-        if client is not None and is_own(client, scope["server"]):
-            return True
-        if self._throttle.lets_through():
-            log.warning("page.refused", reason="a process of another user, or one that left at once")
-        return False
+        noted: dict[str, bool] = scope[NOTED]
+        if _OWN_USER not in noted:
+            client = scope["client"]  # None for one that had left before it was looked at
+            noted[_OWN_USER] = client is not None and is_own(client, scope["server"])
+            if not noted[_OWN_USER] and self._throttle.lets_through():
+                log.warning("page.refused", reason="a process of another user, or one that left at once")
+        return noted[_OWN_USER]
 
     def _session(self, scope: Scope, headers: Headers) -> bytes | None:
         """The session whose cookie a request has. Another program may have set one of that name before."""
         found = islice(_cookies(headers, cookie_name(scope)), _MAX_COOKIES)
-        return next(filter(None, map(self._access.session, found)), None)
+        port = port_of(scope)
+        return next(filter(None, (self._access.session(secret, port) for secret in found)), None)
 
 
 def own_authorities(scope: Scope) -> frozenset[str]:
@@ -119,7 +124,12 @@ def own_authorities(scope: Scope) -> frozenset[str]:
 
 def cookie_name(scope: Scope) -> str:
     """Cookies know no ports: each daemon of this computer has one of its own name."""
-    return f"mcpx_{scope['server'][1]}"
+    return f"mcpx_{port_of(scope)}"
+
+
+def port_of(scope: Scope) -> int:
+    """The port by which a request came in."""
+    return int(scope["server"][1])
 
 
 def _is_opening(scope: Scope) -> bool:

@@ -1,11 +1,15 @@
 """The page's own listener on 127.0.0.1, for a daemon that serves no HTTP there; with the bounds of that.
 
-Begins with the first link, on any free port, and lasts until the page is turned off. A child of the page's
-supervisor: when it is started again it listens on the same port, or on another if that one is taken.
+Begins with the first link, or with the daemon where windows of the last one may come back, and lasts until
+the page is turned off. A child of the page's supervisor. Its port stays the same, over restarts of the daemon
+too, unless somebody else has it: then that one is given up for good.
 """
 
 from __future__ import annotations
 
+import secrets
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -24,11 +28,15 @@ from mcpx.gateway.frontends.http_server import GRACEFUL_S, HttpServer
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 
 if TYPE_CHECKING:
+    from mcpx.page.memory import PageMemory
     from mcpx.page.page import Page
 
 log = structlog.get_logger()
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 5.0  # less than a command waits for the daemon
+PORTS: Final = range(20_000, 30_000)
+"""A new port is one of these: outgoing connections of other programs take theirs above (Linux, macOS)."""
+ATTEMPTS: Final = 16  # to find a free one there, before any is taken that the system gives
 BACKOFF: Final = Backoff(initial=0.5, cap=30.0)
 
 
@@ -37,9 +45,9 @@ class PageListener:
 
     NAME: Final = "listener"
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, memory: PageMemory) -> None:
         self._page = page
-        self._port = 0
+        self._memory = memory
         self._server: HttpServer | None = None
         self._changed = Signal()
         self._problem: str | None = None
@@ -62,7 +70,7 @@ class PageListener:
                 await self._changed.wait()
         if self._server is None:
             raise MCPXError(f"the page cannot be served: {self._problem or 'it does not start'}")
-        return f"http://{HOST}:{self._port}"
+        return f"http://{HOST}:{self._memory.port}"
 
     def use(self) -> Use:
         """Whether a page is open, and how many requests there were."""
@@ -73,17 +81,18 @@ class PageListener:
 
     async def _run(self, incarnation: Incarnation) -> None:
         try:
-            listener = listen(HOST, self._port)
+            listener = self._listen()
         except BindError as error:
-            self._port, self._problem = 0, str(error)  # somebody else has the port now
+            self._problem = str(error)
             self._changed.set()
             raise
         with listener:
-            self._port, self._problem = listener.getsockname()[1], None
+            self._memory.take(listener.getsockname()[1])
+            self._problem = None
             server = self._server = HttpServer(self._page, self._shared())
             self._changed.set()
             incarnation.ready()
-            log.info("page.listening", port=self._port)
+            log.info("page.listening", port=self._memory.port)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(exit_when_asked, incarnation, server)
@@ -93,6 +102,26 @@ class PageListener:
                 self._server = None
             if server.lost is not None and not incarnation.stopping.is_set():
                 raise ListenerLostError(f"the page's socket was lost: {server.lost}")
+
+    def _listen(self) -> socket.socket:
+        """A socket on the port that is remembered, else on a new one.
+
+        Raises:
+            BindError: Somebody else has the port, or there is none to be had.
+        """
+        if (port := self._memory.port) == 0:
+            for _ in range(ATTEMPTS):
+                with suppress(BindError):
+                    return listen(HOST, secrets.choice(PORTS))
+            return listen(HOST, 0)
+        try:
+            return listen(HOST, port)
+        except BindError:
+            log.warning(
+                "page.port_taken", port=port, hint="another program has it; open the page with mcpx ui"
+            )
+            self._memory.give_up(port)
+            raise
 
     def _shared(self) -> Shared:
         hub = self._page.hub

@@ -1,12 +1,14 @@
 """The page as a whole, as the composition root makes it: one for a daemon, whether somebody opens it or not.
 
 `link` is what `mcpx ui` asks for. The page is served by the HTTP frontend, where the daemon has one on a
-loopback address, else by a listener of its own, which begins with the first link. What serves it is imported
-then. `child` keeps the listener, and closes the page when it is turned off and before the frontends leave.
+loopback address, else by a listener of its own, which begins with the first link, or with the daemon where
+windows of the last one may come back. What serves it is imported then. `child` keeps the listener, and closes
+the page when it is turned off and before the frontends leave.
 """
 
 from __future__ import annotations
 
+import secrets
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -19,6 +21,8 @@ from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.page.access import Access
+from mcpx.page.memory import PageMemory
+from mcpx.paths import configuration_folder
 from supervisors import ChildFailed, ChildSpec, Event, Incarnation, Shutdown, Supervisor
 
 if TYPE_CHECKING:
@@ -46,6 +50,11 @@ class Page:
         self.access = Access()
         """Who may see it."""
         self.access.on_end = self._end_streams
+        # before any frontend serves: a window that is still open must not be sent away
+        self.memory = PageMemory(configuration_folder(hub.config.source), self.access)
+        """The port and the sessions, for the next daemon."""
+        self.id = secrets.token_hex(8)
+        """Of this daemon, so that a window notices when another one answers."""
         # of the listener: what becomes of that costs the daemon nothing
         self._supervisor = Supervisor(observe=_log_failure)
         self._listener: PageListener | None = None
@@ -125,24 +134,29 @@ class Page:
         return None if status.url is None else f"http://{urlsplit(status.url).netloc}"
 
     async def _own_origin(self) -> str:
-        from mcpx.page.listener import PageListener  # noqa: PLC0415 - for those who open it
-
         async with self._lock:
-            if self._listener is None:
-                self._listener = PageListener(self)
-                self._supervisor.add(self._listener.child())
-            listener = self._listener
+            listener = self._begin_listener()
             self._supervisor.resume(listener.NAME)  # one that could not listen tries again now
             return await listener.origin()
+
+    def _begin_listener(self) -> PageListener:
+        from mcpx.page.listener import PageListener  # noqa: PLC0415 - for those who open it
+
+        if self._listener is None:
+            self._listener = PageListener(self, self.memory)
+            self._supervisor.add(self._listener.child())
+        return self._listener
 
     async def _run(self, incarnation: Incarnation) -> None:
         self._is_leaving = False
         async with anyio.create_task_group() as tasks:
             await tasks.start(self._supervisor.run)
             incarnation.ready()
+            if self._is_on and self.access.has_sessions(self.memory.port):
+                self._begin_listener()
             await incarnation.while_wanted(self._close_when_off)
             self._is_leaving = True
-            self.access.end_all()
+            self.access.end_streams()
             self._supervisor.stop()
 
     async def _close_when_off(self) -> None:

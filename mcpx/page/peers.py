@@ -41,7 +41,7 @@ def is_own(client: Address, server: Address) -> bool:
 
     False for another user's, and for one that its client has left already: nobody waits for an answer.
     """
-    if not _is_known():
+    if not users_are_known():
         return True
     uid = os.geteuid()
     theirs = _end(client, server)
@@ -54,7 +54,7 @@ def is_own(client: Address, server: Address) -> bool:
 
 
 @cache
-def _is_known() -> bool:
+def users_are_known() -> bool:
     """Whether the system says whose sockets are: asked of a connection of our own."""
     with suppress(OSError), socket.create_server(("127.0.0.1", 0)) as listener:
         server = listener.getsockname()

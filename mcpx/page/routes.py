@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.page import files
 from mcpx.page.answers import get, post
-from mcpx.page.guard import HINT, OPEN, PREFIX, SESSION, Guard, cookie_name
+from mcpx.page.guard import HINT, OPEN, PREFIX, SESSION, Guard, cookie_name, port_of
 from mcpx.page.views import calls, model, overview, server, setup
 
 if TYPE_CHECKING:
@@ -51,12 +51,16 @@ async def _open(page: Page, request: Request) -> Response:
     back, where it came from another site's link. What only looks ahead (HEAD, a prefetch) uses up nothing.
     """
     looks_ahead = request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", "")
-    secret = None if looks_ahead else page.access.redeem(request.query_params.get("code", ""))
+    secret = (
+        None
+        if looks_ahead
+        else page.access.redeem(request.query_params.get("code", ""), port_of(request.scope))
+    )
     if secret is None:
         return PlainTextResponse(f"This link was used, or is too old. {HINT}", 401)
     response = HTMLResponse(
         f'<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url={PREFIX}/">'
-        f'<title>MCPX</title><p><a href="{PREFIX}/">Go on</a></html>'
+        f'<title>MCPX</title><p><a href="{PREFIX}/">Continue</a></html>'
     )
     cookie = f"{cookie_name(request.scope)}={secret}; HttpOnly; Path={PREFIX}; SameSite=Strict"
     response.headers["set-cookie"] = cookie

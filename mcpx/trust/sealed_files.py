@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import hmac
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from mcpx.paths import READ_FLAGS, distrust_folder, replace_file
+from mcpx.paths import ForeignFileError, distrust_folder, read_own_file, replace_file
 
 FORMAT: Final = 1
 MAX_FILE_BYTES: Final = 256 << 20
@@ -191,12 +190,7 @@ def _read_own(path: Path) -> bytes:
         OSError: It cannot be read; there is none.
         UntrustedFile: Another user may have written it, or it is too long.
     """
-    opened = os.open(path, READ_FLAGS)
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise UntrustedFile(f"{path} is not a file that is yours alone")
-        data = file.read(MAX_FILE_BYTES + _MAX_HEAD_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES + _MAX_HEAD_BYTES:
-            raise UntrustedFile(f"{path} is too long")
-        return data
+    try:
+        return read_own_file(path, MAX_FILE_BYTES + _MAX_HEAD_BYTES)
+    except ForeignFileError as error:
+        raise UntrustedFile(str(error)) from None

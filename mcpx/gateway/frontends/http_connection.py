@@ -30,6 +30,8 @@ MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the 
 MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
 TAKEN: Final = "mcpx.taken"
 """In the scope of a request: a coroutine function that waits while the client leaves too much unread."""
+NOTED: Final = "mcpx.noted"
+"""In the scope of a request: a dictionary for what is found out once for the whole connection."""
 _LOSSY: Final = re.compile(
     rb"(?:id: [^\r\n]*\r?\n)?"  # of an event that can be resumed after
     rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
@@ -75,6 +77,7 @@ class HttpConnection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._counted = 0  # bytes of this request in the sum
         self._warned = False
+        self._noted: dict[str, bool] = {}
         self._inner = self.app
         self.app = self._serve
 
@@ -181,7 +184,7 @@ class HttpConnection(H11Protocol):
             await _answer(send, 421, b"Invalid Host header")
             return
 
-        scope[TAKEN] = self._taken
+        scope[TAKEN], scope[NOTED] = self._taken, self._noted
 
         async def watched(message: Message) -> None:
             if self._shared.leaving and message["type"] == "http.response.start":

@@ -6,7 +6,10 @@
 // it follows nothing; when it is seen again, each topic begins anew with all there is. `connection` says how
 // the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
 // place until somebody turns to this one) or "ended" (signed out).
-import { useEffect, useState } from "preact/hooks";
+//
+// When the daemon is started again the page reconnects by itself, with the cookie that it has. It never loads
+// anything anew unasked: while no daemon runs, a program of somebody else could answer at this address.
+import { useEffect, useRef, useState } from "preact/hooks";
 
 export class Failure extends Error {
   constructor(message, answer = {}) {
@@ -55,6 +58,8 @@ let retry = null;
 let pause = RETRY_MS; // before the daemon is asked again
 let connection = "connecting";
 const windows = new BroadcastChannel("mcpx"); // all that show this page
+let daemon = { first: null, now: null }; // {id, version} of the daemon that was followed first, and of this one
+const daemonWatchers = new Set();
 let isLeaving = false; // while the daemon is told to end the session: the stream ends first, so its end is no fault
 
 export function follow(topic, listener) {
@@ -95,6 +100,7 @@ function open(topics) {
   };
   stream.onerror = lost;
   stream.addEventListener("paused", paused);
+  stream.addEventListener("daemon", (event) => answeredBy(JSON.parse(event.data)));
   const kinds = new Set([...listeners.keys()].map((topic) => topic.split(":")[0]));
   for (const kind of [...kinds, "failed"]) {
     stream.addEventListener(kind, (event) => hand(kind, JSON.parse(event.data)));
@@ -112,6 +118,12 @@ function paused() {
   stream?.close();
   stream = null;
   setConnection("paused");
+}
+
+function answeredBy(now) {
+  if (daemon.now?.id === now.id) return;
+  daemon = { first: daemon.first ?? now, now };
+  for (const each of [...daemonWatchers]) each(daemon);
 }
 
 function turnedTo() {
@@ -139,8 +151,9 @@ async function probe() {
     return;
   }
   clearTimeout(retry);
-  retry = setTimeout(response ? resume : probe, pause);
-  if (!response) pause = Math.min(pause * 1.5, MAX_RETRY_MS);
+  const answers = response?.ok; // one that is about to leave, or another program, answers otherwise
+  retry = setTimeout(answers ? resume : probe, pause);
+  if (!answers) pause = Math.min(pause * 1.5, MAX_RETRY_MS);
 }
 
 function resume() {
@@ -155,8 +168,12 @@ function setConnection(now) {
   if (now === "open") windows.postMessage(now);
 }
 
-// A window that was signed out goes on when another one of this browser was let in again.
-windows.onmessage = () => connection === "ended" && location.reload();
+// A window that was signed out continues when another one of this browser was let in again.
+windows.onmessage = () => {
+  if (connection !== "ended") return;
+  setConnection("connecting");
+  schedule();
+};
 
 document.addEventListener("visibilitychange", schedule);
 for (const sign of ["focus", "pointerdown", "keydown"]) addEventListener(sign, turnedTo);
@@ -173,6 +190,17 @@ export function useConnection() {
   return state;
 }
 
+// {first, now}: the daemons that were followed first and are followed now, each {id, version}.
+export function useDaemon() {
+  const [state, setState] = useState(daemon);
+  useEffect(() => {
+    daemonWatchers.add(setState);
+    setState(daemon);
+    return () => daemonWatchers.delete(setState);
+  }, []);
+  return state;
+}
+
 // The state that `reduce(state, news)` makes of a topic's news.
 export function useTopic(topic, reduce = (_state, news) => news, initial = null) {
   const [state, setState] = useState(initial);
@@ -183,10 +211,16 @@ export function useTopic(topic, reduce = (_state, news) => news, initial = null)
   return state;
 }
 
-// What a question was answered with: {answer, failure, asking, again}.
+// What a question was answered with: {answer, failure, asking, again}. Asked anew when another daemon answers.
 export function useAnswer(path) {
   const [state, setState] = useState({ asking: true });
   const [turn, setTurn] = useState(0);
+  const id = useDaemon().now?.id;
+  const answeredBy = useRef(id);
+  useEffect(() => {
+    if (answeredBy.current && answeredBy.current !== id) setTurn((before) => before + 1);
+    answeredBy.current = id;
+  }, [id]);
   useEffect(() => {
     let current = true;
     setState((before) => ({ ...before, asking: true }));

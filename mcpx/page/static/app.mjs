@@ -1,6 +1,6 @@
 // The page: its frame, and which view stands in it. The address says which: #/calls, #/servers/NAME.
 import { html, render, useEffect, useRef, useState } from "./lib.mjs";
-import { signOut, useConnection } from "./api.mjs";
+import { signOut, useConnection, useDaemon } from "./api.mjs";
 import { Action } from "./widgets/action.mjs";
 import { Contained } from "./widgets/contained.mjs";
 import { Notice } from "./widgets/notice.mjs";
@@ -20,7 +20,7 @@ const VIEWS = [
 const LINK = {
   connecting: { tone: "busy", word: "Connecting" },
   open: { tone: "good", word: "Live" },
-  lost: { tone: "bad", word: "Not connected" },
+  lost: { tone: "bad", word: "Reconnecting" },
   paused: { tone: "idle", word: "Paused" },
 };
 
@@ -68,6 +68,7 @@ function App() {
     <main id="main" ref=${main} tabindex="-1">
       ${connection === "lost" && html`<${Lost} />`}
       ${connection === "paused" && html`<${Paused} />`}
+      <${Updated} />
       <${Contained} where=${[first, ...rest].join("/")}>
         <${View} known=${known} first=${first} rest=${rest} />
       </${Contained}>
@@ -100,14 +101,24 @@ function skip(event, main) {
 
 function Lost() {
   return html`<div class="lost"><${Notice} tone="bad" live="alert" title="The daemon does not answer.">
-    What you see is how it was. The page goes on by itself when it answers again; a daemon that was started anew
-    wants a new link: <code>mcpx ui</code>
+    What you see is how it was. This page reconnects by itself when the daemon runs again: a client starts it, or
+    <code>mcpx ui</code>, which opens a new window where this one cannot reconnect.
+  </${Notice}></div>`;
+}
+
+// The files of a page are those of the daemon that it was loaded from.
+function Updated() {
+  const { first, now } = useDaemon();
+  if (!now || first.version === now.version) return null;
+  return html`<div class="lost"><${Notice} tone="ask" live="status" title=${`MCPX is now version ${now.version}.`}>
+    This page is still that of version ${first.version}.
+    <button class="small" onClick=${() => location.reload()}>Reload</button>
   </${Notice}></div>`;
 }
 
 function Paused() {
   return html`<div class="lost"><${Notice} tone="idle" live="status" title="This window waits.">
-    A browser keeps a few windows up to date at a time. This one goes on when you turn to it.
+    A browser keeps a few windows up to date at a time. This one continues when you turn to it.
   </${Notice}></div>`;
 }
 

@@ -81,10 +81,12 @@ class News:
         self.heard: list[dict[str, Any]] = []
 
     async def next(self) -> dict[str, Any]:
-        """The next event's data; a failure is as it came."""
+        """The next event's data; a failure is as it came. What says which daemon answers is left out."""
         with anyio.fail_after(PATIENCE_S):
+            event = ""
             async for line in self._lines:
-                if line.startswith("data: "):
+                event = line.removeprefix("event: ") if line.startswith("event: ") else event
+                if line.startswith("data: ") and event != "daemon":
                     self.heard.append(json.loads(line.removeprefix("data: ")))
                     return self.heard[-1]
         raise AssertionError("the stream has ended")

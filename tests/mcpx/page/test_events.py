@@ -118,7 +118,8 @@ async def test_a_stream_has_its_session_go_on_and_ends_when_it_is_over(tmp_path,
         visitor = await Visitor.entering(page)
         now = 0.0
         page.access._now = lambda: now
-        page.access._sessions = dict.fromkeys(page.access._sessions, 10.0)
+        sessions = page.access._sessions
+        page.access._sessions = {each: known._replace(until=10.0) for each, known in sessions.items()}
         async with visitor.stream("overview") as stream:
             source.send.send_nowait(1)
             await stream.next("overview")

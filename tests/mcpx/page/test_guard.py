@@ -1,6 +1,7 @@
 """What is refused, on every route: requests of others, from elsewhere, with odd addresses and odd headers."""
 
 import os
+import re
 import socket
 import struct
 
@@ -371,3 +372,35 @@ async def test_a_fault_outside_of_the_handlers_is_contained_too(tmp_path, monkey
             assert (answer.status, answer.body) == (500, b"Internal Server Error")
     assert contained == [("integer division or modulo by zero", "page")] * 2
     assert "Traceback" not in caplog.text
+
+
+@LISTENERS
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_whose_a_connection_is_is_asked_once_and_one_of_another_user_ends(
+    tmp_path, monkeypatch, http, is_own
+):
+    asked = []
+    async with served(tmp_path, monkeypatch, http) as page:
+        visitor = await Visitor.entering(page)
+        monkeypatch.setattr("mcpx.page.guard.is_own", lambda *ends: asked.append(ends) or is_own)
+        one = visitor.request("GET", "/ui/api/here", visitor.cookies).replace(b"Connection: close\r\n", b"")
+        last = visitor.request("GET", "/ui/api/here", visitor.cookies)
+        async with await visitor.connect() as connection:
+            await connection.send(one * 49 + last)
+            received = b""
+            with anyio.fail_after(visiting.PATIENCE_S):
+                try:
+                    async for chunk in connection:
+                        received += chunk
+                except anyio.BrokenResourceError:  # it was closed with requests unread
+                    pass
+    assert re.findall(rb"HTTP/1\.1 (\d+)", received) == ([b"200"] * 50 if is_own else [b"403"])
+    assert len(asked) == 1
+
+
+async def test_cookies_that_other_programs_have_set_do_not_sign_the_page_out(tmp_path, monkeypatch):
+    async with served(tmp_path, monkeypatch) as page:
+        visitor = await Visitor.entering(page)
+        name, _, secret = visitor.cookie.partition("=")
+        others = "; ".join(f"{name}=planted-{number}" for number in range(31))
+        assert (await Visitor(visitor.origin, f"{others}; {name}={secret}").get("/ui/")).status == 200

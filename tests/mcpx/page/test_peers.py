@@ -11,7 +11,7 @@ from mcpx.page import peers
 from tests.mcpx.page.visiting import NEEDS_IPV6
 
 NOBODY = 65534
-KNOWN = peers._is_known()
+KNOWN = peers.users_are_known()
 pytestmark = pytest.mark.skipif(not KNOWN, reason="the system does not say whose sockets are")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
 AT = pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
@@ -38,13 +38,13 @@ def ends(server):
 
 
 @AT
-def test_a_process_of_this_user_is_known(host):
+def test_a_process_of_this_userusers_are_known(host):
     with connected(host) as (_, server):
         assert peers.is_own(*ends(server))
 
 
 @NEEDS_IPV6
-def test_a_process_that_uses_the_newer_family_for_the_older_one_is_known():
+def test_a_process_that_uses_the_newer_family_for_the_older_oneusers_are_known():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as client:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         with listener.accept()[0] as server:
@@ -94,7 +94,7 @@ def test_a_connection_from_elsewhere_counts_while_it_lasts():
 
 
 def test_where_the_system_says_nothing_everybody_of_the_computer_counts(monkeypatch):
-    monkeypatch.setattr(peers, "_is_known", lambda: False)
+    monkeypatch.setattr(peers, "users_are_known", lambda: False)
     assert peers.is_own(("127.0.0.1", 1), ("127.0.0.1", 2))
 
 

@@ -33,13 +33,15 @@ Headers = Sequence[tuple[str, str]]
 
 
 @asynccontextmanager
-async def served(folder: Path, monkeypatch: pytest.MonkeyPatch, http=OWN, **settings) -> AsyncIterator[Page]:
+async def served(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, http=OWN, name="c.json", **settings
+) -> AsyncIterator[Page]:
     """The page of a hub, as the composition root puts them together."""
     monkeypatch.setenv("MCPX_STATE_DIR", str(folder))
     with_http = {} if http is None else {"http": http}
     servers = {"s": {"command": "true", "disabled": True}}
     text = json.dumps({"shutdown_grace": 0.2, **with_http, **settings, "mcpServers": servers})
-    config = parse(text, where=str(folder / "c.json"))
+    config = parse(text, where=str(folder / name))
     async with open_hub(config, state=folder) as hub:
         doors = Doors(hub, ClientSessions(hub))
         page = Page(hub, doors.clients)
