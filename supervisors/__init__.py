@@ -40,7 +40,7 @@ from supervisors.events import (
     ChildStuck,
     Event,
 )
-from supervisors.lifecycle import ChildState, Phase, step
+from supervisors.lifecycle import ChildState, Phase, refused_for, step
 from supervisors.mailbox import Mailbox
 from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown, Strategy, delay
 from supervisors.reply import Abandoned, Reply
@@ -85,5 +85,6 @@ __all__ = [
     "SupervisorError",
     "TooManyRestarts",
     "delay",
+    "refused_for",
     "step",
 ]

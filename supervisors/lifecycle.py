@@ -223,17 +223,17 @@ def _hasten(state: ChildState, _fact: Demand, moment: Moment) -> Step:
 
 def _probe(state: ChildState, _fact: Demand, moment: Moment) -> Step:
     """A demand while parked: one attempt, unless the last one that was made for a demand is too fresh."""
-    if demand_refused(state, moment.now):
+    if refused_for(state, moment.now) > 0:
         return state, []
     return _attempt(replace(state, probed_at=moment.now), None, moment)
 
 
-def demand_refused(state: ChildState, now: float) -> bool:
-    """Whether a demand would change nothing because the child is parked and was tried for one just now."""
+def refused_for(state: ChildState, now: float) -> float:
+    """Seconds for which a demand changes nothing: the child is parked, and was tried for one just now."""
     parking = state.policy.parking
     if state.phase is not Phase.PARKED or parking is None:
-        return False
-    return now - state.probed_at < min(parking.refusal, parking.probe)
+        return 0.0
+    return max(0.0, state.probed_at + min(parking.refusal, parking.probe) - now)
 
 
 def _resume(state: ChildState, fact: Resume, moment: Moment) -> Step:

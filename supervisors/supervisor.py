@@ -120,7 +120,7 @@ class Supervisor:
         Returns false if it is parked and was just tried. Before the supervisor runs, it is noted.
         """
         child = self._child(name)
-        if lifecycle.demand_refused(child.state, anyio.current_time()):
+        if lifecycle.refused_for(child.state, anyio.current_time()) > 0:
             return False
         self._want(child, facts.Demand())
         return True

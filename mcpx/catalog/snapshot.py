@@ -6,6 +6,7 @@ what state the server is in, for descriptions, errors and programs. Does no I/O.
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -28,6 +29,8 @@ class State(StrEnum):
     WAITING = "waiting"
     PARKED = "parked"
     NEEDS_SIGN_IN = "needs sign-in"
+    NEEDS_SETUP = "needs setup"
+    INVALID = "invalid"
     STOPPED = "stopped"
     DISABLED = "disabled"
 
@@ -35,8 +38,10 @@ class State(StrEnum):
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of one upstream server: its state, and its last known catalogue.
 
-    `cause` says why it is not ready; `retry_in_s` is seconds until the next attempt, where one is due.
-    `sign_in` is the command by which a person signs in, where the server waits for that.
+    `cause` says why it is not ready. `next_attempt_in_s` is seconds until it is tried again by itself, and
+    `retry_in_s` until a call has it tried again, which is mostly sooner; None where neither will be.
+    `sign_in` is the command by which a person signs in, where the server waits for that. `remedy` is what a
+    person does where it waits for something else, and `missing` names what is not there.
     `catalogue` is `None` until the first listing; it is stale whenever `state` is not `ready`.
     """
 
@@ -44,8 +49,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     transport: str
     cause: str | None = None
+    next_attempt_in_s: float | None = None
     retry_in_s: float | None = None
     sign_in: str | None = None
+    remedy: str | None = None
+    missing: tuple[str, ...] = ()
     catalogue: Catalogue | None = None
 
     @property
@@ -57,6 +65,12 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def available(self) -> bool:
         """Whether a call is served, though the server may have to be started for it."""
         return self.state in {State.READY, State.ASLEEP}
+
+    @property
+    def lasting(self) -> str | None:
+        """The state where it lasts until a person has changed something, so that descriptions may show it."""
+        is_lasting = self.state in {State.NEEDS_SETUP, State.INVALID} and self.next_attempt_in_s is None
+        return str(self.state) if is_lasting else None
 
     @property
     def tools(self) -> dict[str, ToolInfo]:
@@ -85,32 +99,51 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return {"from_last_time": True, "listed_at": iso_seconds(self.catalogue.listed_at)}
 
     def describe_state(self, *, cause: bool = True) -> str:
-        """`ready`, `waiting, retry in 4 s: <cause>`, `needs sign-in: run: mcpx login linear`, ...
+        """`ready`, `waiting, tried again in 4 s or by the next call: <cause>`, `needs sign-in: run: ...`, ...
 
         The cause may quote the server: pass `cause=False` where its words must not appear.
         """
         text = str(self.state)
         if self.sign_in is not None:
             return f"{text}: run: {self.sign_in}"
-        if self.state is State.WAITING and self.retry_in_s is not None:
-            text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
+        if self.state is State.WAITING and self.next_attempt_in_s is not None:
+            text += f", tried again in {self.next_attempt_in_s:.0f} s or by the next call"
         return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
 
     def refuse(self, what: str) -> str:
-        """Why nothing was sent, and when the server is tried next.
+        """Why nothing was sent, and what helps: a call from some time on, or a person.
 
         `what` is the predicate of the sentence: "is not available", for one.
         """
-        text = f"{self.name} {what} ({self.describe_state()}); nothing was sent"
-        return text if self.retry_in_s is None else f"{text}. Next attempt in {self.retry_in_s:.0f} s"
+        if self.state is State.DISABLED:
+            return f"{self.name} is switched off; nothing was sent. To switch it on: {self.remedy}"
+        state = str(self.state) if self.state is State.WAITING else self.describe_state(cause=False)
+        state += f": {self.cause}" if self.cause and self.sign_in is None else ""
+        text = f"{self.name} {what} ({state}); nothing was sent"
+        if self.remedy is not None:
+            text += f". What helps, by the user: {self.remedy}"
+        return f"{text}. {self._next_call()}" if self.retry_in_s is not None else text
+
+    def _next_call(self) -> str:
+        seconds = self.retry_in_s or 0.0
+        return (
+            f"A call from {math.ceil(seconds)} s on tries again" if seconds else "The next call tries again"
+        )
 
     def why(self) -> JSON:
-        """The state for an error's details: `{state, cause?, sign_in?, retry_in_s?}`."""
-        return present(state=str(self.state), cause=self.cause, sign_in=self.sign_in, **self.next_attempt())
+        """The state for an error's details: `{state, cause?, missing?, remedy?, sign_in?, retry_in_s?}`."""
+        return present(
+            state=str(self.state),
+            cause=self.cause,
+            missing=list(self.missing) or None,
+            remedy=self.remedy,
+            sign_in=self.sign_in,
+            **self.next_attempt(),
+        )
 
     def next_attempt(self) -> JSON:
-        """`{retry_in_s}` where an attempt to connect is due, else nothing."""
-        return {} if self.retry_in_s is None else {"retry_in_s": round(max(0.0, self.retry_in_s), 1)}
+        """`{retry_in_s}` where a call has the server tried again, from then on; else nothing."""
+        return {} if self.retry_in_s is None else {"retry_in_s": math.ceil(self.retry_in_s * 10) / 10}
 
     def to_dict(self) -> JSON:
         """Plain JSON: `{name, state, cause?, sign_in?, tools, resources, ...}`; the lists as counts."""
@@ -120,8 +153,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             state=str(self.state),
             transport=self.transport,
             cause=self.cause,
+            missing=list(self.missing) or None,
+            remedy=self.remedy,
             sign_in=self.sign_in,
-            retry_in_s=self.retry_in_s,
             title=known.server_title if known else None,
             version=known.server_version if known else None,
             protocol_version=known.protocol_version if known else None,
@@ -130,5 +164,6 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             resources=len(self.resources),
             templates=len(known.templates) if known else 0,
             prompts=len(known.prompts) if known else 0,
+            **self.next_attempt(),
             **self.from_last_time(),
         )

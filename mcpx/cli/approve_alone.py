@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcpx.config import ServerConfig, load
-from mcpx.config.servers import DISABLED
+from mcpx.config.diagnosis import diagnose
 from mcpx.daemon.paths import check_state_folder
 from mcpx.errors import MCPXError
 from mcpx.text.nearest import suggestion
@@ -51,8 +51,7 @@ def review_files(config_path: str | None, request: JSON) -> JSON | None:
             if changes:
                 found.append(reviewed(pins, changes))
         elif request["server"] is not None:
-            why = "" if servers[name].disabled == DISABLED else f": {servers[name].disabled}"
-            raise MCPXError(f"{name} is disabled{why}")
+            raise MCPXError(f"{name}: {diagnose(servers[name])}")
     return {"waiting": found}
 
 

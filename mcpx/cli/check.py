@@ -12,9 +12,11 @@ from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
     from mcpx.config import Config, ServerConfig
+    from mcpx.config.diagnosis import Diagnosis
     from mcpx.config.findings import Examination, Finding
 
 _EXIT_WRONG: Final = 2
+_EXIT_NEEDS_SETUP: Final = 1
 _COLOURS: Final = {"error": "red", "warning": "yellow", "note": "yellow"}
 
 
@@ -26,8 +28,9 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "note": "yellow"}
 def check(*, config: str | None, config_path: str | None, as_json: bool, run_commands: bool) -> None:
     """Check CONFIG: name all that is wrong or odd with it, and where, and the servers that it has.
 
-    Starts no server, and runs no command of the file. Exit code 2 if there is a mistake: in a server's entry
-    it disables that server alone, elsewhere the configuration cannot be used.
+    Starts no server, and runs no command of the file. Exit code 2 if there is a mistake: with one in its
+    entry a server is not started, elsewhere the configuration cannot be used. Exit code 1 if a server needs
+    something that is not there, such as a variable.
     """
     from mcpx.config.findings import examine
 
@@ -36,7 +39,21 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
         print_json(_report(found))
     else:
         _show(found)
-    sys.exit(_EXIT_WRONG if found.errors else 0)
+    sys.exit(_EXIT_WRONG if found.errors else _EXIT_NEEDS_SETUP if _needing_setup(found) else 0)
+
+
+def _needing_setup(found: Examination) -> list[str]:
+    """The servers that cannot be started for want of something."""
+    from mcpx.config.diagnosis import NEEDS_SETUP
+
+    states = {} if found.config is None else _states(found.config)
+    return [name for name, its in states.items() if its is not None and its.state == NEEDS_SETUP]
+
+
+def _states(config: Config) -> dict[str, Diagnosis | None]:
+    from mcpx.config.diagnosis import diagnose
+
+    return {name: diagnose(server) for name, server in (config.servers | config.peers).items()}
 
 
 def _report(found: Examination) -> dict[str, Any]:
@@ -46,7 +63,7 @@ def _report(found: Examination) -> dict[str, Any]:
     findings: list[dict[str, Any]] = [msgspec.to_builtins(each) for each in found.findings]
     config = found.config
     servers = [
-        {"name": server.name, "transport": server.transport.kind, "disabled": server.disabled}
+        {"name": server.name, "transport": server.transport.kind, **_entry(server)}
         for server in (config.servers.values() if config else ())
     ]
     report: dict[str, Any] = {"source": found.source, "usable": config is not None}
@@ -58,7 +75,7 @@ def _report(found: Examination) -> dict[str, Any]:
                 "name": peer.name,
                 "transport": peer.transport.kind,
                 "prefix": peer.prefix,
-                "disabled": peer.disabled,
+                **_entry(peer),
             }
             for peer in config.peers.values()
         ]
@@ -68,14 +85,26 @@ def _report(found: Examination) -> dict[str, Any]:
     return report | {"warnings": [each for each in findings if each["level"] != "error"]}
 
 
+def _entry(server: ServerConfig) -> dict[str, Any]:
+    """`{state, cause, missing, remedy, disabled}` by the entry of a server; null where it can be started."""
+    from mcpx.config.diagnosis import diagnose
+
+    found = diagnose(server)
+    said = {name: getattr(found, name, None) for name in ("state", "cause", "remedy")}
+    return {**said, "missing": [] if found is None else [*found.missing], "disabled": server.disabled}
+
+
 def _verdict(found: Examination) -> str:
     """How much is wrong, and what that means."""
+    if not found.errors:
+        names = _needing_setup(found)
+        return f"{', '.join(sorted(names))}: not started until what is missing is there"
     number = len(found.errors)
     mistakes = f"{number} mistake{'s' if number != 1 else ''}"
     if found.config is None:
         return f"{mistakes}; this configuration cannot be used"
     servers = {each.server for each in found.errors} - {None}
-    return f"{mistakes}" + (f"; disabled: {', '.join(sorted(map(str, servers)))}" if servers else "")
+    return f"{mistakes}" + (f"; not started: {', '.join(sorted(map(str, servers)))}" if servers else "")
 
 
 def _show(found: Examination) -> None:
@@ -84,20 +113,20 @@ def _show(found: Examination) -> None:
         _show_servers(found, config)
     for finding in found.findings:
         _show_finding(finding, found.source)
-    if found.errors:
+    if found.errors or _needing_setup(found):
         echo(f"mcpx: {found.source}: {_verdict(found)}", err=True, fg="red")
 
 
 def _show_servers(found: Examination, config: Config) -> None:
     levels = {(finding.server, finding.level) for finding in found.findings}
     for server in config.servers.values():
-        state = _state(server, is_mistaken=(server.name, "error") in levels)
+        state = _state(server)
         if state.startswith("ok") and (server.name, "warning") in levels:
             state = f"warning, see below{state[2:]}"
         is_good = state.startswith("ok")
         echo(f"  {server.name} ({server.transport.kind}): {state}", fg=None if is_good else "yellow")
     for peer in config.peers.values():
-        state = _state(peer, is_mistaken=(peer.name, "error") in levels)
+        state = _state(peer)
         named = "its servers are known once it is asked" if state.startswith("ok") else state
         names = f"{peer.prefix}/..." if peer.prefix else "under their own names"
         echo(f"  {peer.name} (another MCPX, {peer.transport.kind}): {named}; {names}")
@@ -109,12 +138,11 @@ def _show_servers(found: Examination, config: Config) -> None:
                 echo(f"    of {shown}: {', '.join(patterns) or 'no tools'}")
 
 
-def _state(server: ServerConfig, *, is_mistaken: bool) -> str:
-    from mcpx.config.servers import DISABLED
+def _state(server: ServerConfig) -> str:
+    from mcpx.config.diagnosis import INVALID, diagnose
 
-    if server.disabled:
-        below = is_mistaken and server.disabled != DISABLED
-        return "disabled: its entry holds a mistake, see below" if below else f"disabled: {server.disabled}"
+    if found := diagnose(server):
+        return "invalid: its entry holds a mistake, see below" if found.state == INVALID else str(found)
     expose = f", expose: {server.expose}" if server.expose != "three" else ""
     return f"ok{expose}" + (f", pinned: {', '.join(server.pinned)}" if server.pinned else "")
 

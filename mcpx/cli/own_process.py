@@ -104,7 +104,8 @@ def list_alone(config_path: str | None, control_request: dict[str, Any], show: S
 async def _list(config: Config, request: ControlRequest, show: ShowServer) -> None:
     async with open_hub(config) as hub:
         view = HubView(hub, request.door)
-        left = list(view.upstreams)
+        shown = [name for name, up in view.upstreams.items() if not up.config.is_switched_off]
+        left = list(shown)
 
         async def watch(name: str) -> None:
             await hub.upstreams[name].await_first_attempt()
@@ -113,7 +114,7 @@ async def _list(config: Config, request: ControlRequest, show: ShowServer) -> No
 
         with _Spinner(left) as spinner, anyio.move_on_after(_patience(hub, request)):
             async with anyio.create_task_group() as tasks:
-                for name in view.upstreams:
+                for name in shown:
                     tasks.start_soon(watch, name)
         for name in left:
             show(server_entry(view, name))

@@ -37,6 +37,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     started: bool
     seconds: float
     tools: tuple[dict[str, Any], ...] = ()
+    remedy: str | None = None
 
     def to_dict(self) -> JSON:
         """Plain JSON, with the names of the tools."""
@@ -59,7 +60,8 @@ def check_server(config: str, name: str) -> Check:
     state = str(answer.get("state", ""))
     started = state.startswith(STARTED)
     tools = tuple(answer.get("tools", ())) if started else ()
-    return Check(state=state, started=started, seconds=_since(began), tools=tools)
+    remedy = answer.get("remedy")
+    return Check(state=state, started=started, seconds=_since(began), tools=tools, remedy=remedy)
 
 
 def _through_daemon(config: str, name: str) -> JSON | None:
@@ -124,6 +126,10 @@ def show_check(name: str, check: Check, config: Path) -> None:
     option = config_hint(config)
     if check.needs_sign_in:
         echo(f"{name} wants you to sign in: mcpx login {quote(name)}{option}", fg="yellow")
+        return
+    if check.remedy is not None:
+        echo(f"{name} is not started ({one_line(check.state)})", fg="yellow")
+        echo(f"  what helps: {one_line(check.remedy)}")
         return
     if not check.started:
         _, _, cause = check.state.partition(": ")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.cli.printing import console, echo
 from mcpx.clients.masking import command_line
-from mcpx.config import load
+from mcpx.config import read_config
+from mcpx.config.diagnosis import diagnose
 from mcpx.config.editing import entry_at, places_of
-from mcpx.config.servers import DISABLED
 from mcpx.config.strings import URL_KEYS
 from mcpx.documents.editing import read
 from mcpx.errors import MCPXError
@@ -18,9 +18,14 @@ from mcpx.paths import config_file, config_hint
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcpx.catalog.model import JSON
+    from mcpx.config import Config, ServerConfig
 
 NOT_RUNNING: Final = "not running"
+_TROUBLED: Final = frozenset({"needs setup", "invalid", "waiting", "parked"})
+"""The states of which is said why."""
 
 
 def find_servers(config_path: str | None) -> JSON:
@@ -32,28 +37,47 @@ def find_servers(config_path: str | None) -> JSON:
     file = config_file(config_path).absolute()
     if not file.exists():
         return {"file": str(file), "daemon": False, "servers": []}
-    config = load(file, resolve=False)
+    states = _states(str(file))
+    config = _read(file, by_itself=states is None)
     document = read(file.read_bytes(), "json")
     entries = {name: entry_at(document, path) for name, path in reversed(places_of(document))}
-    states = _states(str(file))
     servers = []
     for server in config.servers.values():
         row: dict[str, Any] = {"name": server.name, "state": NOT_RUNNING}
-        if server.disabled:
-            row |= {"state": "disabled"} | ({} if server.disabled == DISABLED else {"why": server.disabled})
+        row |= _by_entry(server)
         row |= (states or {}).get(server.name, {})
         row.pop("peer", None)
         servers.append(
             row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
         )
     for name, peer in config.peers.items():
-        row = {"name": name, "state": "disabled" if peer.disabled else "mcpx"}
-        row |= {"why": peer.disabled} if peer.disabled not in {None, DISABLED} else {}
+        row = {"name": name, "state": "mcpx"} | _by_entry(peer)
         servers.append(row | {"transport": peer.transport.kind, "command": reached(entries.get(name, {}))})
     for name, state in (states or {}).items():
         if state.pop("peer", None) is not None:
             servers.append({"name": name, **state, "transport": "", "command": ""})
     return {"file": str(file), "daemon": states is not None, "servers": servers}
+
+
+def _read(file: Path, *, by_itself: bool) -> Config:
+    """The configuration; if no daemon says what each server lacks, the login shell says which variables."""
+    text = read_config(file)
+    config = text.parse(resolve=False)
+    lacks = any(each.obstacles for each in (*config.servers.values(), *config.peers.values()))
+    return text.parse(secrets_of=()) if by_itself and lacks else config
+
+
+def _by_entry(server: ServerConfig) -> JSON:
+    """`{state, why?}` of a server that cannot be started."""
+    found = diagnose(server)
+    if found is None:
+        return {}
+    return {"state": found.state} | _why(found.cause, found.remedy)
+
+
+def _why(cause: str | None, remedy: str | None) -> JSON:
+    """`{why}`: what is wrong and what to do; nothing of a server that a person has switched off."""
+    return {} if cause is None else {"why": cause if remedy is None else f"{cause}: {remedy}"}
 
 
 def reached(entry: Mapping[str, Any]) -> str:
@@ -74,11 +98,12 @@ def _states(config: str) -> dict[str, JSON] | None:
 
 
 def _state(server: JSON) -> JSON:
-    why = server.get("last_error") if server["state"] in {"disabled", "waiting", "parked"} else None
+    why = server.get("last_error") if server["state"] in _TROUBLED else None
+    said = _why(why, server.get("remedy"))
     if server["state"] == "needs sign-in":
-        why = f"sign in with: {server.get('sign_in', {}).get('command', 'mcpx login')}"
+        said = {"why": f"sign in with: {server.get('sign_in', {}).get('command', 'mcpx login')}"}
     peer = {"peer": server["peer"]} if server.get("peer") else {}
-    return {"state": server["state"]} | peer | ({"why": why} if why and why != DISABLED else {})
+    return {"state": server["state"]} | peer | said
 
 
 def show(found: JSON) -> None:

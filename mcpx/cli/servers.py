@@ -242,6 +242,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
     """
     import os
 
+    from mcpx.config.diagnosis import diagnose
     from mcpx.config.document import as_text
     from mcpx.config.load import read
     from mcpx.errors import ConfigError
@@ -256,8 +257,9 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
     for remark in reading.notices.remarks():
         if at.holds(remark.at):
             edit.note(remark.text)
-    if server and server.disabled and not is_started:
-        edit.note(server.disabled)
+    found = diagnose(server) if server and not is_started else None
+    if found is not None:
+        edit.note(f"{found}" + (f"; {found.remedy}" if found.remedy else ""))
 
 
 def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
@@ -275,7 +277,7 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
                 runs_commands |= edit.show_commands(name, entry_at(edit.document, path))
     question = f"{what.title()} {', '.join(names)}?"
     if after == edit.before:
-        edit.say(f"{', '.join(names)}: {what}d already")
+        edit.say(f"{', '.join(names)}: {'not disabled' if on else 'disabled already'}")
     elif not edit.change(f"{what} {' '.join(names)}", after, question, runs_commands=runs_commands):
         edit.show_report()
         exit_unchanged(dry_run=edit.manner.dry_run)

@@ -39,6 +39,8 @@ STYLES: Final = {
     "waiting": "yellow",
     "parked": "red",
     "needs sign-in": "yellow",
+    "needs setup": "yellow",
+    "invalid": "red",
     "stopped": "dim",
     "disabled": "dim",
 }
@@ -213,6 +215,8 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
         is_past = server.state in {"ready", "asleep"}
         cause = ("earlier: " if is_past else "") + one_line(server.last_error)
         found.append((cause, "dim" if is_past else STYLES.get(server.state, "")))
+        if server.remedy:
+            found.append((one_line(str(server.remedy)), STYLES.get(server.state, "")))
     return found
 
 

@@ -14,6 +14,7 @@ from mcpx.config.auth import SCOPE, CallbackHost, Grant, OAuth, Tls, TokenAuth
 from mcpx.config.auth_spellings import AUTH_KEYS, in_own_words
 from mcpx.config.certificates import CertificateProblem, certificate_problem, read_pem
 from mcpx.config.document import LocatedError, Location, as_object, quote
+from mcpx.config.model import Obstacle
 from mcpx.config.notices import ConfigNotices, is_comment, similar
 from mcpx.config.settings import convert, fields, own_keys
 from mcpx.config.strings import ExpansionContext, Problem, Strings
@@ -27,7 +28,7 @@ _MANY: Final = "scopes"
 
 
 class EntryAuth:
-    """Reads the two keys of one entry. Mistakes and remarks go to `notices`, reasons to `strings`."""
+    """Reads the two keys of one entry. Mistakes and remarks go to `notices`, obstacles to `strings`."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class EntryAuth:
         try:
             return _usable_key(text if "-----BEGIN" in text else self._key_in_file(text))
         except CertificateProblem as problem:
-            self._strings.reasons.append(f"{problem} (in {at.path})")
+            self._strings.obstacles.append(_of_file(str(problem), at))
             return text
 
     def _key_in_file(self, path: str) -> str:
@@ -173,8 +174,13 @@ class EntryAuth:
             text = str(problem)
             for path, written in as_written.items():  # what a variable holds may be no path, but the key
                 text = text.replace(path, written)
-            self._strings.reasons.append(f"{text} (in {at.key(problem.key).path})")
+            self._strings.obstacles.append(_of_file(text, at.key(problem.key)))
         return tls
+
+
+def _of_file(problem: str, at: Location) -> Obstacle:
+    """The obstacle of a file of certificates or keys, whose path may be a secret."""
+    return Obstacle(problem, at, str(at.steps[-1]), "put a file there that can be used")
 
 
 def _unknown_key(name: str, at: Location) -> LocatedError:

@@ -21,7 +21,12 @@ MAX_BYTES: Final = 1 << 20
 
 
 class EnvFileProblem(Exception):  # noqa: N818 - a condition
-    """Why a file's variables cannot be had; the text names it."""
+    """Why a file's variables cannot be had; the text names it. `missing` and `remedy` as in `Obstacle`."""
+
+    def __init__(self, problem: str, missing: str, remedy: str = "") -> None:
+        super().__init__(problem)
+        self.missing = missing
+        self.remedy = remedy
 
 
 def read_env_file(
@@ -36,21 +41,24 @@ def read_env_file(
     """
     named = expand(written, values)
     if named.problems:
-        raise EnvFileProblem("; ".join(named.problems))
+        first = named.problems[0]
+        raise EnvFileProblem("; ".join(map(str, named.problems)), first.name, first.remedy)
     path = values.home + named.text[1:] if named.text.startswith("~/") else named.text
     file = Path(os.path.normpath(os.path.join(folder, path)))  # noqa: PTH118 - text to text
     try:
         found = file.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
-            raise EnvFileProblem(f"{file} is no file of variables")
+            raise EnvFileProblem(f"{file} is no file of variables", str(file))
         text = file.read_text("utf-8")
         variables = parse_env_file(text, values.environ)
     except FileNotFoundError:
-        raise EnvFileProblem(f"no such file: {file}") from None
+        remedy = f"write the variables of the server into {file}"
+        raise EnvFileProblem(f"no such file: {file}", str(file), remedy) from None
     except (OSError, UnicodeDecodeError, EnvFileError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         is_text = not isinstance(error, UnicodeDecodeError)
-        raise EnvFileProblem(f"{file}: {reason or (error if is_text else 'not UTF-8 text')}") from None
+        problem = f"{file}: {reason or (error if is_text else 'not UTF-8 text')}"
+        raise EnvFileProblem(problem, str(file)) from None
     if variables and found.st_mode & stat.S_IROTH:
         notices.note(at, f"every user of this machine can read {file}; type: chmod 600 {file}")
     return variables

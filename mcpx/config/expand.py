@@ -38,16 +38,27 @@ _BRACE_OF_SHELL: Final = re.compile(r"[{}]")  # as in awk '{print $1}'
 _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
+class Missing(msgspec.Struct, frozen=True):
+    """A reference without a value: its name, what is wrong, and what to do, as a sentence or a command."""
+
+    name: str
+    problem: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return self.problem
+
+
 class Expansion(msgspec.Struct, frozen=True):
     """A string with its references replaced.
 
-    `problems` name the references that have no value; `unparsed` is whether any could not be parsed, and
+    `problems` are the references that have no value; `unparsed` is whether any could not be parsed, and
     `deferred` whether it holds secrets that nobody fetches. `used` are the variables and secrets that were
     used, each with its value.
     """
 
     text: str
-    problems: tuple[str, ...] = ()
+    problems: tuple[Missing, ...] = ()
     unparsed: bool = False
     deferred: bool = False
     used: tuple[tuple[str, str], ...] = ()
@@ -66,6 +77,8 @@ class Values(msgspec.Struct, frozen=True):
     home: str
     secret: Callable[[Reference], str | None] | None = None
     """Gives None for one that nobody fetches, and raises `SecretProblem` for one that cannot be had."""
+    remedy: str = "set {} where MCPX is started"
+    """How a variable is set, with `{}` for its name."""
 
 
 def expand(text: str, values: Values) -> Expansion:
@@ -108,24 +121,41 @@ def _resolve(body: str, values: Values, depth: int) -> Expansion:
     if reference is not None and values.secret is not None:
         name = reference.what if reference.kind == "keychain" else reference.kind
         try:
-            value, problem = values.secret(reference), ""
+            value, missing = values.secret(reference), Missing(name, "")
             if value is None:
                 return Expansion(written, deferred=True)
         except SecretProblem as why:
-            value, problem = None, str(why)
+            value, missing = None, Missing(name, str(why), why.remedy)
     elif found := _EDITOR.fullmatch(body):
         name, default = found[1], found[2]
-        value, problem = None, f"{quote(f'${{{name}}}')} has no value outside an editor"
+        value, missing = None, _of_editor(name)
     elif found := _VARIABLE.fullmatch(body):
         name, default = found[1], found[2]
-        value, problem = values.environ.get(name), f"environment variable {name} is not set"
+        remedy = values.remedy.format(name)
+        value, missing = (
+            values.environ.get(name),
+            Missing(name, f"environment variable {name} is not set", remedy),
+        )
     else:
         return Expansion(written, unparsed=True)
     if value or (value is not None and default is None):
         return Expansion(value, used=((name, value),))
     if default is None:
-        return Expansion(written, (problem,))
+        return Expansion(written, (missing,))
     return Expansion(written, unparsed=True) if depth == _MAX_DEPTH else _expand(default, values, depth + 1)
+
+
+def _of_editor(name: str) -> Missing:
+    """The problem with a reference that an editor alone can replace."""
+    kind, _, asked = name.partition(":")
+    instead = {
+        "input": "write ${VARIABLE} or ${keychain:NAME}",
+        "command": "write what the command prints",
+        "config": "write the value",
+    }.get(kind, "write the path of a folder")
+    shown = quote(f"${{{name}}}")
+    remedy = f"{instead} in place of {shown}"
+    return Missing(asked or name, f"{shown} has no value outside an editor", remedy)
 
 
 def _secret(body: str) -> tuple[Reference | None, str | None]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from mcpx.config.credentials import odd_credentials
 from mcpx.config.document import JSONSyntaxError, LocatedError, Location, as_text
 from mcpx.config.excerpts import safe_excerpt
 from mcpx.config.load import Reading, read, read_config
-from mcpx.config.model import Config
+from mcpx.config.model import Config, ServerConfig, Stdio
 from mcpx.config.sanity import odd_commands, readable_secrets
 from mcpx.config.secrets import redactor_of
 from mcpx.documents.jsonc import Node, line_and_column, parse
@@ -46,6 +46,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     column: int | None = None
     excerpt: str | None = None
     server: str | None = None
+    missing: str | None = None
+    """The name of what is not there, where that keeps the server from being started."""
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +82,7 @@ def examine(
         reading = read(text, where=source, environ=environ, folder=folder, resolve=resolve, commands=commands)
     except LocatedError as error:  # no object
         return Examination(
-            source=source, findings=tuple(_placed([("error", error.at, error.problem, None)], text))
+            source=source, findings=tuple(_placed([_Unplaced("error", error.at, error.problem)], text))
         )
     except ConfigError as error:
         return Examination(source=source, findings=(_unread(error, text),))
@@ -91,33 +93,53 @@ def examine(
     return Examination(source=source, findings=tuple(findings), config=reading.config if usable else None)
 
 
-_Unplaced = tuple[Level, Location, str, str | None]
-"""Level, place, text, server."""
+class _Unplaced(NamedTuple):
+    """A finding before its line is known."""
+
+    level: Level
+    at: Location
+    text: str
+    server: str | None = None
+    missing: str | None = None
 
 
 def _found(reading: Reading) -> Iterator[_Unplaced]:
     for mistake in reading.notices.mistakes:
-        yield "error", mistake.at, mistake.problem, mistake.server
+        yield _Unplaced("error", mistake.at, mistake.problem, mistake.server)
     mistaken = [mistake.at for mistake in reading.notices.mistakes]
     for remark in reading.notices.remarks():
         if remark.at in mistaken:
             continue
-        yield (
-            "warning" if remark.is_warning else "note",
-            remark.at,
-            remark.text,
-            _server_at(remark.at, reading),
-        )
+        level: Level = "warning" if remark.is_warning else "note"
+        yield _Unplaced(level, remark.at, remark.text, _server_at(remark.at, reading))
     for name, not_run in reading.not_run.items():
         for command in not_run:
-            yield "note", reading.places[name], f"its command was not run: {command}", name
+            text = f"its command was not run: {command}"
+            yield _Unplaced("note", reading.places[name], text, name)
     if reading.config.token_store == "keychain" and find_spec("keyring") is None:  # noqa: S105 - a kind
-        yield "warning", Location(reading.config.source).key("token_store"), NOT_INSTALLED, None
+        yield _Unplaced("warning", Location(reading.config.source).key("token_store"), NOT_INSTALLED)
+    for server in (*reading.config.servers.values(), *reading.config.peers.values()):
+        yield from _lacking(server)
     for server in reading.config.servers.values():
         for inside, odd in (*odd_commands(server, reading.config), *odd_credentials(server)):
             at = reading.places[server.name]
             text = redactor_of(server)(odd)
-            yield "warning", Location(at.source, (*at.steps, *inside)), text, server.name
+            missing = server.transport.cwd if isinstance(server.transport, Stdio) else None
+            yield _Unplaced(
+                "warning",
+                Location(at.source, (*at.steps, *inside)),
+                text,
+                server.name,
+                redactor_of(server)(missing) if missing and inside == ("cwd",) else None,
+            )
+
+
+def _lacking(server: ServerConfig) -> Iterator[_Unplaced]:
+    """What a server lacks: it is not started until that is there."""
+    for each in server.obstacles:
+        if not each.is_mistake:
+            text = f"{each.problem}: {each.remedy}" if each.remedy else each.problem
+            yield _Unplaced("warning", each.at, text, server.name, each.missing or None)
 
 
 def _server_at(at: Location, reading: Reading) -> str | None:
@@ -129,11 +151,11 @@ def _server_at(at: Location, reading: Reading) -> str | None:
 def _placed(found: Iterator[_Unplaced] | list[_Unplaced], text: str) -> list[Finding]:
     """The findings in the order of their places in the text."""
     tree = parse(text)
-    offsets = [(_offset(tree, each[1]), each) for each in found]
+    offsets = [(_offset(tree, each.at), each) for each in found]
     offsets.sort(key=lambda each: each[0])
     return [
-        _at(text, offset, Finding(level=level, text=said, path=at.path, server=server))
-        for offset, (level, at, said, server) in offsets
+        _at(text, offset, Finding(level=level, text=said, path=at.path, server=server, missing=missing))
+        for offset, (level, at, said, server, missing) in offsets
     ]
 
 

@@ -36,6 +36,7 @@ from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment import Environment, own, person
+from mcpx.environment.login_shell import find_login_shell, how_to_set
 from mcpx.environment.secrets import fetch, forget, secret, secret_of_keychain
 from mcpx.errors import ConfigError
 from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint, home
@@ -204,6 +205,9 @@ def read(
         environment = person(environ, login_shell=settings.login_shell, anew=bool(anew))
     place = str((folder or Path()).absolute())
     values = Values(environment.variables, home(environment.variables))
+    shell = find_login_shell(environ) if settings.login_shell else None
+    if shell is not None:
+        values = replace(values, remedy=how_to_set(shell.path))
     values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
     replica = usable_replica(settings.http.replica, values, top.key("http").key("replica"), notices)
     settings = replace(settings, http=replace(settings.http, replica=replica))

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from mcpx.config.auth import TokenStoreKind
+from mcpx.config.document import Location
 from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
 from mcpx.config.replica import Replica
@@ -65,22 +66,51 @@ class Variables(msgspec.Struct, frozen=True, eq=False):
         return f"Variables({sorted({name for name, _ in self.values})})"
 
 
+SWITCHED_OFF: Final = "disabled in the configuration"
+"""The reason of a server that a person has switched off."""
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """One thing that keeps a server from being started.
+
+    `missing` is the name of what is not there (a variable, a file, an entry of the keychain), empty for a
+    mistake. `remedy` is what to do, as a sentence or a command. `place` has `{}` for the path of `at`.
+    """
+
+    problem: str
+    at: Location
+    missing: str = ""
+    remedy: str = ""
+    place: str = "in {}"
+    is_mistake: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.place.format(self.at.path)})"
+
+
 class ServerConfig(PerServer, frozen=True, kw_only=True):
     """One upstream server. `disabled` is the reason why it must not be started, or `None`.
 
-    The transport of a disabled server may still hold `${VAR}` as written, and is empty if its entry cannot be
+    A person has switched it off, or there are `obstacles`; `mcpx.config.diagnosis` says which, and what to
+    do. The transport of such a server may still hold `${VAR}` as written, and is empty if its entry cannot be
     read. `source` is the file that it is configured in, empty for a server made by hand.
     """
 
     name: str
     transport: Transport
     disabled: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
     variables: Variables = Variables()
     source: str = ""
     peer: str | None = None
     """The entry of the other MCPX whose server it is; None for one that is configured here."""
     name_there: str = ""
     """Its name at that peer."""
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether a person has switched it off: models are not shown it."""
+        return self.disabled == SWITCHED_OFF
 
     @property
     def is_remote_mcpx(self) -> bool:

@@ -65,7 +65,7 @@ def _expanded(text: str, values: Values, at: Location) -> str:
     """
     found = expand(text, values)
     if found.problems:
-        raise at.error("; ".join(found.problems))
+        raise at.error("; ".join(map(str, found.problems)))
     if found.deferred or found.unparsed:
         raise _unknown(at)
     return found.text

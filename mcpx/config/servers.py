@@ -2,7 +2,7 @@
 
 Owns the forms: `mcpServers` (desktop and terminal clients), `servers`, `mcp` and `context_servers` (editors),
 the list `mcp_servers`; several at once are merged. Owns names: none empty, none twice. Each entry becomes one
-`ServerConfig`, or a `PeerConfig`; one with a mistake in it is disabled, with the mistake as the reason.
+`ServerConfig`, or a `PeerConfig`; one that cannot be started keeps why (`mcpx.config.diagnosis`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mcpx.config.document import Location, as_object, quote
 from mcpx.config.expand import secrets_in
-from mcpx.config.model import Http, ServerConfig, Settings, Stdio
+from mcpx.config.model import SWITCHED_OFF, Http, Obstacle, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.peers import read_peer, with_common_rules
 from mcpx.config.per_server import PerServer
@@ -27,8 +27,6 @@ from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
 from mcpx.paths import config_hint
 from mcpx.text import holds_controls, kind_of
-
-DISABLED: Final = "disabled in the configuration"
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
 """Keys of the top level that hold servers, by name or as a list."""
@@ -74,7 +72,7 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
 def read_server(
     entry: Entry, base: PerServer, context: ExpansionContext, notices: ConfigNotices
 ) -> ServerConfig:
-    """The entry as a struct; a mistake in it, or a variable that is not set, disables it."""
+    """The entry as a struct; with a mistake in it, or a variable that is not set, it is not started."""
     before = len(notices.mistakes)
     unread = Stdio(command="")
     server = ServerConfig(
@@ -84,13 +82,17 @@ def read_server(
         if entry.problem:
             raise entry.at.error(entry.problem)
         server = _read(as_object(entry.given, entry.at), entry, server, context, notices)
-    reasons = []
+    mistakes = []
     for mistake in notices.mistakes[before:]:
         mistake.server = entry.name
-        reasons.append(f"{mistake.problem} (in {mistake.at.path})")
-    if not reasons or server.disabled == DISABLED:
+        mistakes.append(Obstacle(mistake.problem, mistake.at, is_mistake=True))
+    if not mistakes or server.is_switched_off:
         return server
-    return replace(server, disabled="; ".join([*reasons, *([server.disabled] if server.disabled else [])]))
+    return _with_obstacles(server, (*mistakes, *server.obstacles))
+
+
+def _with_obstacles(server: ServerConfig, obstacles: tuple[Obstacle, ...]) -> ServerConfig:
+    return replace(server, obstacles=obstacles, disabled="; ".join(map(str, obstacles)) or None)
 
 
 def _read(
@@ -104,13 +106,13 @@ def _read(
     with notices.gathering():
         if _is_off(given, entry.at, ConfigNotices()):
             context = replace(context, values=replace(context.values, secret=None))
-        transport, reasons, variables = read_transport(given, entry.at, context, notices)
-        off = "; ".join(reasons) or None
-        server = replace(server, transport=transport, variables=variables, disabled=off)
+        transport, obstacles, variables = read_transport(given, entry.at, context, notices)
+        server = _with_obstacles(replace(server, transport=transport, variables=variables), obstacles)
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
     server = _with_limits(server, given, entry.at, notices)
     server = read_peer(server, common, given, entry.at, notices) or with_common_rules(server, common)
-    return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
+    off = _is_off(given, entry.at, notices)
+    return replace(server, obstacles=(), disabled=SWITCHED_OFF) if off else server
 
 
 def _with_limits(

@@ -21,6 +21,7 @@ from mcpx.config.auth import OAuth, Tls
 from mcpx.config.document import Location, as_object, quote
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values, expand
+from mcpx.config.model import Obstacle
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.settings import convert, fields, is_text
 from mcpx.config.trust import NonEmpty, doc
@@ -147,14 +148,14 @@ def _nothing(_: str) -> None:
 class Strings:
     """Reads and expands the strings of one entry.
 
-    `reasons` gathers why the server cannot be used, `variables` which were used, with their values. What is
+    `obstacles` gathers why the server cannot be used, `variables` which were used, with their values. What is
     wrong as written goes to the mistakes of `notices`, and is left out or empty in what is returned.
     """
 
     def __init__(
         self, entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
     ) -> None:
-        self.reasons: list[str] = []
+        self.obstacles: list[Obstacle] = []
         self.variables: list[tuple[str, str]] = []
         self._entry, self._at, self._context, self._notices = entry, at, context, notices
         self._values = context.values
@@ -175,7 +176,7 @@ class Strings:
         try:
             return read_env_file(written, at, self._values, self._context.folder, self._notices)
         except EnvFileProblem as problem:
-            self.reasons.append(f"{problem} (in {at.path})")
+            self.obstacles.append(Obstacle(str(problem), at, problem.missing, problem.remedy))
             return {}
 
     def text(self, key: str, problem: Problem) -> str:
@@ -234,6 +235,11 @@ class Strings:
         if done.unparsed:
             self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
         wrong = None if done.problems or done.deferred else problem(done.text)
-        self.reasons += [f"{each} (used in {at.path})" for each in done.problems]
-        self.reasons += [f"{wrong} (in {at.path}, after expansion)"] if wrong else []
+        self.obstacles += [
+            Obstacle(each.problem, at, each.name, each.remedy, "used in {}") for each in done.problems
+        ]
+        if wrong:
+            names = ", ".join(name for name, _ in done.used)
+            remedy = f"correct the value of {names}"
+            self.obstacles.append(Obstacle(wrong, at, names, remedy, "in {}, after expansion"))
         return done.text

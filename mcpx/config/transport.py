@@ -12,7 +12,7 @@ from typing import Final
 from mcpx.config.auth_spellings import AUTH_KEYS
 from mcpx.config.document import LocatedError, Location, quote
 from mcpx.config.entry_auth import EntryAuth
-from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
+from mcpx.config.model import Http, Obstacle, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
 from mcpx.config.urls import bad_url, is_confidential
@@ -33,8 +33,8 @@ _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 def read_transport(
     entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
-) -> tuple[Transport, tuple[str, ...], Variables]:
-    """The transport of an entry, the reasons why it cannot be used, and the variables that it holds.
+) -> tuple[Transport, tuple[Obstacle, ...], Variables]:
+    """The transport of an entry, the obstacles to its use, and the variables that it holds.
 
     Raises:
         LocatedError: No way to reach the server is given, or two. What else is wrong is gathered.
@@ -69,7 +69,7 @@ def read_transport(
     if isinstance(transport, Http | Sse) and not is_confidential(transport.url):
         _note_what_is_unencrypted(transport, entry, at, notices)
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
-    return transport, tuple(dict.fromkeys(strings.reasons)), variables
+    return transport, tuple(dict.fromkeys(strings.obstacles)), variables
 
 
 def _note_what_is_unencrypted(

@@ -18,6 +18,7 @@ from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config.diagnosis import diagnose
 from mcpx.core.observers import NO_SERVER
 from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
 from mcpx.environment import put_in_force
@@ -134,7 +135,8 @@ class HubChanges:
         if upstream.config.disabled is not None or upstream.queue.closed:
             info = upstream.info()
             text = f"{name} cannot be restarted ({info.describe_state()})"
-            raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
+            text += f"; what helps: {info.remedy}" if info.remedy else ""
+            raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details=info.why())
         if replaced:
             await hub.fleet.await_start(upstream)
         else:
@@ -177,7 +179,8 @@ def log_environment(config: Config) -> None:
 
 
 def warn_of_disabled(config: Config, names: Iterable[str]) -> None:
-    """Log which of the servers are disabled, and why."""
+    """Log which of the servers are not started by their entries, and why."""
     for name in names:
-        if (cause := config.servers[name].disabled) is not None:
-            log.warning("upstream.disabled", server=name, cause=cause)
+        server = config.servers[name]
+        if server.disabled is not None and (found := diagnose(server)) is not None:
+            log.warning("upstream.disabled", server=name, state=found.state, cause=server.disabled)

@@ -26,7 +26,7 @@ def find_tools(registry: Registry, request: Inspect) -> tuple[list[Found], list[
     """
     server, names = request.server_name, request.tool_names
     servers = registry.list_servers()
-    if server and not names and all(info.name != server for info in servers):
+    if server and not names and registry.get_server_info(server) is None:
         names = ("",)  # it may be the name of a tool
     found: dict[tuple[str, str], Found] = {}
     problems: list[CallError] = []

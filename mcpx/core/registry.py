@@ -15,7 +15,7 @@ import msgspec
 
 from mcpx.catalog.model import Catalogue, ResourceInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
-from mcpx.catalog.snapshot import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.catalog.uris import UriRejection, uri_rejection
 from mcpx.core.calls import ToolCalls
 from mcpx.core.messages import Read
@@ -36,8 +36,9 @@ class Registry:
     # --- lookups that answer None
 
     def list_servers(self) -> list[ServerInfo]:
-        """All configured servers as they are now, in the order of the configuration."""
-        return [upstream.info() for upstream in self._upstreams.values()]
+        """All servers as they are now, in the order of the configuration; none that is switched off."""
+        every = (upstream.info() for upstream in self._upstreams.values())
+        return [info for info in every if info.state is not State.DISABLED]
 
     def get_server_info(self, server_name: str) -> ServerInfo | None:
         """One server, or None."""

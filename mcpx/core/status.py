@@ -130,9 +130,11 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
     `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, needs sign-in
-    (a person has to: `sign_in` says how), or disabled (`last_error` then says why). `restarts` counts its
-    incarnations after the first, but for those that began because it was needed again, `failures` those that
-    failed in a row. `last_error` is the cause of the last failure, even if the server has recovered.
+    (a person has to: `sign_in` says how), needs setup (`missing` names what is not there), invalid (its entry
+    holds a mistake), or disabled (a person has switched it off). `remedy` is what a person does about the
+    last three; `last_error` says why. `next_attempt_in_s` is until it is tried by itself, `restarts` counts
+    its incarnations after the first, but for those that began because it was needed again, `failures` those
+    that failed in a row. `last_error` is the cause of the last failure, even if the server has recovered.
     `calls` counts what was sent to it; `errors` counts requests that ended without a response or with a
     protocol error, sent or not. `silent_s` is present while calls are in flight: for how long there was
     neither an answer nor progress. `sessions` is present for a server with a session for each client, and
@@ -174,6 +176,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     listed_at: str | msgspec.UnsetType = msgspec.UNSET
     changes: list[ChangeStatus] | msgspec.UnsetType = msgspec.UNSET
     sign_in: SignInStatus | msgspec.UnsetType = msgspec.UNSET
+    missing: list[str] | msgspec.UnsetType = msgspec.UNSET
+    remedy: str | msgspec.UnsetType = msgspec.UNSET
     peer: str | msgspec.UnsetType = msgspec.UNSET
     node: str | msgspec.UnsetType = msgspec.UNSET
     memory_bytes: int | msgspec.UnsetType = msgspec.UNSET

@@ -130,7 +130,7 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
         uptime_s=_uptime(life),
         restarts=sum(map(restarts, upstream.sessions())),
         failures=life.failures if life else 0,
-        next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
+        next_attempt_in_s=None if info.next_attempt_in_s is None else _rounded(info.next_attempt_in_s),
         last_error=_last_error(upstream, info),
         tools=len(info.tools),
         resources=len(info.resources),
@@ -146,6 +146,8 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         changes=_changes(upstream) or msgspec.UNSET,
         sign_in=_sign_in(upstream.account, info),
+        missing=list(info.missing) or msgspec.UNSET,
+        remedy=info.remedy or msgspec.UNSET,
         peer=upstream.config.peer or msgspec.UNSET,
         node=upstream.node or msgspec.UNSET,
         memory_bytes=msgspec.UNSET if use is None else use.memory,
@@ -207,7 +209,7 @@ def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
     # in a direct session a client's own probe may fail
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)
-    return upstream.config.disabled or next(errors, info.cause)
+    return next(errors, info.cause)
 
 
 def _latency(counters: Counters) -> Latency:

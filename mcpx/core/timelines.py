@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from mcpx.config.diagnosis import DISABLED, INVALID, NEEDS_SETUP, Diagnosis, diagnose
 from mcpx.text import cut
 from supervisors import (
     ChildFailed,
@@ -32,8 +33,23 @@ if TYPE_CHECKING:
 MAX_ENTRIES: Final = 100  # of one server
 MAX_CAUSE_CHARS: Final = 1000
 What = Literal[
-    "started", "ready", "died", "waiting", "parked", "asleep", "stopped", "needs_sign_in", "disabled"
+    "started",
+    "ready",
+    "died",
+    "waiting",
+    "parked",
+    "asleep",
+    "stopped",
+    "needs_sign_in",
+    "needs_setup",
+    "invalid",
+    "disabled",
 ]
+_NOT_STARTED: Final[dict[str, What]] = {
+    DISABLED: "disabled",
+    NEEDS_SETUP: "needs_setup",
+    INVALID: "invalid",
+}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,10 +79,12 @@ class Timeline:
         new = min(max(0, self.count - after), len(self._entries))
         return list(self._entries)[len(self._entries) - new :]
 
-    def disabled(self, why: str) -> None:
-        """Note that the server is disabled."""
-        if not self._entries or self._entries[-1].event != "disabled":
-            self._add("disabled", cause=why)
+    def not_started(self, why: Diagnosis) -> None:
+        """Note that the server is not to be started, unless that was noted last."""
+        event = _NOT_STARTED[why.state]
+        last = self._entries[-1] if self._entries else None
+        if last is None or (last.event, last.cause) != (event, why.cause):
+            self._add(event, cause=why.cause)
 
     def note(self, event: Event, pid: int | None) -> None:
         """Note an event of the server's supervisor; `pid` is its process then, as far as that is known."""
@@ -131,5 +149,5 @@ class Timelines:
         """Have a timeline for each of these servers, and none for any other."""
         self._of = {each.name: self[each.name] for each in upstreams}
         for each in upstreams:
-            if each.config.disabled is not None:
-                self[each.name].disabled(each.config.disabled)
+            if each.config.disabled is not None and (why := diagnose(each.config)) is not None:
+                self[each.name].not_started(why)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from mcpx.clients.masking import command_line
 from mcpx.config import Http, ServerConfig, Sse, Stdio, redactor_of
-from mcpx.config.servers import DISABLED
-from mcpx.doctor.configuration import concerns_command
+from mcpx.config.diagnosis import DISABLED, INVALID, diagnose
+from mcpx.doctor.configuration import keeps_from_starting
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.starting import Start, start_once
@@ -31,8 +29,6 @@ SOURCES: Final = {
     "deno": "install Deno: https://deno.com",
 }
 """Where the commands come from that most servers are started with."""
-_OF_FILES: Final = re.compile(r"\(in \$.*\.(?:tls\.\w+|private_key)\)")
-"""In the reason why a server is disabled: it is a file of certificates or keys."""
 
 
 def check_servers(installation: Installation) -> Iterator[Finding]:
@@ -56,31 +52,22 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
 
 def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:
     """Why the server cannot be started, or is not to be; None if it can be tried."""
-    if server.disabled == DISABLED:
+    found = diagnose(server)
+    if found is not None and found.state == DISABLED:
         return ok(server.name, "disabled in the configuration")
-    places = [each for each in installation.examined.findings if each.server == server.name]
-    if any(each.level == "error" for each in places):
+    if found is not None and found.state == INVALID:
         return note(server.name, "is not started, because of the mistake in its entry")
-    if server.disabled is not None:
-        again = installation.command("reload")
-        is_file = _OF_FILES.search(server.disabled) is not None
-        mend = (
-            "put a file there that can be used"
-            if is_file
-            else "set what is missing in your shell's start-up files"
-        )
-        advice = f"{mend}, or correct {installation.file}; then: {again}"
-        return wrong(server.name, f"is not started: {server.disabled}", advice)
-    for place in filter(concerns_command, places):
-        return wrong(server.name, place.text, _advice(server, place.path or "", installation))
+    if found is not None:
+        return wrong(server.name, str(found), found.remedy, missing=list(found.missing))
+    places = [each for each in installation.examined.findings if each.server == server.name]
+    for place in filter(keeps_from_starting, places):
+        return wrong(server.name, place.text, _advice(server, installation))
     return None
 
 
-def _advice(server: ServerConfig, path: str, installation: Installation) -> str:
-    """What to do about a command or a working folder that is not there."""
-    assert isinstance(server.transport, Stdio)  # noqa: S101 - others have neither
-    if path.endswith(".cwd"):
-        return f"mkdir -p {shlex.quote(server.transport.cwd or '')}, or correct it in {installation.file}"
+def _advice(server: ServerConfig, installation: Installation) -> str:
+    """What to do about a command that is not there."""
+    assert isinstance(server.transport, Stdio)  # noqa: S101 - others have none
     known = SOURCES.get(server.transport.command)
     return known or f"correct it in {installation.file}, where a whole path will do, or install it"
 

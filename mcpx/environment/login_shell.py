@@ -85,6 +85,19 @@ def find_login_shell(environ: Mapping[str, str]) -> LoginShell | None:
     return LoginShell(shell, tuple(sorted(given.items())))
 
 
+def how_to_set(shell: str) -> str:
+    """How a person sets a variable for good in this shell, with `{}` for its name."""
+    name = PurePath(shell).name
+    if name == "fish":
+        return "set -Ux {} VALUE"
+    if name in {"csh", "tcsh"}:
+        return "add to ~/.login: setenv {} VALUE"
+    file = {"zsh": "~/.zprofile", "bash": "~/.bash_profile"}.get(name, "~/.profile")
+    if name == "bash" and not os.path.exists(os.path.expanduser(file)):  # noqa: PTH110, PTH111 - text to text
+        file = "~/.profile"  # bash reads the first of them alone
+    return f"add to {file}: export {{}}=VALUE"
+
+
 def ask(shell: LoginShell, answered: Callable[[Answer], None]) -> None:
     """Ask for its variables, and call `answered` once, with them or the problem; then end the shell.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -27,7 +28,6 @@ MAX_AT_ONCE: Final = 8
 MAX_SECRET_BYTES: Final = 64 << 10
 MAX_PROGRAM_CHARS: Final = 80  # of a command in an error
 _KEYCHAIN: Final = (sys.executable, "-P", "-m", "mcpx.environment.keychain")
-AFTERWARDS: Final = "then run: mcpx reload"
 
 
 class Reference(NamedTuple):
@@ -38,7 +38,11 @@ class Reference(NamedTuple):
 
 
 class SecretProblem(Exception):  # noqa: N818 - a condition
-    """Why there is no such secret, in words for people; never its value."""
+    """Why there is no such secret, in words for people; never its value. `remedy` is what to do about it."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(problem)
+        self.remedy = remedy
 
 
 _known: Final[dict[Reference, str | SecretProblem]] = {}
@@ -99,8 +103,8 @@ def _run(reference: Reference, environment: Environment) -> None:
         problem = "" if value and "\0" not in value else "printed nothing that can be used"
     except SecretProblem as failure:
         value, problem = "", str(failure)
-    text = f"the command {_shown(reference.what)} {problem}; try it in a terminal, {AFTERWARDS}"
-    _known[reference] = SecretProblem(text) if problem else value
+    text = f"the command {_shown(reference.what)} {problem}"
+    _known[reference] = SecretProblem(text, "try it in a terminal") if problem else value
 
 
 def _shown(command: str) -> str:
@@ -146,8 +150,9 @@ def _look_up(names: list[str], environment: Environment) -> None:
         if value:
             _known[Reference("keychain", name)] = value
         else:
-            text = problem or f"the keychain holds no {name}; run: mcpx secret set {name}"
-            _known[Reference("keychain", name)] = SecretProblem(f"{text}; {AFTERWARDS}")
+            text = problem or f"the keychain holds no {name}"
+            remedy = "" if problem else f"mcpx secret set {shlex.quote(name)}"
+            _known[Reference("keychain", name)] = SecretProblem(text, remedy)
 
 
 def keychain_variables(environment: Environment) -> dict[str, str]:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mcpx.catalog.snapshot import State
-from mcpx.config.servers import DISABLED
 from mcpx.core.hub import Hub
 from mcpx.core.process_figures import Use
 from mcpx.core.stats import Count
@@ -30,6 +29,8 @@ TONES: Final = {
     State.WAITING: "bad",
     State.PARKED: "bad",
     State.NEEDS_SIGN_IN: "ask",
+    State.NEEDS_SETUP: "ask",
+    State.INVALID: "bad",
     State.STOPPED: "off",
     State.DISABLED: "off",
 }
@@ -100,7 +101,7 @@ def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | PlacedUse | No
         "name": status.name,
         "state": status.state,
         "described": cut(info.describe_state(), MAX_ERROR_CHARS),
-        "tone": _tone(info.state, info.cause),
+        "tone": TONES[info.state],
         "pid": status.pid,
         "transport": status.transport,
         "uptime_s": status.uptime_s,
@@ -123,6 +124,10 @@ def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | PlacedUse | No
         "prompts": status.prompts,
         "changes": len(status.changes or ()),
     }
+    if info.remedy:
+        shown["remedy"] = info.remedy
+    if info.missing:
+        shown["missing"] = info.missing
     if status.peer:
         shown["peer"] = status.peer
     if status.node:
@@ -132,12 +137,6 @@ def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | PlacedUse | No
     if status.from_last_time:
         shown["from_last_time"] = True
     return shown
-
-
-def _tone(state: State, cause: str | None) -> str:
-    """How the state is to be taken. To be disabled by a mistake is nobody's choice."""
-    is_mistake = state is State.DISABLED and cause != DISABLED
-    return "bad" if is_mistake else TONES[state]
 
 
 def settled(shown: Card) -> Card:

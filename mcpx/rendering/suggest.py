@@ -100,8 +100,9 @@ def _servers_with(tool: str, servers: Sequence[ServerInfo]) -> list[str]:
 
 def _state_note(server: ServerInfo, things: str) -> str:
     """The state of a server, if that may be why the name is not known."""
-    verb = "" if server.state is State.NEEDS_SIGN_IN else "is "
-    state = verb + one_line(server.describe_state(), _STATE_LEN)
+    verb = "" if server.state in {State.NEEDS_SIGN_IN, State.NEEDS_SETUP} else "is "
+    is_off = server.state is State.DISABLED
+    state = "is switched off" if is_off else verb + one_line(server.describe_state(), _STATE_LEN)
     if server.catalogue is None:
         return f"It has not listed its {things} yet: it {state}."
     return "" if server.available else f"It {state}; these are the {things} it listed last."

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import ServerConfig
+from mcpx.config.diagnosis import diagnose
 from mcpx.oauth.account import Account
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.call_queue import CallQueue
-from supervisors import Phase
+from supervisors import Phase, refused_for
 
 MAX_CAUSE_CHARS: Final = 1400  # of what is said elsewhere
 STATES: Final = {
@@ -34,7 +35,7 @@ def said_elsewhere(info: ServerInfo, by: str, state: str, why: str, due_in_s: fl
     """
     cause = f"{by}: {paragraphs(cut(why, MAX_CAUSE_CHARS))}"
     due = None if due_in_s is None else max(0.0, due_in_s)
-    return replace(info, state=State(state), cause=cause, retry_in_s=due)
+    return replace(info, state=State(state), cause=cause, next_attempt_in_s=due)
 
 
 def server_info(
@@ -50,7 +51,9 @@ def server_info(
     """
     info = ServerInfo(name=config.name, state=State.DISABLED, transport=config.transport.kind)
     if config.disabled is not None:
-        return replace(info, cause=config.disabled)
+        is_needed = config.obstacles or config.is_switched_off
+        stopped = replace(info, state=State.STOPPED, cause=config.disabled)
+        return _diagnosed(info, config) if is_needed else stopped
     if queue.closed or queue.pending_reason:
         state = State.STOPPED if queue.closed else State.STARTING
         return replace(info, state=state, cause=leaving or queue.pending_reason, catalogue=catalogue)
@@ -58,11 +61,25 @@ def server_info(
     at = life.next_attempt_at
     # all sessions share the account: one that nobody has used since is of no more use than one that is held
     signed_out = life.held or (account is not None and not account.is_usable)
-    return replace(
+    now = anyio.current_time()
+    info = replace(
         info,
         state=State.NEEDS_SIGN_IN if signed_out else STATES[queue.lifecycle_phase()],
         sign_in=account.login_command if signed_out and account is not None else None,
         cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
-        retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
+        next_attempt_in_s=None if at is None else max(0.0, at - now),
+        retry_in_s=None if at is None else min(at - now, refused_for(life, now)),
         catalogue=catalogue,
+    )
+    lacks_folder = life.phase is Phase.PARKED and life.cause and isinstance(life.cause.error, OSError)
+    return _diagnosed(info, config) if lacks_folder else info
+
+
+def _diagnosed(info: ServerInfo, config: ServerConfig) -> ServerInfo:
+    """The view with what the server's entry says, if that keeps it from being started."""
+    found = diagnose(config)
+    if found is None:
+        return info
+    return replace(
+        info, state=State(found.state), cause=found.cause, remedy=found.remedy, missing=found.missing
     )

@@ -107,8 +107,11 @@ STATES: Final = {
     State.NEEDS_SIGN_IN: "You have to sign in to it: `mcpx login NAME`. Until then calls fail at once, and it"
     " is not tried again.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
-    State.DISABLED: "The configuration says so, its entry holds a mistake, or a variable that it needs is not"
-    " set. It is never started.",
+    State.NEEDS_SETUP: "Something that it needs is not there: a variable, an entry of the keychain, a file or"
+    " a folder. It is named wherever the state is shown, with what sets it. Calls fail at once.",
+    State.INVALID: "Its entry in the configuration holds a mistake, which `mcpx check` shows. It is not"
+    " started.",
+    State.DISABLED: "You have switched it off: `mcpx enable NAME` switches it on. Models are not shown it.",
 }
 """For each state of a server: what it means."""
 

@@ -86,7 +86,7 @@ async def test_the_good_ones_work_and_the_client_waits_for_no_bad_one(door, tmp_
 
 def assert_listed(description):
     assert "## lost\n(tools not listed yet)" in description  # the state is in what inspect answers
-    assert "## unset (disabled)" in description
+    assert "## unset (needs setup)" in description
     assert "## silent\n(tools not listed yet)" in description
     assert "get-sum" in description
     assert "read_graph" in description
@@ -97,7 +97,7 @@ async def assert_each_cause_is_told(gateway):
         (await gateway.inspect(name)).structured_content["state"] for name in ("lost", "unset", "silent")
     ]
     assert lost.startswith(f"parked: command not found: {MISSING_COMMAND}. Searched: ")
-    assert unset.startswith(f"disabled: environment variable {UNSET} is not set")
+    assert unset.startswith(f"needs setup: environment variable {UNSET} is not set")
     assert silent == "starting"
     parked = await gateway.log.wait_for("upstream.parked", server="lost")
     assert parked["cause"].startswith(f"command not found: {MISSING_COMMAND}. Searched: ")

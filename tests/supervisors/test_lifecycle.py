@@ -161,7 +161,7 @@ def test_an_inretryable_fault_parks_at_once_and_is_probed():
         ChildState(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("gone", retryable=False)), 1)
     )
     assert (state.phase, state.next_attempt_at) == (Phase.PARKED, 301)
-    assert not lifecycle.demand_refused(state, 1)
+    assert lifecycle.refused_for(state, 1) == 0
 
 
 HELD = Cause("sign in first", held=True)
@@ -203,10 +203,10 @@ def test_a_parked_child_is_tried_once_for_demands_and_then_rests():
     state, commands = drive(parked, (Demand(), 2))
     assert commands[-1] == Spawn(2)
     state, _ = drive(state, (Exited(2, Cause("died")), 3))
-    assert lifecycle.demand_refused(state, 11.9)
-    assert not lifecycle.demand_refused(state, 12)
+    assert lifecycle.refused_for(state, 11.9) == pytest.approx(0.1)
+    assert lifecycle.refused_for(state, 12) == 0
     state, _ = drive(state, (Demand(), 12), (Ready(3), 13), (Exited(3, Cause("died")), 14))
-    assert not lifecycle.demand_refused(state, 14)  # it was ready in between
+    assert lifecycle.refused_for(state, 14) == 0  # it was ready in between
 
 
 def test_thirty_healthy_seconds_forget_the_failures():

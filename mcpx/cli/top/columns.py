@@ -24,7 +24,18 @@ MAX_REMARK_CHARACTERS: Final = 300
 PRECISE_BELOW: Final = 10.0  # tenths are shown of rates below, and of milliseconds below ten times that
 SECONDS_FROM_MS: Final = 10_000.0
 _UNITS: Final = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
-_ORDER: Final = ("parked", "needs sign-in", "waiting", "starting", "disabled", "stopped", "ready", "asleep")
+_ORDER: Final = (
+    "parked",
+    "invalid",
+    "needs setup",
+    "needs sign-in",
+    "waiting",
+    "starting",
+    "disabled",
+    "stopped",
+    "ready",
+    "asleep",
+)
 """The states, those that want somebody first."""
 
 Uses = Mapping[int, Use]

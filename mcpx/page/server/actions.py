@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.catalog.snapshot import State
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.core import pin_reviews
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page import commands
@@ -55,20 +55,26 @@ async def restart(hub: Hub, name: str) -> JSON:
     """End it and start it again: `{state, described}` of it then.
 
     Raises:
-        CallError: `server_unavailable`: it is disabled.
+        CallError: `server_unavailable`: it is disabled, or something that it needs is still missing.
     """
-    info = await hub.restart(name)
-    return {"state": str(info.state), "described": info.describe_state()}
+    return _seen(await hub.restart(name))
 
 
 async def switch(hub: Hub, name: str, *, on: bool) -> JSON:
-    """Switch it on or off in the configuration: what `mcpx enable` or `mcpx disable` says of it.
+    """Switch it on or off: what `mcpx enable` or `disable` says of it, and its `{state, described}` then.
 
     Raises:
         MCPXError: The configuration cannot be changed.
     """
     async with alone(hub):
-        return await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
+        done = await commands.run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
+        if (hub.registry.upstream(name).config.is_switched_off) is on:  # nobody had this MCPX take it in
+            await hub.file.reload()
+    return done | _seen(hub.registry.upstream(name).info())
+
+
+def _seen(info: ServerInfo) -> JSON:
+    return {"state": str(info.state), "described": info.describe_state()}
 
 
 # --- signing in

@@ -6,7 +6,7 @@ over frozen snapshots. Promises:
 
 * the three together cost no more than the budget by `mcpx.rendering.tokens.estimate`, with any catalogue;
 * they are equal to the byte as long as the servers offer the same: servers, tools and resources stand in the
-  order of their names, and of a server's state only what lasts is shown (`disabled`);
+  order of their names, and of a server's state only what lasts is shown (`needs setup`);
 * what does not fit is shortened for the largest server first, one step at a time, and a text that was
   shortened says how to see the rest;
 * upstream text stays inside its line: it cannot look like another entry of the list.

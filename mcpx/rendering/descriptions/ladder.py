@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.tokens import estimate
 
 Rung = Callable[[ServerInfo], str]
@@ -83,7 +83,7 @@ class _Listing:
         kept: dict[object, _Block] = {}
         if server.catalogue is not None:
             kept = server.catalogue.__dict__.setdefault("blocks", kept)
-        key = (self._ladder.name, rung, server.name, server.state is State.DISABLED)
+        key = (self._ladder.name, rung, server.name, server.lasting)
         made = kept.get(key)
         if made is None:
             made = kept[key] = _made(self._ladder.rungs[rung](server))

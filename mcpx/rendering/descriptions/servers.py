@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, one_line, shown_server
 
@@ -70,7 +70,7 @@ def native_instructions(servers: Sequence[ServerInfo]) -> str:
 
 def names(servers: Sequence[ServerInfo], *, chars: int, tokens: int | None = None) -> tuple[str, bool]:
     """The names of all servers and True; else of as many as fit, the number of the others, and False."""
-    shown = [shown_server(server.name) + " (disabled)" * _disabled(server) for server in servers]
+    shown = [shown_server(server.name) + _mark(server) for server in servers]
     for separator in (", ", ","):
         text = separator.join(shown)
         if _fits(text, chars, tokens):
@@ -111,15 +111,15 @@ def _others(number: int) -> str:
 
 
 def _with_count(server: ServerInfo) -> str:
-    """`git (12)`, `off (disabled)`, and the name alone before the first listing."""
-    if _disabled(server):
-        return f"{shown_server(server.name)} (disabled)"
+    """`git (12)`, `weather (needs setup)`, and the name alone before the first listing."""
+    if server.lasting:
+        return shown_server(server.name) + _mark(server)
     count = "" if server.catalogue is None else f" ({len(server.tools):,})"
     return shown_server(server.name) + count
 
 
 def _grouped(servers: Sequence[ServerInfo]) -> str:
-    """`35 ppt;12 git,github;disabled off`: those with the most tools first."""
+    """`35 ppt;12 git,github;needs setup weather`: those with the most tools first."""
     groups: dict[tuple[int, str], list[str]] = {}
     for server in servers:
         groups.setdefault(_group(server), []).append(shown_server(server.name))
@@ -127,12 +127,13 @@ def _grouped(servers: Sequence[ServerInfo]) -> str:
 
 
 def _group(server: ServerInfo) -> tuple[int, str]:
-    if _disabled(server):
-        return 2, "disabled"
+    if server.lasting:
+        return 2, server.lasting
     if server.catalogue is None:
         return 1, "not listed yet"
     return -len(server.tools), f"{len(server.tools):,}"
 
 
-def _disabled(server: ServerInfo) -> bool:
-    return server.state is State.DISABLED
+def _mark(server: ServerInfo) -> str:
+    """What stands behind the name of a server that a person has to do something about."""
+    return f" ({server.lasting})" if server.lasting else ""

@@ -8,8 +8,9 @@ Owns the shape of a server's block on each rung of the ladder:
 then without the types, then without the summaries, then the bare names on one line, with commas only where a
 name holds a space (`create_issue get_issue list_issues`), then with the instructions cut shorter, then
 without them, and at last `## github: 26 tools`, or nothing where the server is named above the list. Tools
-stand in the order of their names, deprecated ones last. Of a server's state only `disabled` is shown: every
-other passes, and a server that is not ready is listed from its last known catalogue.
+stand in the order of their names, deprecated ones last. Of a server's state only that is shown which lasts
+until a person does something (`needs setup`): every other passes, and a server that is not ready is listed
+from its last known catalogue.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import partial
 from typing import Final
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
 from mcpx.rendering.signatures import in_order, is_deprecated, line_parts, sentences, signature
 from mcpx.text import one_line, shown_name, shown_server
@@ -103,10 +104,8 @@ def _left_out(number: int) -> str:
 
 
 def _head(server: ServerInfo, instructions: int) -> str:
-    """`## name: instructions`, or `## name (disabled)`."""
-    head = f"## {shown_server(server.name)}"
-    if server.state is State.DISABLED:
-        head += " (disabled)"
+    """`## name: instructions`, or `## name (needs setup)`."""
+    head = f"## {shown_server(server.name)}" + (f" ({server.lasting})" if server.lasting else "")
     text = _brief(server.instructions or "", instructions) if instructions else ""
     return f"{head}: {text}" if text else head
 
@@ -125,7 +124,7 @@ def _nothing(server: ServerInfo) -> list[str]:
     """The line in place of the tools of a server that has none to show."""
     if server.catalogue is not None:
         return ["(no tools)"]
-    return [] if server.state is State.DISABLED else ["(tools not listed yet)"]
+    return [] if server.lasting else ["(tools not listed yet: inspect it in a moment)"]
 
 
 def _unmarked(_tool: ToolInfo) -> str:

@@ -18,13 +18,15 @@ _ENDS: Final = (". ", ".\n", "\n\n", "\u3002")  # of a sentence or paragraph
 
 
 def about(info: ServerInfo, *, cut: bool = True) -> JSON:
-    """`{server, state, sign_in?, instructions?, left_out?}`; for the model, long instructions are `cut`.
+    """`{server, state, sign_in?, remedy?, instructions?, left_out?}`; for the model, they are `cut`.
 
     What is from last time says so: for the model in `listed`, for programs as `ServerInfo.from_last_time`.
     """
     said: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
     if info.sign_in and not cut:
         said["sign_in"] = info.sign_in
+    if info.remedy:
+        said["remedy"] = info.remedy
     if last_time := info.from_last_time():
         said |= {"listed": f"from last time, {last_time['listed_at']}"} if cut else last_time
     if info.instructions:

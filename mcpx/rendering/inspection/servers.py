@@ -51,7 +51,7 @@ def _described(server: ServerInfo) -> str:
 
 
 def _counted(server: ServerInfo) -> str:
-    """`git (12 tools)`, `linear (waiting, retry in 4 s: timed out; 30 tools)`, `off (disabled)`."""
+    """`git (12 tools)`, `linear (waiting, ...: timed out; 30 tools)`, `weather (needs setup: ...)`."""
     counts = counted(len(server.tools), "tool") if server.catalogue else "tools not listed yet"
     if server.from_last_time():
         counts += " from last time"

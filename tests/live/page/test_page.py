@@ -92,7 +92,7 @@ async def test_a_server_is_restarted_by_its_button(visit: Visit, house: PageHous
     before = house.server()["pid"]
     await visit.go("servers/shown")
     await visit.page.get_by_role("button", name="Restart").click()
-    await expect(visit.page.get_by_text("Restarted")).to_be_visible()
+    await expect(visit.page.get_by_text("Now: ready")).to_be_visible()
     await expect(visit.page.get_by_text("ready", exact=True)).to_be_visible()
     after = house.server()["pid"]
     assert after not in (None, before)

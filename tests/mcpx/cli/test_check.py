@@ -79,11 +79,14 @@ def test_every_command_says_so_in_the_same_way(tmp_path, file, command):
 def test_check_lists_the_servers_and_what_is_odd(tmp_path, file):
     file.write_text(json.dumps(GOOD))
     done = run_cli(tmp_path, "check", str(file))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 1
+    assert done.stderr == f"mcpx: {file}: unset: not started until what is missing is there\n"
     assert f"{file}: 3 servers" in done.stdout
     assert "files (stdio): ok" in done.stdout
     assert "web (http): ok" in done.stdout
-    assert "unset (stdio): disabled: " in done.stdout
+    assert (
+        "unset (stdio): needs setup: environment variable THIS_IS_NOT_SET_ANYWHERE is not set" in done.stdout
+    )
     assert "startup_wait" in done.stdout
 
 
@@ -97,7 +100,7 @@ def test_check_says_how_tools_are_shown_where_that_is_not_by_the_three(tmp_path,
 def test_check_for_programs(tmp_path, file):
     file.write_text(json.dumps(GOOD))
     done = run_cli(tmp_path, "check", "--json", str(file))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 1
     report = json.loads(done.stdout)
     assert report["source"] == str(file)
     assert [(each["name"], each["transport"]) for each in report["servers"]] == [
@@ -105,8 +108,10 @@ def test_check_for_programs(tmp_path, file):
         ("web", "http"),
         ("unset", "stdio"),
     ]
-    assert report["servers"][0]["disabled"] is None
-    assert "THIS_IS_NOT_SET_ANYWHERE" in report["servers"][2]["disabled"]
+    assert report["servers"][0]["state"] is None
+    unset = report["servers"][2]
+    assert (unset["state"], unset["missing"]) == ("needs setup", ["THIS_IS_NOT_SET_ANYWHERE"])
+    assert "mcpx restart unset" in unset["remedy"]
     (notice,) = report["notices"]
     assert "startup_wiat" in notice
 
@@ -130,15 +135,15 @@ def test_check_names_all_mistakes_at_once_with_their_places(tmp_path, file):
     file.chmod(0o600)
     done = run_cli(tmp_path, "check", str(file))
     assert done.returncode == 2
-    assert done.stderr == f"mcpx: {file}: 3 mistakes; disabled: odd, typo\n"
+    assert done.stderr == f"mcpx: {file}: 3 mistakes; not started: odd, typo\n"
     lines = done.stdout.splitlines()
     assert lines[:6] == [
         f"{file}: 5 servers",
         "  good (stdio): ok",
-        "  typo (stdio): disabled: its entry holds a mistake, see below",
-        "  gone (stdio): warning, see below",
+        "  typo (stdio): invalid: its entry holds a mistake, see below",
+        f"  gone (stdio): needs setup: its working folder {tmp_path}/nowhere is not there",
         "  line (stdio): warning, see below",
-        "  odd (stdio): disabled: its entry holds a mistake, see below",
+        "  odd (stdio): invalid: its entry holds a mistake, see below",
     ]
     told = [line.partition(": ")[::2] for line in lines[6:] if line.startswith(str(file))]
     assert [(place.removeprefix(f"{file}"), text.partition(";")[0]) for place, text in told] == [
@@ -161,7 +166,7 @@ def test_check_for_programs_says_all_of_it_too(tmp_path, file):
     assert (done.returncode, done.stderr) == (2, "")
     report = json.loads(done.stdout)
     assert report["usable"] is True
-    assert report["error"] == f"{file}: 3 mistakes; disabled: odd, typo"
+    assert report["error"] == f"{file}: 3 mistakes; not started: odd, typo"
     (typo, *others) = report["problems"]
     assert (typo["line"], typo["column"], typo["server"]) == (5, 14, "typo")
     assert typo["path"] == "$.mcpServers.typo.comand"
@@ -234,7 +239,7 @@ def test_profiles_are_shown_with_what_they_show(tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps(GOOD | {"profiles": {"work": work, "none": {"servers": []}}}))
     done = run_cli(tmp_path, "check", str(config))
-    assert done.returncode == 0
+    assert done.returncode == 1  # unset lacks a variable
     shown = ["  profile work: web, unset", "    of web: get*, find", "  profile none: no servers"]
     assert done.stdout.splitlines()[4:7] == shown
     plain = json.loads(run_cli(tmp_path, "check", str(config), "--json").stdout)

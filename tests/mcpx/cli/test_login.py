@@ -278,13 +278,13 @@ def test_names_that_cannot_be_signed_in_to_are_refused(home, issuer, daemon):
     home.write(servers, login_port=free_port())
     if daemon:
         assert home.run("daemon", "start").returncode == 0
-    said = {name: home.login(name) for name in (*servers, "offf")}
+    said = {name: home.login(name) for name in (*servers, "opne")}
     assert {done.returncode for done in said.values()} == {1}
     assert "a program on this computer" in said["prog"].stderr
     assert '"auth": false' in said["open"].stderr
     assert "has a header Authorization" in said["header"].stderr
     assert "disabled" in said["off"].stderr
-    assert "did you mean off?" in said["offf"].stderr.lower()
+    assert "did you mean open?" in said["opne"].stderr.lower()
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_command_gives_a_secret_that_is_kept_out_of_what_is_shown(tmp_path: Pa
 def test_what_cannot_be_had_disables_the_server_alone_and_names_the_program(tmp_path: Path) -> None:
     servers = {"s": {"command": "x", "env": {"K": "${cmd:false hidden}"}}, "t": {"command": "x"}}
     found = read(tmp_path, servers)
-    text = 'the command "false ..." ended with exit code 1; try it in a terminal, then run: mcpx reload'
+    text = 'the command "false ..." ended with exit code 1'
     assert found.servers["s"].disabled == f"{text} (used in $.mcpServers.s.env.K)"
     assert found.servers["t"].disabled is None
 

@@ -29,7 +29,7 @@ async def test_without_a_server_to_start_it_is_settled_at_once():
         assert await watch.hub.settled(0.5)
         error = await watch.failure("echo", server="off")
         assert error.code is Code.SERVER_UNAVAILABLE
-        assert "disabled" in str(error)
+        assert "is switched off" in str(error)
 
 
 async def test_settling_takes_no_longer_than_it_may():

@@ -126,8 +126,9 @@ async def test_servers_that_do_not_run_say_why_and_when_it_is_tried_again():
         assert "exited with code 3" in waits.last_error
         assert (none.state, none.failures) == ("parked", 1)
         assert "there-is-no-such-command" in none.last_error
-        assert (off.state, off.last_error, off.restarts) == ("disabled", "disabled in the configuration", 0)
-        assert unset.state == "disabled"
+        assert (off.state, off.last_error, off.restarts) == ("disabled", None, 0)
+        assert (unset.state, unset.missing) == ("needs setup", ["THIS_IS_NOT_SET_ANYWHERE"])
+        assert "mcpx restart unset" in unset.remedy
         assert "THIS_IS_NOT_SET_ANYWHERE" in unset.last_error
 
 

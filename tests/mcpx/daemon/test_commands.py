@@ -79,10 +79,10 @@ def test_a_bad_entry_costs_that_server_alone_and_is_named_everywhere(house):
     assert reloaded[0] == "added: typo"
     assert "untouched: s" in reloaded
     servers = json.loads(ok(house.run("status", "--json")))["servers"]
-    assert [(each["name"], each["state"]) for each in servers][1] == ("typo", "disabled")
+    assert [(each["name"], each["state"]) for each in servers][1] == ("typo", "invalid")
     told = 'neither "command" nor "url"; did you mean "command" where it says "comand"?'
     assert told in servers[1]["last_error"]
-    assert "(in $.mcpServers.typo.comand)" in servers[1]["last_error"]
+    assert "mcpx check" in servers[1]["remedy"]
     assert told in json.loads(ok(house.run("inspect", "--json")))[1]["cause"]
     assert told in ok(house.run("daemon", "logs")).replace("\\", "")
     assert "hi" in ok(house.run("exec", "s", "echo", "text=hi"))

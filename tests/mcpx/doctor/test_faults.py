@@ -37,7 +37,7 @@ FAULTS = {
     "a variable that is not set": Fault(
         planting.bad_entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}),
         ("bad", "NO_SUCH_TOKEN"),
-        "mcpx reload",
+        "mcpx restart bad",
     ),
     "a login shell that says nothing": Fault(
         planting.mute_login_shell, ("login shell", "/shell"), '"login_shell": false'
@@ -51,7 +51,7 @@ FAULTS = {
         planting.bad_entry(command="ls -l /tmp"), ("bad", "whole command line", '"ls"'), "correct it"
     ),
     "a working folder that is gone": Fault(
-        planting.bad_entry(command="ls", cwd="gone"), ("bad", "no such folder"), "mkdir"
+        planting.bad_entry(command="ls", cwd="gone"), ("bad", "needs setup", "gone is not there"), "mkdir"
     ),
     "a tool that has changed": Fault(
         planting.changed_tool, ("s", "waits for approval", "echo has changed (description)"), "mcpx approve s"
@@ -74,7 +74,7 @@ FAULTS = {
     "a file of variables that is gone": Fault(
         lambda home: home.write({"bad": {**entry(), "env_file": "gone.env"}}),
         ("bad", "gone.env"),
-        "mcpx reload",
+        "mcpx restart bad",
     ),
     "a certificate that is gone": Fault(
         planting.bad_entry(url="https://127.0.0.1:9/mcp", tls={"ca": "gone.pem"}),

@@ -40,7 +40,9 @@ class Case:
         self.here.touch()
         self.list(OFFERED)
         kept = entry(resources=TEXTS, tools=str(self.tools), wants=str(self.here))
-        self.servers = {"s": kept, "other": entry(), "off": {**entry(), "disabled": True}}
+        lacking = {"command": "true", "args": ["${THIS_IS_NOT_SET_ANYWHERE}"]}
+        off = {**entry(), "disabled": True}  # of which models are not shown even the name
+        self.servers = {"s": kept, "other": entry(), "off": off, "lacking": lacking}
 
     def list(self, tools) -> None:
         self.tools.write_text(json.dumps(tools))
@@ -121,7 +123,9 @@ async def test_of_two_processes(case, tmp_path):
     for config in (case.servers, dict(reversed(case.servers.items()))):
         async with serving(tmp_path, "serve", write_config(tmp_path, config)) as mcpx:
             hello = await mcpx.initialize()
-            raw.append((await mcpx.request("tools/list"), hello["instructions"].count("off (disabled)")))
+            raw.append(
+                (await mcpx.request("tools/list"), hello["instructions"].count("lacking (needs setup)"))
+            )
             await mcpx.close_input()
             assert await mcpx.exit_code() == 0
     assert json.dumps(raw[0]) == json.dumps(raw[1])
@@ -147,7 +151,9 @@ async def test_clients_of_both_eras_are_given_the_instructions(case):
         async with Line(watch.hub).connected(server) as line:
             discovered = await line.ask("server/discover", {"_meta": ENVELOPE})
         assert discovered["instructions"] == server.instructions
-        assert "Servers (tool count): off (disabled), other (13), s (14)." in discovered["instructions"]
+        assert (
+            "Servers (tool count): lacking (needs setup), other (13), s (14)." in discovered["instructions"]
+        )
 
 
 @pytest.mark.parametrize(("name", "aside"), [("claude-code", True), ("someone", False)])
@@ -158,6 +164,6 @@ async def test_the_listing_stands_where_the_client_shows_it_whole(case, name, as
         inspect, run, _ = (await line.ask("tools/list", {}))["tools"]
     parameter = inspect["inputSchema"]["properties"]["server_name"].get("description", "")
     assert ("\ntool_99(" in parameter, "\ntool_99(" in inspect["description"]) == (aside, not aside)
-    assert "\nServers: off (disabled), other, s" in inspect["description"]
-    assert inspect["_meta"] == {"anthropic/alwaysLoad": True, "anthropic/searchHint": "off other s"}
+    assert "\nServers: lacking (needs setup), other, s" in inspect["description"]
+    assert inspect["_meta"] == {"anthropic/alwaysLoad": True, "anthropic/searchHint": "lacking other s"}
     assert run["_meta"] == {"anthropic/alwaysLoad": True}

@@ -56,7 +56,8 @@ function Remarks({ name, card }) {
     : card.described;
   const tone = card.tone === "good" || card.tone === "idle" ? "busy" : card.tone;
   return html`
-    ${words && html`<${Notice} tone=${tone}><span class="break">${words}</span></${Notice}>`}
+    ${words && html`<${Notice} tone=${tone}><span class="break">${words}</span>
+      ${card.remedy && html`<p class="break">What helps: <span class="mono">${card.remedy}</span></p>`}</${Notice}>`}
     ${card.changes > 0 && html`<${Notice} tone="ask" title=${`${count(card.changes)} ${card.changes === 1
       ? "change waits" : "changes wait"} for approval.`}>
       <a href=${place(name, "approvals")}>See what is different</a></${Notice}>`}

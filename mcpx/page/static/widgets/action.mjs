@@ -5,12 +5,13 @@ import { Confirm } from "./dialog.mjs";
 
 const DONE_MS = 2500;
 
-// run: an async function. done: the text after it (read out). confirm: {title, text, yes} to be asked first.
+// run: an async function. done: the text after it (read out), or a function of its answer that gives the text. confirm: {title, text, yes} to be asked first.
 // kind: a class of buttons ("primary", "danger", "quiet", "small"). onFailure: gets the Error, in place of showing it.
 export function Action({ run, done, confirm, kind = "", disabled, onFailure, label, children }) {
   const [state, setState] = useState("idle"); // idle, asking, running, done
   const [failure, setFailure] = useState(null);
   const shown = useRef(true);
+  const answer = useRef(undefined);
   useEffect(() => () => void (shown.current = false), []);
   useEffect(() => {
     const timer = state === "done" ? setTimeout(() => setState("idle"), DONE_MS) : 0;
@@ -22,7 +23,7 @@ export function Action({ run, done, confirm, kind = "", disabled, onFailure, lab
     setState("running");
     let problem = null;
     try {
-      await run();
+      answer.current = await run();
     } catch (error) {
       problem = error;
     }
@@ -37,7 +38,7 @@ export function Action({ run, done, confirm, kind = "", disabled, onFailure, lab
     <button type="button" class=${kind} aria-label=${label} aria-busy=${running ? "true" : undefined}
       aria-disabled=${running ? "true" : undefined} disabled=${disabled}
       onClick=${() => running || (confirm ? setState("asking") : start())}>${children}</button>
-    <span role="status" class="small muted">${state === "done" && done}</span>
+    <span role="status" class="small muted">${state === "done" && (typeof done === "function" ? done(answer.current) : done)}</span>
     ${failure && html`<span role="alert" class="small tone-bad"><span
       class="toned wrap">${failure.message}</span></span>`}
     ${state === "asking" && html`<${Confirm} ...${confirm} onYes=${start} onNo=${() => setState("idle")} />`}

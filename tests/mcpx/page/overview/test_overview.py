@@ -40,7 +40,7 @@ async def test_it_begins_with_everything():
             "off": "off",
             "bad": "bad",
         }
-        assert shown["bad"]["described"].startswith("disabled: ")
+        assert shown["bad"]["described"].startswith("invalid: ")
 
 
 async def test_a_death_is_news_at_once_and_so_is_the_return():

@@ -143,8 +143,8 @@ def test_the_work_of_a_listing_follows_the_budget_and_not_the_catalogue():
 def test_a_count_shows_no_momentary_state():
     big = server("big", *(tool(f"t{i}") for i in range(500)), state=State.PARKED, cause="no such command")
     assert describe_tools([big], budget=200).endswith("## big: 500 tools")
-    off = server("off", state=State.DISABLED, listed=False)
-    assert "\n## off (disabled)\n" in describe_tools([big, off, server("on", tool("t"))], budget=100)
+    off = server("off", state=State.NEEDS_SETUP, listed=False)
+    assert "\n## off (needs setup)\n" in describe_tools([big, off, server("on", tool("t"))], budget=100)
 
 
 def test_resources_lose_descriptions_then_facts_then_lines():

@@ -84,7 +84,7 @@ def test_a_momentary_state_changes_no_byte(state):
     known = server("fs", *offers), server("other", READ, listed=False)
     now = (
         server("fs", *offers, state=state, cause="Traceback\n" + "x" * 5000, retry_in_s=4.2),
-        server("other", READ, state=state, cause="exit code 1", listed=False),
+        server("other", READ, state=state, cause="exit code 1", retry_in_s=4.2, listed=False),
     )
     for budget in (300, 400, 4000):
         assert describe(now, budget=budget) == describe(known, budget=budget)
@@ -117,10 +117,13 @@ def test_deprecated_tools_are_last_and_marked_in_every_form():
     ("known", "lines"),
     [
         (server("s"), ["## s", "(no tools)"]),
-        (server("s", state=State.STARTING, listed=False), ["## s", "(tools not listed yet)"]),
         (
-            server("s", state=State.DISABLED, cause="KEY is not set", listed=False),
-            ["## s (disabled)"],
+            server("s", state=State.STARTING, listed=False),
+            ["## s", "(tools not listed yet: inspect it in a moment)"],
+        ),
+        (
+            server("s", state=State.NEEDS_SETUP, cause="KEY is not set", listed=False),
+            ["## s (needs setup)"],
         ),
     ],
 )
@@ -309,9 +312,9 @@ def test_short_lists_stand_in_the_descriptions_of_every_client():
     assert describe(known, budget=4000, limit=1024) == describe(known, budget=4000)
 
 
-def test_few_servers_are_parted_by_a_comma_and_a_space_and_a_disabled_one_is_marked():
-    made = describe([server("b"), server("a", state=State.DISABLED, listed=False)], budget=4000)
-    assert "\nServers: a (disabled), b\n" in made.inspect
+def test_few_servers_are_parted_by_a_comma_and_a_space_and_one_that_waits_for_a_person_is_marked():
+    made = describe([server("b"), server("a", state=State.NEEDS_SETUP, listed=False)], budget=4000)
+    assert "\nServers: a (needs setup), b\n" in made.inspect
 
 
 @pytest.mark.corpus
@@ -339,8 +342,8 @@ def test_the_instructions_say_how_to_call_and_count_the_tools_of_each_server():
 
 
 def test_the_instructions_count_no_tools_of_a_server_that_has_not_listed():
-    known = [server("slow", listed=False), server("off", state=State.DISABLED, listed=False)]
-    assert "Servers (tool count): off (disabled), slow." in instructions(known)
+    known = [server("slow", listed=False), server("off", state=State.INVALID, listed=False)]
+    assert "Servers (tool count): off (invalid), slow." in instructions(known)
     assert "No servers are configured." in instructions([])
 
 

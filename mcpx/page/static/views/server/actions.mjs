@@ -13,22 +13,26 @@ const DISABLED =
 
 const SIGNED_OUT = "What MCPX was given to get in is revoked where that is possible, and removed.";
 
+// What an action left, as the daemon saw it afterwards.
+const seen = ({ described }) => `Now: ${described}`;
+
 // card: of the server
 export function Actions({ server, card }) {
   const [signingIn, setSigningIn] = useState(false);
   const act = (what) => () => post(request(server, what));
   const isDisabled = card.state === "disabled";
+  const waits = card.state === "needs setup" || card.state === "invalid"; // for a person: nothing here would start it
   const person = card.sign_in?.command !== undefined;
   const isSignedOut = card.state === "needs sign-in";
   return html`<div class="row">
     ${person && (isSignedOut || card.sign_in.problem) && html`<button type="button" class="primary"
       onClick=${() => setSigningIn(true)}>Sign in</button>`}
-    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done="Signed out" label=${`Sign out of ${server}`}
+    ${person && !isSignedOut && html`<${Action} run=${act("sign-out")} done=${({ signed_out: was }) => was ? "Signed out" : "Nobody was signed in"} label=${`Sign out of ${server}`}
       confirm=${{ title: `Sign out of ${server}?`, text: SIGNED_OUT, yes: "Sign out" }}>Sign out</${Action}>`}
-    ${!isDisabled && html`<${Action} run=${act("restart")} done="Restarted">Restart</${Action}>`}
+    ${!isDisabled && html`<${Action} run=${act("restart")} done=${seen}>${waits ? "Try again" : "Restart"}</${Action}>`}
     ${isDisabled
-      ? html`<${Action} run=${act("enable")} done="Enabled" kind="primary">Enable</${Action}>`
-      : html`<${Action} run=${act("disable")} kind="danger"
+      ? html`<${Action} run=${act("enable")} done=${seen} kind="primary">Enable</${Action}>`
+      : html`<${Action} run=${act("disable")} done=${seen} kind="danger"
           confirm=${{ title: `Disable ${server}?`, text: DISABLED, yes: "Disable", danger: true }}>Disable</${Action}>`}
     ${signingIn && html`<${SignIn} server=${server} onClose=${() => setSigningIn(false)} />`}
   </div>`;

@@ -14,6 +14,8 @@ const EVENTS = {
   asleep: { word: "asleep", tone: "idle" },
   stopped: { word: "stopped", tone: "off" },
   needs_sign_in: { word: "needs sign-in", tone: "ask" },
+  needs_setup: { word: "needs setup", tone: "ask" },
+  invalid: { word: "invalid", tone: "bad" },
   disabled: { word: "disabled", tone: "off" },
 };
 const SHORTEST = 0.004; // of the strip, so that what was short is still seen
