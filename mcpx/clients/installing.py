@@ -7,13 +7,14 @@ its options and what the person has set beside them. A file that is not understo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final, Literal
 
 import msgspec
 
 from mcpx.clients.entries import command_words, write_entry
 from mcpx.clients.finding import ClientFile
-from mcpx.clients.launching import Launch
+from mcpx.clients.launching import Launch, is_same_command
 from mcpx.clients.reading import read_servers, servers_key
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import append_item, read, remove_member, set_member
@@ -161,6 +162,7 @@ class _Planner:
         options = [word for option in _options(words) for word in option]
         if launch.config is None and (given := configuration_of(old)) is not None:
             options = ["--config", given, *options]
+        launch = _as_it_is(old, launch)
         wanted = write_entry(self.form, launch.command, launch.args(tuple(options)), launch.env, name=name)
         entry = {**old}
         for key, value in wanted.items():
@@ -175,6 +177,18 @@ class _Planner:
                 entry[key] = value
                 self.after = set_member(self.after, (*path, key), value, self.syntax)
         return entry
+
+
+def _as_it_is(entry: Mapping[str, Any], launch: Launch) -> Launch:
+    """The launch by the path that an entry has, where that leads to the same program: it is in order."""
+    command = next(iter(command_words(entry)), None)
+    is_same = (
+        isinstance(command, str)
+        and PurePath(command).is_absolute()
+        and not launch.prefix
+        and is_same_command(command, launch.command)
+    )
+    return msgspec.structs.replace(launch, command=command) if is_same else launch
 
 
 def configuration_of(entry: Mapping[str, Any]) -> str | None:

@@ -11,9 +11,12 @@ from typing import Final
 
 import msgspec
 
+from mcpx.daemon.environment import COMMAND
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file, home
 
 _COMMAND: Final = "mcpx"
+_LINK: Final = ".local/bin/mcpx"
+"""In the home folder: where pipx and uv put a link to the command. It outlives what it leads to."""
 _FLEETING: Final = ("/uv/archive-v", "/uv/environments-v", "/uv/builds-v", "/pipx/.cache/", "/.cache/pipx/")
 """In the paths of environments that `uvx` and `pipx run` make, and that are cleaned up some day."""
 _MAY_VANISH: Final = "may vanish with a cache: install MCPX for good (uv tool install, pipx) first"
@@ -39,7 +42,9 @@ def own_launch(
 ) -> Launch:
     """How clients are to start this MCPX, with the configuration that was named, if any.
 
-    The command is the one that was typed, else the one beside this Python, else this Python.
+    The command is the same whoever asks, a terminal or the daemon's page: a link to this MCPX where pipx and
+    uv put theirs, or on `PATH`; else the one that was typed, or by which the daemon was started; else the one
+    beside this Python, else this Python.
     """
     argv = sys.argv if argv is None else argv
     command = next((path for path in _commands(argv, environ) if _runs(path)), None)
@@ -58,17 +63,21 @@ def own_launch(
 
 
 def _commands(argv: list[str], environ: Mapping[str, str]) -> list[str]:
-    """Where the command may be: as typed, as the shell finds it if that is the same file, beside Python."""
+    """Where the command may be, the best place first."""
     beside = str(Path(sys.executable).with_name(_COMMAND))
     typed = argv[0] if argv and Path(argv[0]).name == _COMMAND else ""
     if typed and os.sep not in typed:
         typed = shutil.which(typed, path=environ.get("PATH")) or ""
-    found = shutil.which(_COMMAND, path=environ.get("PATH"))
-    same = found if found and _same(found, beside) else ""
-    return [os.path.abspath(each) for each in (typed, same, beside) if each]  # noqa: PTH100 - as above
+    links = (f"{home(environ)}/{_LINK}", shutil.which(_COMMAND, path=environ.get("PATH")) or "")
+    lasting = [link for link in links if link and is_same_command(link, typed or beside)]
+    started = environ.get(COMMAND, "")
+    if not is_same_command(started, beside):
+        started = ""
+    return [os.path.abspath(each) for each in (*lasting, typed, started, beside) if each]  # noqa: PTH100 - as above
 
 
-def _same(one: str, other: str) -> bool:
+def is_same_command(one: str, other: str) -> bool:
+    """Whether two paths lead to one program."""
     try:
         return os.path.samefile(one, other)  # noqa: PTH121 - text to text
     except OSError:

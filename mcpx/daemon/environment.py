@@ -3,18 +3,23 @@
 The daemon serves every client, and outlives the one that started it. Variables that make a process load a
 library or a module (`LD_PRELOAD`, `PYTHONPATH`, ...) were meant for that client alone: `for_daemon` renames
 them, and `as_written` restores the names for `${VAR}` in a configuration, which may pass them to a server.
-Everything else is kept: keys for `${VAR}`, `PATH`, proxies, the locale.
+Everything else is kept: keys for `${VAR}`, `PATH`, proxies, the locale. The command by which somebody has
+started MCPX is added, because the daemon's own command line does not say it.
 
 Standard library only, for `mcpx attach`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 CHILD_MARK: Final = "MCPX_CHILD"
 """Holds the random mark of a server's process. A daemon that such a process starts does not inherit it."""
+COMMAND: Final = "MCPX_COMMAND"
+"""Holds the absolute path of the `mcpx` that was typed, or that a client has started."""
 _ASIDE: Final = "MCPX_ASIDE_"
 _LOADER_PREFIXES: Final = ("LD_", "DYLD_", "PYTHON")  # ld.so(8), dyld(1), python(1)
 _LOADER_NAMES: Final = frozenset(
@@ -37,13 +42,17 @@ def loads_code(name: str) -> bool:
     return name.startswith(_LOADER_PREFIXES) or name in _LOADER_NAMES
 
 
-def for_daemon(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a daemon that a process with `environ` starts."""
-    return {
+def for_daemon(environ: Mapping[str, str], argv: Sequence[str] = sys.argv) -> dict[str, str]:
+    """The environment for a daemon that a process with `environ` starts; `argv` is its own command line."""
+    kept = {
         _ASIDE + name if loads_code(name) else name: value
         for name, value in environ.items()
         if name != CHILD_MARK
     }
+    command = argv[0] if argv else ""
+    if os.sep in command and command.rpartition(os.sep)[2] == "mcpx":
+        kept[COMMAND] = os.path.abspath(command)  # noqa: PTH100 - a link stays one
+    return kept
 
 
 def as_written(environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """Commands of MCPX that the page runs for what a terminal does: the same process, bounded.
 
 The daemon changes no configuration itself. `run` starts `mcpx COMMAND --json` with the daemon's own
-configuration, and gives its answer.
+configuration, and gives its answer. The configuration is named only where the command would take another one
+by itself: one that is named stands in the entries that `mcpx install` writes.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from mcpx.catalog.model import JSON
 from mcpx.daemon.environment import for_daemon
 from mcpx.environment import bounded, in_force
 from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mcpx.core.hub import Hub
 
@@ -44,9 +46,10 @@ async def run(
     Raises:
         MCPXError: It failed, with its own words; or it took too long, or printed something else.
     """
-    config = ("--config", str(hub.config.source))
+    source, environ = str(hub.config.source), _environment()
+    config = ("--config", source) if config_hint(source, environ) else ()
     line = [sys.executable, "-P", "-m", "mcpx", command, *options, *config, "--json", "--", *names]
-    output = await _output(line, command, within_s)
+    output = await _output(line, environ, command, within_s)
     try:
         answer = msgspec.json.decode(output)
     except msgspec.DecodeError:
@@ -57,9 +60,9 @@ async def run(
     return answer
 
 
-async def _output(line: Sequence[str], command: str, within_s: float) -> bytes:
+async def _output(line: Sequence[str], environ: Mapping[str, str], command: str, within_s: float) -> bytes:
     try:
-        process = bounded.start(line, for_daemon(_environment()))
+        process = bounded.start(line, for_daemon(environ))
     except OSError as error:
         raise MCPXError(f"cannot start {line[0]}: {error.strerror}") from None
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.clients.launching import own_launch
+from mcpx.daemon.environment import for_daemon
 
 BESIDE = Path(sys.executable).with_name("mcpx")
 
@@ -41,6 +42,28 @@ def test_a_link_on_the_path_that_leads_there_is_preferred(tmp_path: Path) -> Non
     link.parent.mkdir()
     link.symlink_to(BESIDE)
     assert own_launch(None, {"HOME": "/h", "PATH": str(link.parent)}, ["x"]).command == str(link)
+
+
+@pytest.mark.parametrize("typed", [str(BESIDE), "x"])
+def test_the_link_of_pipx_and_uv_is_taken_also_where_no_path_leads_to_it(tmp_path: Path, typed: str) -> None:
+    link = tmp_path / ".local/bin/mcpx"
+    link.parent.mkdir(parents=True)
+    environ = {"HOME": str(tmp_path), "PATH": ""}
+    link.symlink_to("/bin/sh")  # another MCPX
+    assert own_launch(None, environ, [typed]).command == str(BESIDE)
+    link.unlink()
+    link.symlink_to(BESIDE)
+    assert own_launch(None, environ, [typed]).command == str(link)
+
+
+def test_a_process_of_the_daemon_takes_the_command_that_started_it(tmp_path: Path) -> None:
+    link = tmp_path / "mcpx"
+    link.symlink_to(BESIDE)
+    daemon = {"HOME": "/h", "PATH": ""} | for_daemon({}, [str(link), "attach"])
+    assert own_launch(None, daemon, ["x"]).command == str(link)
+    link.unlink()  # gone since
+    assert own_launch(None, daemon, ["x"]).command == str(BESIDE)
+    assert "MCPX_COMMAND" not in for_daemon({}, ["/somewhere/__main__.py"])
 
 
 def test_without_a_command_it_is_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
