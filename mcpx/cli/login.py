@@ -175,7 +175,7 @@ class _Person:
             echo(url)
         sys.stdout.flush()
         if opens:
-            open_browser(url)
+            open_browser(step.get("opening_url") or url)
         elif sys.stdin is not None and not sys.stdin.closed:
             self._take_lines(step["redirect_uri"])
 

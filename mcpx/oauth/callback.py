@@ -1,12 +1,17 @@
-"""Where the browser returns to after a sign-in: a listener on 127.0.0.1, open while sign-ins wait.
+"""Where the browser goes to begin a sign-in, and returns to after it: a listener on loopback, open meanwhile.
 
 `CallbackListeners` has those of one process; sign-ins that may use the same ports share one. A request counts
-if it is a GET of `/callback` with the state of a sign-in that waits, by the listener's own name; everything
-else is refused, and changes nothing. Time, memory and connections are bounded.
+if a process of this user sends it (as far as the system says), by the listener's own name, as a GET of
+`/callback` with the state of a sign-in that waits, or of the address that leads to the authorization server,
+once. Everything else is refused, and changes nothing. Time, memory and connections are bounded.
+
+The address that leads there is for programs: what a browser is started with is in the list of processes, for
+all users, and the authorization request has the state of the sign-in in it.
 """
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,14 +26,20 @@ import structlog
 from mcpx.oauth.callback_answer import BrowserReturn, callback_in
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.observe.contained import contain
+from mcpx.observe.log import Throttle
+from mcpx.wire.loopback_peers import belongs_to_user
 
 log = structlog.get_logger()
 HOST: Final = "127.0.0.1"
+HOST_6: Final = "::1"
+NAMES: Final = (HOST, "localhost", f"[{HOST_6}]")
 PATH: Final = "/callback"
+OPENING_PATH: Final = "/sign-in/"
 OTHER_PORTS: Final = 4  # after the first, which are tried when it is taken
 MAX_PORT: Final = 65535
 MAX_HEAD_BYTES: Final = 16_384  # of a request; codes may be long
 MAX_CONNECTIONS: Final = 32  # of one listener; the oldest makes room
+MAX_STRANGERS: Final = 4  # of them that are another user's, beside those
 HEAD_TIMEOUT_S: Final = 10.0  # for a request to arrive
 SEND_TIMEOUT_S: Final = 5.0  # for a page to be taken
 RESULT_TIMEOUT_S: Final = 30.0  # that the browser waits to be told what came of the sign-in
@@ -65,22 +76,33 @@ def ports_from(first: int) -> tuple[int, ...]:
     return (*range(first, min(first + OTHER_PORTS, MAX_PORT) + 1), 0)
 
 
+Silent = dict[socket.socket, anyio.CancelScope]
+"""Connections whose request has not come yet; the oldest first."""
+
+
 class CallbackListener:
     """Listens on one port for the browsers of all sign-ins that use it."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
-        self.port: int = listener.getsockname()[1]
+    def __init__(self, listeners: Sequence[socket.socket]) -> None:
+        """`listeners` have one port, each at its own address of loopback."""
+        self._listeners = listeners
+        self.port: int = listeners[0].getsockname()[1]
         self.users = 0
         self._waiting: list[BrowserReturn] = []
-        self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
+        self._silent: Silent = {}
+        self._strangers: Silent = {}
+        self._throttle = Throttle()
         self._scope = anyio.CancelScope()
 
-    def expect(self, name: str, state: str) -> BrowserReturn:
-        """Wait for the browser of a sign-in, at a server of that name."""
-        expected = BrowserReturn(name, state)
+    def expect(self, name: str, state: str, url: str = "") -> BrowserReturn:
+        """Wait for the browser of a sign-in, at a server of that name; `url` is the authorization request."""
+        expected = BrowserReturn(name, state, url)
         self._waiting.append(expected)
         return expected
+
+    def opening_url(self, expected: BrowserReturn) -> str:
+        """An address that leads a browser of this user to the authorization request, once."""
+        return f"http://{HOST}:{self.port}{OPENING_PATH}{expected.opening}"
 
     def forget(self, expected: BrowserReturn) -> None:
         """Refuse what comes for a sign-in that has ended."""
@@ -89,18 +111,25 @@ class CallbackListener:
     def close(self) -> None:
         """Listen no more; a browser that is being answered gets its page."""
         self._scope.cancel()
-        anyio.notify_closing(self._listener)
-        self._listener.close()
-        for silent in self._silent.values():
+        for listener in self._listeners:
+            anyio.notify_closing(listener)
+            listener.close()
+        for silent in (*self._silent.values(), *self._strangers.values()):
             silent.cancel()
 
     async def serve(self, tasks: anyio.abc.TaskGroup) -> None:
         """Accept connections until it is closed; each is served in `tasks`."""
-        with suppress(anyio.ClosedResourceError), self._scope:
+        with self._scope:
+            async with anyio.create_task_group() as accepting:
+                for listener in self._listeners:
+                    accepting.start_soon(self._accept, listener, tasks)
+
+    async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        with suppress(anyio.ClosedResourceError):
             while not self._scope.cancel_called:
-                await anyio.wait_readable(self._listener)
+                await anyio.wait_readable(listener)
                 try:
-                    peer, _ = self._listener.accept()
+                    peer, _ = listener.accept()
                 except (BlockingIOError, ConnectionAbortedError):
                     continue
                 except OSError as error:
@@ -108,16 +137,18 @@ class CallbackListener:
                     await anyio.sleep(ACCEPT_RETRY_S)
                     continue
                 peer.setblocking(False)  # noqa: FBT003 - the standard library's signature
-                if len(self._silent) >= MAX_CONNECTIONS:
-                    self._silent.pop(next(iter(self._silent))).cancel()
-                tasks.start_soon(self._serve_one, peer)
+                is_own = belongs_to_user(peer)
+                silent, most = (self._silent, MAX_CONNECTIONS) if is_own else (self._strangers, MAX_STRANGERS)
+                if len(silent) >= most:
+                    silent.pop(next(iter(silent))).cancel()
+                tasks.start_soon(self._serve_one, peer, silent)
 
-    async def _serve_one(self, peer: socket.socket) -> None:
+    async def _serve_one(self, peer: socket.socket, silent: Silent) -> None:
         with peer, suppress(OSError):  # it is gone: nothing to tell it
             try:
-                if (head := await self._head(peer)) is None:
+                if (head := await self._head(peer, silent)) is None:
                     return
-                response = await self._response(head)
+                response = await self._response(head) if silent is self._silent else self._stranger_page()
             except OSError:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: a request must not end the sign-in
@@ -126,11 +157,21 @@ class CallbackListener:
             with anyio.move_on_after(SEND_TIMEOUT_S):
                 await _send(peer, response)
 
-    async def _head(self, peer: socket.socket) -> bytes | None:
+    def _stranger_page(self) -> bytes:
+        """The page for a process of another user, whatever it asks for."""
+        if self._throttle.lets_through():
+            log.warning("sign_in.refused", reason="a process of another user of this computer came back")
+        text = (
+            "Another user of this computer began this sign-in. If that was you, run mcpx login --no-browser"
+            " with the name of the server, and paste the address of this page there."
+        )
+        return page("Not your sign-in", text, HTTPStatus.FORBIDDEN)
+
+    async def _head(self, peer: socket.socket, silent: Silent) -> bytes | None:
         """The head of a request, or as much as is taken of it; None where none came in time."""
         head = bytearray()
         with anyio.move_on_after(HEAD_TIMEOUT_S) as scope:
-            self._silent[peer] = scope
+            silent[peer] = scope
             try:
                 while b"\r\n\r\n" not in head and len(head) <= MAX_HEAD_BYTES:
                     await anyio.wait_readable(peer)
@@ -139,7 +180,7 @@ class CallbackListener:
                     head += chunk
                 return bytes(head)
             finally:
-                self._silent.pop(peer, None)
+                silent.pop(peer, None)
         return None
 
     async def _response(self, head: bytes) -> bytes:
@@ -152,14 +193,22 @@ class CallbackListener:
         if not version.startswith("HTTP/1.") or not target.startswith("/"):
             return refusal_page(HTTPStatus.BAD_REQUEST)
         hosts = [field[5:].strip().lower() for field in fields if field[:5].lower() == "host:"]
-        if hosts not in ([f"{HOST}:{self.port}"], [f"localhost:{self.port}"]):
+        if hosts not in ([f"{name}:{self.port}"] for name in NAMES):
             return refusal_page(HTTPStatus.MISDIRECTED_REQUEST)
         path, _, query = target.partition("?")
-        if path != PATH:
+        if path != PATH and not path.startswith(OPENING_PATH):
             return refusal_page(HTTPStatus.NOT_FOUND)
         if method != "GET":
             return refusal_page(HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET")
-        return await self._take(query)
+        return await self._take(query) if path == PATH else self._opened(path.removeprefix(OPENING_PATH))
+
+    def _opened(self, opening: str) -> bytes:
+        """Lead a browser to the authorization request, once."""
+        urls = (each.opened(opening) for each in self._waiting)
+        if (url := next(filter(None, urls), None)) is not None:
+            return page("Sign in", "The sign-in is elsewhere.", HTTPStatus.FOUND, f"Location: {url}")
+        text = "This address was opened before, or its sign-in is over. Begin again."
+        return page("No such sign-in", text, HTTPStatus.GONE)
 
     async def _take(self, query: str) -> bytes:
         """Take the answer in a query, if a sign-in waits for it; the page that says what came of that."""
@@ -197,7 +246,7 @@ class CallbackListeners:
         """
         listener = next((self._open[port] for port in ports if port in self._open), None)
         if listener is None:
-            listener = CallbackListener(_bound(ports))
+            listener = CallbackListener(_listeners(ports))
             self._open[listener.port] = listener
             self._tasks.start_soon(listener.serve, self._tasks)
         listener.users += 1
@@ -209,25 +258,50 @@ class CallbackListeners:
                 self._open.pop(listener.port).close()
 
 
-def _bound(ports: Sequence[int]) -> socket.socket:
+def _listeners(ports: Sequence[int]) -> list[socket.socket]:
+    """A listener at the first of these ports that is free, and where there is IPv6 another one at `::1`.
+
+    A browser may take `localhost` for either, and what comes there is not to be somebody else's.
+    """
     reason: str | None = None
     for port in ports:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((HOST, port))
-            listener.listen(MAX_CONNECTIONS)
+            first = _bound(socket.AF_INET, HOST, port)
         except OSError as error:
-            listener.close()
             reason = error.strerror
             continue
-        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        return listener
+        try:
+            return [first, _bound(socket.AF_INET6, HOST_6, first.getsockname()[1])]
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return [first]  # there is no IPv6
+            first.close()
+            reason = error.strerror
     raise SignInError(
         Problem.PORT_TAKEN,
         f"the browser cannot return to port {ports[0]} of {HOST} ({reason}):"
         " end what has it, or choose another port (callback_port, login_port)",
     )
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        OSError: It cannot.
+    """
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family is socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(MAX_CONNECTIONS)
+        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 async def _send(peer: socket.socket, response: bytes) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.text import one_line
 
+OPENING_BYTES: Final = 32
 MAX_QUOTE_LEN: Final = 200  # characters of a text of the authorization server's in a message
 _PROBLEMS: Final = {
     "server_error": Problem.UNREACHABLE,
@@ -114,8 +115,12 @@ def _refusal(error: str, description: str | None, issuer: str) -> SignInError:
 class BrowserReturn:
     """What one sign-in waits for: the answer with its state, whether the browser or a person brings it."""
 
-    def __init__(self, name: str, state: str) -> None:
+    def __init__(self, name: str, state: str, url: str = "") -> None:
+        """`url` is the authorization request, to which the address with `opening` leads."""
         self.name = name
+        self.opening = secrets.token_urlsafe(OPENING_BYTES)
+        """What the address that leads to the authorization request is known by."""
+        self._url: str | None = url or None
         self.strays = 0
         """How many answers have come meanwhile that belong to no sign-in."""
         self._state = state
@@ -134,6 +139,13 @@ class BrowserReturn:
         return state is not None and secrets.compare_digest(
             state.encode(errors="replace"), self._state.encode()
         )
+
+    def opened(self, opening: str) -> str | None:
+        """The authorization request, for the first who knows its address; None for anybody else."""
+        if not secrets.compare_digest(opening.encode(errors="replace"), self.opening.encode()):
+            return None
+        url, self._url = self._url, None
+        return url
 
     def take(self, answer: Callback) -> None:
         """Take the answer, unless there is one already."""

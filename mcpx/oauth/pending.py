@@ -59,6 +59,8 @@ class PendingSignIn:
         self.scopes = tuple(scopes)
         self.link: str | None = None
         """The address to open, once it is known."""
+        self.opening_url: str | None = None
+        """An address that leads there, for a browser that is started with it: others can see what it is."""
         self.redirect_uri: str | None = None
         """Where the browser returns to, likewise."""
         self._ports = ports
@@ -200,7 +202,8 @@ class PendingSignIn:
             text = f"the authorization server of {self.name} has an address that no browser should open"
             raise SignInError(Problem.INSECURE, text)
         state = dict(parse_qsl(urlsplit(url).query)).get("state", "")
-        self._return = listener.expect(self.name, state)
+        self._return = listener.expect(self.name, state, url)
+        self.opening_url = listener.opening_url(self._return)
         self.link, self.redirect_uri = url, redirect_uri(listener.port, self._host)
         self._shown.set()
         return await self._return.wait()

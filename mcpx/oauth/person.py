@@ -108,6 +108,7 @@ def describe_link(sign_in: PendingSignIn) -> JSON:
         "progress": None,
         "server": sign_in.name,
         "url": sign_in.link,
+        "opening_url": sign_in.opening_url,
         "redirect_uri": sign_in.redirect_uri,
     }
 

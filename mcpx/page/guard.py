@@ -24,7 +24,7 @@ from mcpx.gateway.frontends.http_connection import NOTED
 from mcpx.observe.contained import contain
 from mcpx.observe.log import Throttle
 from mcpx.page.access import Access
-from mcpx.page.peers import is_own
+from mcpx.wire.loopback_peers import is_own
 
 log = structlog.get_logger()
 PREFIX: Final = "/ui"

@@ -10,18 +10,22 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from mcpx.cli.browser import has_browser
 from tests.forking.client import Python
 from tests.mcpx.daemon.daemons import House
+from tests.mcpx.oauth.scripted_browser import fetch
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
 
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\S*authorize\S*")
 
 
@@ -107,6 +111,52 @@ def test_a_person_signs_in_once_and_out(home, issuer, daemon):
     refused = home.run("exec", "notes", "whoami")
     assert refused.returncode == 1
     assert issuer.calls == ["whoami"]
+
+
+def listed_processes():
+    """What another user of the computer sees in the list of processes."""
+    look = ["/bin/sh", "-c", "cat /proc/[0-9]*/cmdline"]
+    seen = subprocess.run(look, user=NOBODY, capture_output=True, check=False)
+    return seen.stdout.decode(errors="replace")
+
+
+@contextmanager
+def another_user():
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@needs_root
+@ways
+def test_another_user_sees_no_state_and_finishes_no_sign_in(home, issuer, daemon):
+    home.start(daemon=daemon)
+    (wait := home.folder / "go").touch()
+    browser = home.folder / "browser"
+    agree = issuer.browser_command().replace("%s", '"$1"')
+    browser.write_text(f"#!/bin/sh\nwhile [ -e {wait} ]; do sleep 0.05; done\nexec {agree}\n")
+    browser.chmod(0o755)
+    command = [sys.executable, "-m", "mcpx", "login", "notes", "--config", str(home.config)]
+    env = environment(home.folder) | {"BROWSER": f"{browser} %s"}
+    pipe = subprocess.PIPE
+    with Python(command, env=env, stdout=pipe, stderr=pipe) as process, ExitStack() as stack:
+        stack.callback(process.kill)
+        link = process.stdout.readline().decode().strip()
+        state = dict(parse_qsl(urlsplit(link).query))["state"]
+        listed = ""
+        while f":{home.port}/sign-in/" not in listed:
+            listed = listed_processes()
+        assert state not in listed
+        back = issuer.consent(link, person="mallory")
+        with another_user():
+            status, page = fetch(back)
+        assert (status, state in page) == (403, False)
+        assert process.poll() is None
+        wait.unlink()
+        assert process.wait(30) == 0, process.stderr.read()
+    assert "alice" in home.calls("notes")[0]
 
 
 @ways

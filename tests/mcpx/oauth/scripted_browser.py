@@ -14,6 +14,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 TIMEOUT_S = 20.0
+OPENING_PATH = "/sign-in/"  # of the address that a browser is started with; it leads to the authorize address
 
 
 def _get(url: str, cookie: str) -> tuple[http.client.HTTPResponse, bytes]:
@@ -35,6 +36,8 @@ def consent(url: str, person: str) -> str:
     location = response.getheader("location")
     if response.status not in {302, 303} or location is None:
         raise AssertionError(f"not sent back: HTTP {response.status} {body[:500]!r}")
+    if urlsplit(url).path.startswith(OPENING_PATH):
+        return consent(location, person)
     return location
 
 

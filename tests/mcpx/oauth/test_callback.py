@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -12,6 +13,7 @@ from mcpx.oauth import callback
 from mcpx.oauth.callback import CallbackListeners, ports_from, redirect_uri
 from mcpx.oauth.callback_answer import pasted
 from mcpx.oauth.errors import Problem, SignInError
+from tests.mcpx.page.visiting import NEEDS_IPV6
 
 pytestmark = pytest.mark.anyio
 STATE = "s" * 43
@@ -122,6 +124,100 @@ async def test_anything_else_is_refused_and_changes_nothing(request_of, code):
         assert not expected.is_answered
         expected.end(None)
         assert status(await get(listener, GOOD, host=f"LOCALHOST:{listener.port}")) == 200
+
+
+# --- another user of the computer
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+AT = pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=NEEDS_IPV6)])
+
+
+def connection_of_another_user(listener, host):
+    os.seteuid(NOBODY)
+    try:
+        stranger = socket.create_connection((host, listener.port))
+    finally:
+        os.seteuid(0)
+    stranger.setblocking(False)
+    return stranger
+
+
+async def answer_to_another_user(listener, target, host="127.0.0.1"):
+    shown = f"[{host}]" if ":" in host else host
+    with connection_of_another_user(listener, host) as stranger:
+        stranger.sendall(f"GET {target} HTTP/1.1\r\nHost: {shown}:{listener.port}\r\n\r\n".encode())
+        received = b""
+        while b"</html>" not in received:
+            await anyio.wait_readable(stranger)
+            if not (chunk := stranger.recv(65536)):
+                break
+            received += chunk
+    return received.decode()
+
+
+@needs_root
+@AT
+async def test_another_user_neither_completes_nor_ends_nor_uses_up_a_sign_in(host):
+    async with listening() as listener:
+        expected = listener.expect("notion", STATE, "https://as.example/authorize?state=" + STATE)
+        opening = "/" + listener.opening_url(expected).split("/", 3)[3]
+        for target in (GOOD, f"/callback?error=access_denied&state={STATE}", opening, "/callback?code=c"):
+            page = await answer_to_another_user(listener, target, host)
+            assert (status(page), STATE in page, "Location" in page) == (403, False, False)
+        assert (expected.is_answered, expected.strays) == (False, 0)
+        assert status(await get(listener, opening)) == 302
+        expected.end(None)
+        assert status(await get(listener, f"/callback?code=mine&state={STATE}")) == 200
+        assert (await expected.wait()).code == "mine"
+
+
+@needs_root
+async def test_connections_of_another_user_take_no_room_from_the_browser():
+    async with AsyncExitStack() as held, listening() as listener:
+        expected = listener.expect("notion", STATE)
+        mine = await held.enter_async_context(await anyio.connect_tcp("127.0.0.1", listener.port))
+        await mine.send(b"GET ")
+        for _ in range(callback.MAX_CONNECTIONS * 2):
+            await anyio.wait_writable(held.enter_context(connection_of_another_user(listener, "127.0.0.1")))
+        assert status(await answer_to_another_user(listener, GOOD)) == 403
+        expected.end(None)
+        await mine.send(f"{GOOD} HTTP/1.1\r\nHost: 127.0.0.1:{listener.port}\r\n\r\n".encode())
+        assert status((await mine.receive()).decode()) == 200
+
+
+# --- the address that a browser is started with
+
+
+async def test_it_leads_to_the_authorization_request_once_and_holds_nothing_of_it():
+    url = f"https://as.example/authorize?client_id=c&state={STATE}&code_challenge=x"
+    async with listening() as listener:
+        expected = listener.expect("notion", STATE, url)
+        address = listener.opening_url(expected)
+        assert STATE not in address
+        target = "/" + address.split("/", 3)[3]
+        assert status(await get(listener, target, method="HEAD")) == 405
+        assert status(await get(listener, target + "x")) == 410
+        page = await get(listener, target)
+        assert (status(page), f"Location: {url}\r\n" in page) == (302, True)
+        assert "Referrer-Policy: no-referrer" in page
+        again = await get(listener, target)
+        assert (status(again), STATE in again) == (410, False)
+        assert not expected.is_answered
+
+
+@NEEDS_IPV6
+async def test_a_browser_may_take_localhost_for_either_address_and_both_are_its_own():
+    async with listening() as listener:
+        listener.expect("notion", STATE).end(None)
+        request = f"GET {GOOD} HTTP/1.1\r\nHost: localhost:{listener.port}\r\n\r\n".encode()
+        async with await anyio.connect_tcp("::1", listener.port) as stream:
+            await stream.send(request)
+            assert status((await stream.receive()).decode()) == 200
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        async with listening((port, 0)) as listener:
+            assert listener.port != port
 
 
 async def test_rubbish_without_end_is_cut():

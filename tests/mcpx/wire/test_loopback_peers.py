@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mcpx.page import peers
+from mcpx.wire import loopback_peers as peers
 from tests.mcpx.page.visiting import NEEDS_IPV6
 
 NOBODY = 65534

@@ -1,9 +1,10 @@
 """Whose process is at the other end of a connection over loopback, as far as the system says.
 
-Every user of a computer can connect to a port on its loopback. A cookie alone does not tell them apart: the
-browser sends it to whatever program listens on another port of the same name, and so to another user's. So
-the kernel is asked to whom the other socket belongs (sock_diag(7), on Linux). Where it does not say, as on
-macOS, or for a connection from the host of a virtual machine, only the cookie counts.
+Every user of a computer can connect to a port on its loopback, and neither the cookie of the page nor the
+state of a sign-in tells them apart: a browser sends its cookies to whatever program listens on another port
+of the same name, and the state stands in an address. So the kernel is asked to whom the other socket belongs
+(sock_diag(7), on Linux). Where it does not say, as on macOS, or for a connection from the host of a virtual
+machine, only the cookie or the state counts. Used by the page and by the callback of sign-ins.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ _ROOT: Final = 0
 class _End(NamedTuple):
     state: int
     uid: int
+
+
+def belongs_to_user(connection: socket.socket) -> bool:
+    """Whether a connection that was accepted may be one of this user (or root), as `is_own` has it."""
+    try:
+        return is_own(connection.getpeername()[:2], connection.getsockname()[:2])
+    except OSError:
+        return False  # it is gone
 
 
 def is_own(client: Address, server: Address) -> bool:
