@@ -165,7 +165,8 @@ class _Person:
         url, name, self._answer = step["url"], shown_server(step["server"]), answer
         opens = not self._no_browser and has_browser()
         if self._as_json:
-            _print({key: step[key] for key in ("server", "url", "redirect_uri")})
+            about = {key: step[key] for key in ("server", "url", "redirect_uri")}
+            _print(about | ({"note": step["note"]} if step.get("note") else {}))
         elif opens:
             echo(f"your browser opens, to sign in to {name}; if it does not, open this address:", err=True)
         else:
@@ -173,6 +174,8 @@ class _Person:
             echo(f"to sign in to {name}, open this address in a browser{why}:", err=True)
         if not self._as_json:
             echo(url)
+            if step.get("note"):
+                echo(one_line(step["note"]), err=True, fg="yellow")
         sys.stdout.flush()
         if opens:
             open_browser(step.get("opening_url") or url)
@@ -236,15 +239,16 @@ def _problem(error: MCPXError) -> JSON:
 
 def _show_result(name: str, done: JSON) -> None:
     state = done.get("described")
+    to = f"{shown_server(name)} as {one_line(done['account'])}" if done.get("account") else shown_server(name)
     if state is None:
-        echo(f"signed in to {shown_server(name)}", fg="green")
+        echo(f"signed in to {to}", fg="green")
     elif done["state"] in {State.READY, State.ASLEEP}:
         tools = done["tools"]
-        echo(f"signed in to {shown_server(name)}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
+        echo(f"signed in to {to}: {tools} tool{'s' if tools != 1 else ''}", fg="green")
     elif done["state"] == State.NEEDS_SIGN_IN:
-        echo(f"signed in to {shown_server(name)}, but that does not suffice: {one_line(state)}", fg="yellow")
+        echo(f"signed in to {to}, but that does not suffice: {one_line(state)}", fg="yellow")
     else:
-        echo(f"signed in to {shown_server(name)}; it is {one_line(state)}", fg="yellow")
+        echo(f"signed in to {to}; it is {one_line(state)}", fg="yellow")
 
 
 def _print(value: JSON) -> None:

@@ -245,6 +245,8 @@ def _sign_in_remarks(sign_in: SignInStatus, *, needed: bool) -> list[tuple[str, 
         found.append((one_line(f"wants more scopes ({wanted}): {sign_in.command}"), "yellow"))
     if sign_in.problem:
         found.append((one_line(sign_in.problem), "yellow"))
+    if sign_in.account:
+        found.append((one_line(f"signed in as {sign_in.account}"), ""))
     return found
 
 

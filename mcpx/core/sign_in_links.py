@@ -249,6 +249,8 @@ class _Link:
             f"The server {name}{host} wants {self._wants} before it runs this call."
             f" The link opens {_host(url)} in your browser; the call goes on when you have done that there."
         )
+        if self._pending.note is not None:
+            message += f" Note: {self._pending.note}."
         return {**_URL_MODE, "message": message, "url": url}
 
 

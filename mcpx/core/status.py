@@ -116,9 +116,10 @@ class SignInStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `expires_at` is when the access token does (ISO 8601), `scopes` are those that were granted, as far as
     that is known. `wanted_scopes` are asked for and not granted. `problem` says why there is no token, or why
-    it could not be refreshed.
+    it could not be refreshed. `account` is whom it is signed in as, where the authorization server tells it.
     """
 
+    account: str | msgspec.UnsetType = msgspec.UNSET
     command: str | msgspec.UnsetType = msgspec.UNSET
     expires_at: str | msgspec.UnsetType = msgspec.UNSET
     scopes: list[str] | msgspec.UnsetType = msgspec.UNSET

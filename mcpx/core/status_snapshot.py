@@ -178,6 +178,7 @@ def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspe
     asked = account.challenge.scope if account.challenge is not None else None
     is_too_little = info.state is State.NEEDS_SIGN_IN and account.is_usable
     return SignInStatus(
+        account=(account.is_usable and account.account_name) or msgspec.UNSET,
         command=account.login_command if account.is_of_person else msgspec.UNSET,
         expires_at=msgspec.UNSET if expires_at is None else iso_seconds(expires_at),
         scopes=list(scopes) or msgspec.UNSET,

@@ -226,7 +226,8 @@ class CallbackListener:
             return page("Already taken", text, HTTPStatus.CONFLICT)
         expected.take(answer)
         with anyio.move_on_after(RESULT_TIMEOUT_S):
-            return ended_page(expected.name, await expected.ended())
+            problem = await expected.ended()
+            return ended_page(expected.name, problem, expected.account)
         return page("Nearly there", "MCPX has the answer; what came of it is said where you began.")
 
 
@@ -328,10 +329,11 @@ def page(title: str, text: str, status: HTTPStatus = HTTPStatus.OK, *headers: st
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-def ended_page(name: str, problem: str | None) -> bytes:
-    """The page of a sign-in that has ended: at a server of that name, with a problem or without."""
+def ended_page(name: str, problem: str | None, account: str | None = None) -> bytes:
+    """The page of a sign-in that has ended: at a server of that name, with a problem or to an account."""
     if problem is None:
-        return page("Signed in", f"MCPX is signed in to {name}. You can close this page.")
+        by = f" as {account}" if account else ""
+        return page("Signed in", f"MCPX is signed in to {name}{by}. You can close this page.")
     return page("Not signed in", f"MCPX is not signed in to {name}: {problem}. You can close this page.")
 
 

@@ -121,6 +121,8 @@ class BrowserReturn:
         self.opening = secrets.token_urlsafe(OPENING_BYTES)
         """What the address that leads to the authorization request is known by."""
         self._url: str | None = url or None
+        self.account: str | None = None
+        """The name of the account, once it is signed in, where the authorization server tells it."""
         self.strays = 0
         """How many answers have come meanwhile that belong to no sign-in."""
         self._state = state

@@ -24,6 +24,7 @@ from mcpx.oauth.answers import json_object
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import is_issuer
+from mcpx.oauth.endpoint_owners import check_owners
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.record import JSON
@@ -144,7 +145,7 @@ class _Search:
             if not isinstance(said := found.get("issuer"), str):
                 continue
             if is_issuer(said, expected):
-                return self._checked(found)
+                return await self._checked(found)
             text = (
                 f"the authorization server of {self._name} should be {one_line(expected, MAX_QUOTE_LEN)}, but"
                 f" calls itself {one_line(said, MAX_QUOTE_LEN)}: a sign-in there could give your account to"
@@ -159,8 +160,8 @@ class _Search:
         text = f"{self._name} names {shown} to sign in at, but that says nothing of itself (RFC 8414)"
         raise SignInError(Problem.NO_METADATA, text)
 
-    def _checked(self, metadata: JSON) -> JSON:
-        """Metadata of an authorization server whose endpoints may be used."""
+    async def _checked(self, metadata: JSON) -> JSON:
+        """Metadata of an authorization server whose endpoints may be used, and are of one server."""
         shown = one_line(metadata["issuer"], MAX_QUOTE_LEN)
         for endpoint in ("authorization_endpoint", "token_endpoint"):
             url = metadata.get(endpoint)
@@ -173,7 +174,20 @@ class _Search:
             if "#" in url:  # what is added to it would be lost
                 text = f"{endpoint} of {shown} has a fragment, which none may have (RFC 6749 3.1)"
                 raise SignInError(Problem.METADATA_REFUSED, text)
+        await check_owners(metadata, self._certain_document)
         return metadata
+
+    async def _certain_document(self, url: str) -> JSON | None:
+        """The JSON object at a URL; None if there is none.
+
+        Raises:
+            SignInError: That cannot be known now.
+        """
+        self._problems.clear()
+        found = await self._document(url)
+        if found is None and (problem := self._worst()) is not None and problem.for_now:
+            raise problem
+        return found
 
     async def _document(self, url: str) -> JSON | None:
         """The JSON object at a URL; None if there is none that can be had, the reason for which is noted."""

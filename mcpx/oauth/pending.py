@@ -31,6 +31,7 @@ from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
     from mcpx.oauth.account import Account
+    from mcpx.oauth.discovery import Discovered
     from mcpx.oauth.record import Record
 
 _LINK: Final = re.compile(r"https?://[\w\-.~:/?#\[\]@!$&'()*+,;=%]+", re.ASCII)
@@ -59,6 +60,8 @@ class PendingSignIn:
         self.scopes = tuple(scopes)
         self.link: str | None = None
         """The address to open, once it is known."""
+        self.note: str | None = None
+        """What to tell a person before they open it: where the token goes, if that is another host."""
         self.opening_url: str | None = None
         """An address that leads there, for a browser that is started with it: others can see what it is."""
         self.redirect_uri: str | None = None
@@ -185,12 +188,18 @@ class PendingSignIn:
                     scopes=self.scopes,
                     challenge=account.challenge,
                     save=account.keep,
+                    on_found=self._found,
                 )
             finally:
                 if self._return is not None:
                     listener.forget(self._return)
             with anyio.CancelScope(shield=True):  # bounded by the store: what was given is not to be lost
                 await self._adopt(record)
+
+    def _found(self, found: Discovered) -> None:
+        from mcpx.oauth.endpoint_owners import token_note  # noqa: PLC0415 - as above
+
+        self.note = token_note(found.metadata)
 
     async def _ask(self, listener: CallbackListener, url: str) -> Callback:
         """Show the address to those who wait; what the browser comes back with.
@@ -214,6 +223,7 @@ class PendingSignIn:
         self._ended.set()
         self._shown.set()
         if self._return is not None:
+            self._return.account = self.account.account_name
             self._return.end(None if error is None else str(error))
 
     def _cancellation(self) -> SignInError:

@@ -110,6 +110,7 @@ def describe_link(sign_in: PendingSignIn) -> JSON:
         "url": sign_in.link,
         "opening_url": sign_in.opening_url,
         "redirect_uri": sign_in.redirect_uri,
+        "note": sign_in.note,
     }
 
 
@@ -118,6 +119,7 @@ def describe_result(account: Account) -> JSON:
     return {
         "server": account.server.name,
         "signed_in": True,
+        **({"account": account.account_name} if account.account_name else {}),
         "scopes": list(account.scopes),
         "expires_at": None if account.expires_at is None else iso_seconds(account.expires_at),
     }

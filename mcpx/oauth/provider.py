@@ -40,6 +40,7 @@ from msgspec import structs
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.account_name import name_with_tokens
 from mcpx.oauth.answers import check_registration, is_token_request, tokens_in
 from mcpx.oauth.callback_answer import AskPerson, code_in
 from mcpx.oauth.client import Sign, method_to_register, signer_of
@@ -89,6 +90,8 @@ class Flow:
         self.context.issuer = str((record.metadata or {}).get("issuer"))
         self.context.resource = record.resource
         self.context.sign = signer_of(server)
+        self.account: str | None = None
+        """The name of the account that came with the tokens."""
 
     async def run(
         self,
@@ -129,7 +132,10 @@ class Flow:
                     else:
                         sent_at = time.time()
                         sent = request if names_scope else _without_scope(request)
-                        response = _judged(await network.send(sent), refused=refused, what=what)
+                        answer = await network.send(sent)
+                        response = _judged(answer, refused=refused, what=what)
+                        if is_token_request(sent):
+                            self.account = name_with_tokens(answer)
                     request = await flow.asend(response)
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValidationError) as error:
             raise _translated(error, self._server) from None  # it may quote the answer

@@ -86,6 +86,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     resource: str | None = None
     registration: Registration | None = None
     tokens: Tokens | None = None
+    account: str | None = None
+    """The name of the account, for people, as the authorization server has told it."""
     metadata: JSON | None = None
     resource_metadata: JSON | None = None
     revision: int = 0

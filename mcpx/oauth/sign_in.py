@@ -13,6 +13,7 @@ from mcp.client.auth.utils import union_scopes
 from msgspec import structs
 
 from mcpx.config import ServerConfig
+from mcpx.oauth.account_name import name_at_endpoint
 from mcpx.oauth.answers import ClientMetadataRefused
 from mcpx.oauth.callback_answer import AskPerson, Callback
 from mcpx.oauth.challenge import Challenge
@@ -40,6 +41,7 @@ async def sign_in(
     scopes: Sequence[str] = (),
     challenge: Challenge | None = None,
     save: Save,
+    on_found: Callable[[Discovered], None] = lambda _found: None,
 ) -> Record:
     """Sign a person in to a server, and return the record with the new tokens, which is not saved yet.
 
@@ -56,12 +58,14 @@ async def sign_in(
         save: Called with a record without tokens when MCPX has registered itself as a client, before the
             person is asked; not called where `record` has tokens, which the new client could not refresh.
             Called, too, with `record` without its registration if that has turned out, or may be, stale.
+        on_found: Called with the authorization server before the person is asked.
 
     Raises:
         SignInError: With any `Problem`; nothing was changed but what `save` was given.
     """
     async with open_network(server) as network:
         found = await _found(network, challenge)
+        on_found(found)
         identity = record.identity if record is not None else identity_of(server)
         if identity is None:
             text = f"{server.name} is not signed in to: its configuration says how it is authorized"
@@ -197,7 +201,9 @@ class _Attempt:
             what="the code of the sign-in",
             names_scope=names_scope,
         )
-        return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens)
+        metadata = self._base.metadata or {}
+        account = flow.account or await name_at_endpoint(self._network, metadata, tokens, self._scope)
+        return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens, account=account)
 
     def _result(self, *, revision: int) -> Record:
         client = None if self._client is None else kept(self._server, self._client)

@@ -113,6 +113,12 @@ class SignInState:
         return tuple(((self._tokens and self._tokens.scope) or "").split())
 
     @property
+    def account_name(self) -> str | None:
+        """The name of the account that was signed in with, as far as the authorization server has told it."""
+        record = self._kept.record
+        return None if record is None or record.tokens is None else record.account
+
+    @property
     def login_command(self) -> str:
         """What signs in: `mcpx login NAME`, with the configuration where that is not the usual one."""
         hint = config_hint(self.server.source, {}) if self.server.source else ""  # a terminal has another one

@@ -81,18 +81,19 @@ def _seen(info: ServerInfo) -> JSON:
 
 
 async def sign_in(hub: Hub, name: str) -> JSON:
-    """Begin a sign-in, or join the one under way: `{url, redirect_uri, timeout_s}`.
+    """Begin a sign-in, or join the one under way: `{url, note, redirect_uri, timeout_s}`.
 
     Raises:
         MCPXError: It cannot be begun; most are a `SignInError`.
     """
     pending = hub.sign_ins.begin(name)  # never left: it is over after its time
     url = await pending.url()
-    return {"url": url, "redirect_uri": pending.redirect_uri, "timeout_s": hub.config.login_timeout}
+    about = {"url": url, "note": pending.note, "redirect_uri": pending.redirect_uri}
+    return about | {"timeout_s": hub.config.login_timeout}
 
 
 async def signed_in(hub: Hub, name: str, request: Request) -> JSON:
-    """Wait for the sign-in under way, if it is not over: `{state, described, tools}` of the server then.
+    """Wait for the sign-in under way, if it is not over: `{state, described, tools, account}` of the server.
 
     Raises:
         SignInError: It failed, or there is none.
@@ -104,7 +105,8 @@ async def signed_in(hub: Hub, name: str, request: Request) -> JSON:
             await _pending(hub, name).wait(hub.config.login_timeout)
         info = await hub.sign_ins.started(name)
         described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
-        return {"state": str(info.state), "described": described, "tools": len(info.tools)}
+        state = {"state": str(info.state), "described": described, "tools": len(info.tools)}
+        return state | {"account": account and account.account_name}
 
     await body(request, Nothing)
     return await unless_gone(request, wait)

@@ -21,6 +21,7 @@ from tests.forking.client import Python
 from tests.mcpx.daemon.daemons import House
 from tests.mcpx.oauth.scripted_browser import fetch
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
+from tests.mcpx.oauth.test_account_name import id_token
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
 
@@ -157,6 +158,35 @@ def test_another_user_sees_no_state_and_finishes_no_sign_in(home, issuer, daemon
         wait.unlink()
         assert process.wait(30) == 0, process.stderr.read()
     assert "alice" in home.calls("notes")[0]
+
+
+@ways
+def test_the_account_is_named_where_the_server_tells_it_and_stays_named(home, issuer, daemon):
+    issuer.token_answer = {"id_token": id_token(b'{"preferred_username": "alice@x.example"}')}
+    home.start(daemon=daemon)
+    assert "signed in to notes as alice@x.example" in home.login("notes").stdout
+    home.calls("notes")
+    home.run("daemon", "stop")
+    home.run("daemon", "start")
+    assert home.calls("notes")
+    (server,) = json.loads(home.run("status", "--json").stdout)["servers"]
+    assert server["sign_in"]["account"] == "alice@x.example"
+    assert "signed in as alice@x.example" in home.run("status").stdout
+    issuer.token_answer = {}
+    result = json.loads(home.login("notes", "--json").stdout.splitlines()[-1])
+    assert (result["signed_in"], "account" in result) == (True, False)
+
+
+@ways
+def test_where_the_token_goes_to_another_host_it_is_said_before(home, issuer, daemon):
+    with scripted_issuer(discovery="none") as second:
+        second.grants = issuer.grants
+        issuer.metadata = {"authorization_endpoint": f"{second.issuer}/authorize"}
+        home.start(daemon=daemon)
+        done = home.login("notes")
+        agree, token = (each.issuer.removeprefix("http://") for each in (second, issuer))
+        assert f"you agree at {agree}; {token} gets the token" in done.stderr
+        assert done.returncode == 0, done
 
 
 @ways

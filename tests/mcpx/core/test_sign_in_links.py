@@ -50,6 +50,7 @@ class SignIn:
     def __init__(self) -> None:
         self.wanted = 0
         self.begun = 0
+        self.note: str | None = None
         self.over = anyio.Event()
         self.error: SignInError | None = None
 
@@ -208,6 +209,7 @@ async def test_the_question_names_the_server_and_the_hosts_and_the_call_waits_fo
     async with stage() as on, anyio.create_task_group() as tasks:
         caller, done = Caller(), anyio.Event()
         on.clients.handles[caller.client] = caller
+        on.sign_in.note = "you agree at auth.example; token.example gets the token"
 
         async def call():
             assert await on.obtain(caller.context()) is None
@@ -218,7 +220,7 @@ async def test_the_question_names_the_server_and_the_hosts_and_the_call_waits_fo
         (params,) = caller.asked
         assert (params["mode"], params["url"]) == ("url", URL)
         assert params["elicitationId"]
-        for said in ("linear", "mcp.linear.example", "auth.example"):
+        for said in ("linear", "mcp.linear.example", "auth.example", on.sign_in.note):
             assert said in params["message"]
         caller.answer_with(ACCEPTED)
         await anyio.wait_all_tasks_blocked()

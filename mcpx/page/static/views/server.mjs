@@ -127,6 +127,7 @@ function About({ offers, card }) {
     ["Reached over", card.transport],
     ["On the node", card.node],
     ["Protocol", offers.protocol],
+    ["Signed in as", card.sign_in?.account],
     ["Signed in with", (card.sign_in?.scopes ?? []).join(" ")],
     ["Its token expires", card.sign_in?.expires_at],
     ["Listed at", offers.listed_at],

@@ -16,6 +16,7 @@ from mcpx.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
+from tests.mcpx.oauth.test_account_name import id_token
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry
 
@@ -75,7 +76,10 @@ async def test_a_command_is_bounded(tmp_path: Path, monkeypatch: Any):
 
 
 async def test_a_person_signs_in_and_out(tmp_path):
-    with scripted_issuer() as issuer:
+    with scripted_issuer() as issuer, scripted_issuer(discovery="none") as second:
+        second.grants = issuer.grants
+        issuer.metadata = {"authorization_endpoint": f"{second.issuer}/authorize"}
+        issuer.token_answer = {"id_token": id_token(b'{"email": "alice@x.example"}')}
         config = config_of({"s": {"type": "http", "url": issuer.mcp_url}}, login_port=LOGIN_PORT)
         async with visiting(config, state=tmp_path) as visitor:
             assert (await visitor.get("/servers/s"))["card"]["state"] == "needs sign-in"
@@ -83,12 +87,14 @@ async def test_a_person_signs_in_and_out(tmp_path):
             assert "no sign-in to s is under way" in refused["error"]
             begun = await visitor.post("/servers/s/sign-in")
             assert begun["url"].startswith("http")
+            assert begun["note"].startswith("you agree at ")
             wrong = await visitor.post("/servers/s/sign-in-answer", {"address": "nonsense"}, fails=True)
             assert "not the address" in wrong["error"]
             await anyio.to_thread.run_sync(lambda: issuer.browse(begun["url"], person="alice"))
             done = await visitor.post("/servers/s/signed-in")
-            assert done["state"] == "ready"
+            assert (done["state"], done["account"]) == ("ready", "alice@x.example")
             assert (await visitor.post("/servers/s/signed-in"))["state"] == "ready"  # it is over
-            assert (await visitor.get("/servers/s"))["card"]["sign_in"]["command"]
+            shown = (await visitor.get("/servers/s"))["card"]["sign_in"]
+            assert (shown["account"], "command" in shown) == ("alice@x.example", True)
             assert (await visitor.post("/servers/s/sign-out")) == {"signed_out": True}
             await visitor.watch.becomes(State.NEEDS_SIGN_IN, "s")

@@ -60,7 +60,7 @@ function SignIn({ server, onClose }) {
       ${!begun && !failure && html`<${Loading}>Asking the server where to sign in…</${Loading}>`}
       ${begun && !done && !failure && html`<${Waiting} server=${server} begun=${begun} />`}
       ${done && html`<${Notice} tone="good" live="status"
-        title="You are signed in.">The server is ${done.described}.</${Notice}>`}
+        title=${done.account ? `You are signed in as ${done.account}.` : "You are signed in."}>The server is ${done.described}.</${Notice}>`}
     </div>
   </${Dialog}>`;
 }
@@ -73,6 +73,7 @@ function Waiting({ server, begun }) {
   return html`
     <p>Your browser opens a page of <strong
       class="wrap">${host}</strong>, and comes back here when you have signed in.</p>
+    ${begun.note && html`<${Notice} tone="ask" title="Two hosts take part.">${begun.note}</${Notice}>`}
     <div class="row"><a class="button" href=${begun.url} target="_blank"
       rel="noopener noreferrer">Open the page to sign in</a><${Copy} text=${begun.url} what="the address" /></div>
     <${Loading}>Waiting for you…</${Loading}>
