@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from mcpx.page.access import MAX_SESSIONS, Access
-from mcpx.page.peers import users_are_known
 from mcpx.paths import ensure_folder, read_own_file, replace_file
+from mcpx.wire.loopback_peers import users_are_known
 
 log = structlog.get_logger()
 FILE_NAME: Final = "page.json"
