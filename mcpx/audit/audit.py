@@ -1,5 +1,7 @@
 """The audit log of one hub: a line for each request of a client to a server, sent or refused.
 
+It is where every call is known from its beginning to its end, so calls are counted (`tally`) and watched here
+too, whether the log is written or not.
 The router calls `begin` for each request, and gives the entry to the request's reply as its observer; what is
 refused before it gets there goes to `refused`. A line is written at the end of the turn of the event loop in
 which its call has ended, or under load with those of the next milliseconds. Nothing here costs a call
@@ -22,10 +24,10 @@ import structlog
 
 from mcpx.audit.backlog import Backlog
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of, values
+from mcpx.audit.entry import Entry, Kind, Target, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
-from mcpx.audit.watching import Watch
+from mcpx.audit.watching import Tally, Uncounted, Watch
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
 
@@ -41,12 +43,12 @@ class Audit:
     """Writes the audit log in `folder`, once it is switched on by `configure`."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
-        self.enabled = False
-        """Whether calls are to be noted here: they are written, or watched."""
         self.is_written = False
         self.watch: Watch | None = None
-        self.on_failed: Callable[[str], None] = lambda _server: None
-        """Called with the server of each call that is written and did not succeed. Must not raise."""
+        self.tally: Tally = Uncounted()
+        """What counts the calls, written or not; the hub sets it."""
+        self.running: dict[int, Entry] = {}
+        """The calls that run, by when they began, the oldest first; the limits of the servers bound them."""
         self._folder = folder
         self._place = ""
         self._required = False
@@ -76,12 +78,10 @@ class Audit:
         `hide` takes them out of the URIs of resources.
         """
         self.is_written, self._required, self._redact, self._hide = enabled, required, redact, hide
-        self.enabled = self.is_written or self.watch is not None
 
     def observe(self, watch: Watch | None) -> None:
         """Have this one hear of each call, written or not; None: nobody."""
         self.watch = watch
-        self.enabled = self.is_written or watch is not None
 
     @property
     def folder(self) -> Path | None:
@@ -151,20 +151,19 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        if kind == "resource":
-            name = self._hide(name)
-        target = origin or library(), server, kind, name
+        target = self._target(kind, server, name, origin)
+        said = said_of(*target, arguments) if self.is_written else b""
+        entry = Entry(self._now_us(), target, said, arguments, self._settled)
+        self.running[entry.at_us] = entry
+        self.tally.begun(entry)
         if not self.is_written:
-            entry = Entry(self._now_us(), target, b"", arguments, self._settled)
             entry.is_written = False
             return entry
-        said = said_of(*target, arguments)
-        entry = Entry(self._now_us(), target, said, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
             if len(said) > MAX_SAID:
-                said = said_of(target[0], server, kind, cut(name, MAX_SLOT_NAME_CHARS), None)
+                said = said_of(*target[:3], cut(target[3], MAX_SLOT_NAME_CHARS), None)
             entry.slot = self._chain.slots.begin(entry.at_us, said)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
@@ -172,6 +171,17 @@ class Audit:
             self._settled(entry)
             raise error
         return entry
+
+    def asked(self, kind: Kind, server: str, name: str, origin: Origin | None) -> None:
+        """Note that a call that was refused is answered with a question: its answer lets the call go on."""
+        self.tally.asked(self._target(kind, server, name, origin), "refused")
+
+    def goes_on(self, kind: Kind, server: str, name: str, origin: Origin | None) -> None:
+        """Note that a call which ended with a question is about to go on."""
+        self.tally.goes_on(self._target(kind, server, name, origin))
+
+    def _target(self, kind: Kind, server: str, name: str, origin: Origin | None) -> Target:
+        return origin or library(), server, kind, self._hide(name) if kind == "resource" else name
 
     def _has_room(self, entry: Entry) -> bool:
         """Whether the line of a call that begins can be written, as far as can be known."""
@@ -195,19 +205,22 @@ class Audit:
         rule: str | None = None,
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
-        if self.enabled:
-            target = origin or library(), server, kind, self._hide(name) if kind == "resource" else name
-            entry = Entry(self._now_us(), target, said_of(*target, None), NOTHING, self._settled)
-            entry.is_written = self.is_written
-            entry.refused(code, rule)
-            self._settled(entry)
+        target = self._target(kind, server, name, origin)
+        said = said_of(*target, None) if self.is_written else b""
+        entry = Entry(self._now_us(), target, said, NOTHING, self._settled)
+        entry.is_written = self.is_written
+        self.tally.begun(entry)
+        entry.refused(code, rule)
+        self._settled(entry)
 
     def _settled(self, entry: Entry) -> None:
         """Have the line of a call written: at the end of this turn, or where there are many, in a moment.
 
         In between, its end stands in its slot.
         """
-        if self.watch is not None and (entry.watched is not None or entry.mark != ANSWERED):
+        self.running.pop(entry.at_us, None)
+        self.tally.ended(entry)
+        if self.watch is not None:
             self.watch.ended(entry)
         if not entry.is_written:
             return
@@ -247,9 +260,6 @@ class Audit:
         if not entries:
             return
         texts = [entry.line(self._redact) for entry in entries]
-        for entry in entries:
-            if entry.has_failed():
-                self.on_failed(entry.target[1])
         slots = [entry.slot for entry in entries if entry.slot is not None]
         if self._chain is None or self.problem is not None:
             self.backlog.keep(texts, slots)

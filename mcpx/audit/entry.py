@@ -27,6 +27,9 @@ Kind = Literal["tool", "resource", "prompt", "completion", "task", "audit"]
 Approval = Literal["asked", "once", "session", "always", "refused"]
 """What a person has said to a call. `asked`: nothing yet, so nothing was sent."""
 
+End = Literal["ok", "failed", "refused", "cancelled"]
+"""How a call has ended; docs/monitoring.md defines them."""
+
 Target = tuple[Origin, str, Kind, str]
 """Who asks, the server, what kind of thing is asked for, and its name."""
 
@@ -38,7 +41,7 @@ MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not r
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
-_NO_FAILURES: Final = frozenset({"ok", "input_required", "task"})
+_GOOD: Final = frozenset({"ok", "task"})
 _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -64,6 +67,7 @@ _ENDS: Final = [
 """How a call has ended, by the number in its slot; the first where it had not ended."""
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
 ANSWERED: Final = 1
+_CANCELLED: Final = Code.CANCELLED.value
 
 
 class Entry:
@@ -77,6 +81,8 @@ class Entry:
     """Who asks, and for what."""
     watched: Any = None
     """What whoever watches calls has made of it."""
+    counted: Any = None
+    """What it is counted in."""
     is_written = True
     """Whether it becomes a line."""
     slot: int | None = None
@@ -142,10 +148,14 @@ class Entry:
                 self._how = "unknown", "internal_error", 0
         return self._how
 
-    def has_failed(self) -> bool:
-        """Whether it has ended without what was asked for; not so where a person is to be asked first."""
+    def end(self) -> End:
+        """How it has ended, in the words in which calls are counted. Never raises."""
         outcome, code, _ = self.how()
-        return outcome not in _NO_FAILURES and (outcome != "not_sent" or code is not None)
+        return end_of(outcome, code)
+
+    def is_question(self) -> bool:
+        """Whether it has ended with a question: the request with the answer to it goes on with the call."""
+        return self.approval == "asked" or self.how()[0] == "input_required"
 
     def _ended(self) -> bytes:
         """The members of the line that say how it ended."""
@@ -174,6 +184,15 @@ class Entry:
         if isinstance(error, Abandoned):
             return "unknown" if error.begun else "not_sent", "cancelled", 0
         return "unknown", "internal_error", 0
+
+
+def end_of(outcome: str, code: str | None) -> End:
+    """The end of a call with that outcome and code, as a line of the log has them."""
+    if outcome in _GOOD:
+        return "ok"
+    if code == _CANCELLED:
+        return "cancelled"
+    return "refused" if outcome == "not_sent" else "failed"
 
 
 def recovered(mark: int) -> bytes:

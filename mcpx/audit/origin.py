@@ -22,6 +22,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
     transport: Transport
     client: str | None = None
     """What the client calls itself, `name/version`; None where it does not say."""
+    name: str | None = None
+    """Its name alone."""
     user: str | None = None
     """The user at the other end: of the socket, or of this process."""
     profile: str | None = None

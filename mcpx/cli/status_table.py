@@ -48,7 +48,7 @@ NEEDS_SIGN_IN: Final = "needs sign-in"
 MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
 MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its own to the right
 SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
-LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  fail: failed  p50: median"
+LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  ref: refused  p50: median"
 MAX_NAMED_CHANGES: Final = 5  # of a server, in its line
 MINUTE_S: Final = 60
 HOUR_S: Final = 60 * MINUTE_S
@@ -165,7 +165,7 @@ def _table(servers: list[ServerStatus]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("server", min_width=MIN_NAME_CELLS, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "p50", "p99 ms"):
+    for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "ref", "p50", "p99 ms"):
         table.add_column(header, justify="right", no_wrap=True)
     placed = any(server.node for server in servers)
     if placed:
@@ -188,8 +188,9 @@ def _row(server: ServerStatus) -> list[Text]:
         count(server.calls),
     )
     times = Text(_latency(latency.p50)), Text(_latency(latency.p99))
-    failed = Text(count(server.errors), style="red" if server.errors else "")
-    return [Text(one_line(server.name)), shown_state(server), *map(Text, cells), failed, *times]
+    failed = Text(count(server.failed), style="red" if server.failed else "")
+    refused = Text(count(server.refused), style="yellow" if server.refused else "")
+    return [Text(one_line(server.name)), shown_state(server), *map(Text, cells), failed, refused, *times]
 
 
 def shown_state(server: ServerStatus) -> Text:

@@ -39,6 +39,9 @@ def audited(audit: Audit, request: Request) -> Entry | None:
         CallError: As from `Audit.begin`.
     """
     context = request.context
+    if context.answers is not None and (target := target_of(request)) is not None:
+        kind, name, _ = target
+        audit.goes_on(kind, request.server_name, name, context.origin)
     if isinstance(request, Exec):
         entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, context.origin)
     elif (target := target_of(request)) is not None:
@@ -78,6 +81,16 @@ def note_refused(audit: Audit, message: Message, error: CallError) -> None:
         kind, name, _ = target
         origin = message.context.origin
         audit.refused(kind, message.server_name, name, error.code, origin=origin, rule=error.rule)
+
+
+def note_question(audit: Audit, request: Request, *, is_answered: bool) -> None:
+    """Note that a refusal does not end its call: a person is asked, or has done what it takes."""
+    if (target := target_of(request)) is not None:
+        kind, name, _ = target
+        about = kind, request.server_name, name, request.context.origin
+        audit.asked(*about)
+        if is_answered:
+            audit.goes_on(*about)
 
 
 @contextmanager

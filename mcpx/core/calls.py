@@ -21,7 +21,7 @@ from mcpx.audit.audit import Audit
 from mcpx.audit.origin import Origin
 from mcpx.catalog.model import JSON
 from mcpx.core.approving import obtain_approval
-from mcpx.core.auditing import note_refused, noting_refusals
+from mcpx.core.auditing import note_question, note_refused, noting_refusals
 from mcpx.core.execution import ExecutionResult
 from mcpx.core.first_listings import INSPECT_WAIT_S, await_first_listings, await_listing
 from mcpx.core.input_required import input_requests, obtain_input
@@ -166,6 +166,7 @@ class ToolCalls:
         asked = await self._links.obtain(
             need, upstream, context.caller, client=context.client, answers=context.answers
         )
+        note_question(self._audit, request, is_answered=asked is None)
         if asked is not None:
             return asked
         repeated = replace(request, context=replace(context, answers=without_link(context.answers)))

@@ -1,7 +1,7 @@
 """The calls of the last hour, in steps: how many, how many failed, how long they took, what they cost.
 
-One for each hub, kept whether anybody looks or not. It looks at the counters of the servers and at the sums
-of the meter at the end of each step in which something was counted, and does nothing at all while nothing is
+One for each hub, kept whether anybody looks or not. It looks at the sums of the meter and how long servers
+took at the end of each step in which something was counted, and does nothing at all while nothing is
 (`Activity`). The steps are those of the clock: they begin at every `STEP_S` seconds since 1970.
 """
 
@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from mcpx.audit.audit import Audit
 from mcpx.core.meter import Meter
+from mcpx.core.stats import Count
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Activity, Counters, percentiles
 from mcpx.upstream.actor import Upstream
@@ -24,70 +24,42 @@ MAX_DURATIONS: Final = 2048  # of one step, that are looked at
 
 
 class Point(NamedTuple):
-    """One step. `calls` were sent to servers; `errors` did not succeed, sent or not.
-
-    Where the audit log is off, a result with which a tool reports an error counts as success, and so does
-    what was refused before there was anything to send.
+    """One step: the calls that began in it, and those that failed and were refused in it; see `Meter`.
 
     The percentiles are of those that were answered, None without any; tokens are as the meter estimates them.
     """
 
     calls: int
-    errors: int
+    failed: int
+    refused: int
     p50_ms: float | None
     p95_ms: float | None
     tokens_direct: int
     tokens_spent: int
 
 
-NOTHING: Final = Point(0, 0, None, None, 0, 0)
+NOTHING: Final = Point(0, 0, 0, None, None, 0, 0)
 
 
 class _Sums(NamedTuple):
     """Of one server, up to now."""
 
     counters: Counters
-    calls: int
-    errors: int
     answered: int
 
 
-class _Total(NamedTuple):
-    """Of all servers, up to now."""
-
-    direct: int
-    spent: int
-    unsuccessful: int
-
-
 class History:
-    """That of the servers in `upstreams`. `activity` tells when something is counted, `audit` what fails."""
+    """That of the servers in `upstreams`. `activity` tells when something is counted."""
 
-    def __init__(
-        self, upstreams: Mapping[str, Upstream], meter: Meter, activity: Activity, audit: Audit
-    ) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream], meter: Meter, activity: Activity) -> None:
         self._upstreams = upstreams
         self._meter = meter
         self._activity = activity
-        self._audit = audit
         self._points: dict[int, Point] = {}  # by the number of the step
         self._sums: dict[str, _Sums] = {}
-        self._unsuccessful = 0
-        self._total = _Total(0, 0, 0)
+        self._total = Count()
         self._step = 0  # that runs, while something is counted
         activity.on_begin = self._begin
-        audit.on_failed = self._note_failed
-
-    def failed(self, counters: Counters) -> int:
-        """How many calls to the server with these counters have not succeeded, as `Point.errors` counts."""
-        return counters.unsuccessful if self._audit.is_written else sum(counters.errors.values())
-
-    def _note_failed(self, server: str) -> None:
-        self._unsuccessful += 1
-        if (upstream := self._upstreams.get(server)) is not None:
-            upstream.counters.unsuccessful += 1
-        if self._activity.quiet:
-            self._activity.begin()
 
     def ended(self) -> int:
         """The number of the last step that has ended: it began at that many times `STEP_S`."""
@@ -136,26 +108,23 @@ class History:
         for step in [step for step in self._points if not self._step - STEPS < step <= self._step]:
             del self._points[step]
 
-    def _measured(self) -> tuple[Point, dict[str, _Sums], _Total]:
+    def _measured(self) -> tuple[Point, dict[str, _Sums], Count]:
         """What was counted since the end of the step before, and the sums up to now."""
         sums = {name: _sums(upstream.counters) for name, upstream in self._upstreams.items()}
-        calls = errors = 0
         answered: list[tuple[Counters, int]] = []
         for name, now in sums.items():
             before = self._sums.get(name)
             if before is None or before.counters is not now.counters:
-                before = _Sums(now.counters, 0, 0, 0)
-            calls += now.calls - before.calls
-            errors += now.errors - before.errors
+                before = _Sums(now.counters, 0)
             if now.answered > before.answered:
                 answered.append((now.counters, now.answered - before.answered))
-        cost = self._meter.since_start().total
-        total = _Total(cost.direct, cost.spent, self._unsuccessful)
-        if self._audit.is_written:
-            errors = total.unsuccessful - self._total.unsuccessful
+        total, past = self._meter.since_start().total, self._total
+        calls, failed, refused, direct, spent = (
+            max(0, getattr(total, name) - getattr(past, name))
+            for name in ("calls", "failed", "refused", "direct", "spent")
+        )
         p50, p95 = map(_milliseconds, percentiles(_durations(answered), 0.5, 0.95))
-        tokens = max(0, total.direct - self._total.direct), max(0, total.spent - self._total.spent)
-        return Point(calls, errors, p50, p95, *tokens), sums, total
+        return Point(calls, failed, refused, p50, p95, direct, spent), sums, total
 
 
 def _now() -> int:
@@ -163,7 +132,7 @@ def _now() -> int:
 
 
 def _sums(counters: Counters) -> _Sums:
-    return _Sums(counters, counters.calls, sum(counters.errors.values()), sum(counters.durations.counts))
+    return _Sums(counters, sum(counters.durations.counts))
 
 
 def _durations(answered: list[tuple[Counters, int]]) -> list[float]:

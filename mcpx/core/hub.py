@@ -126,7 +126,8 @@ class Hub:
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
         self.meter.activity = self.fleet.activity
-        self.history = History(self.upstreams, self.meter, self.fleet.activity, self.audit)
+        self.audit.tally = self.meter
+        self.history = History(self.upstreams, self.meter, self.fleet.activity)
         """The calls of the last hour."""
         self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
         """The calls as they run, for those who watch."""

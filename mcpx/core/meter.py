@@ -1,9 +1,10 @@
-"""The meter: what each result and each listing of tools costs a model through MCPX, and would cost directly.
+"""The meter: calls, how they end, and what results and menus cost a model, directly and through MCPX.
 
-One for each hub. The paths of the gateway note each answer to a client and each listing of the tools;
-`mcpx status` and `mcpx stats` read the sums, and `mcpx.core.stats_file` keeps them for good. Costs are
-estimates (`mcpx.core.costs`), the same for both sides. What MCPX answers by itself (`inspect`, an error of
-its own) costs nothing directly.
+One for each hub, and the only place where calls are counted: whatever shows a figure of calls, failures or
+tokens reads the sums here. The audit log tells of each call (`begun`, `ended`); the paths of the gateway note
+each answer to a client and each listing of the tools; `mcpx.core.stats_file` keeps the sums for good. Costs
+are estimates (`mcpx.core.costs`), the same for both sides. What MCPX answers by itself (`inspect`, an error
+of its own) costs nothing directly. docs/monitoring.md defines all of it.
 
 Under load not every call is looked at: of each tool of each client the first `SAMPLES` calls in a window are,
 of those with large results the first `SAMPLES_OF_LARGE`, and the others are taken to cost the average of
@@ -20,16 +21,24 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mcpx.audit.entry import End, Entry, Kind, Target
+from mcpx.audit.origin import Transport
 from mcpx.core.costs import costs
 from mcpx.core.listings import Listings, Menu, cost_of_menus
 from mcpx.core.stats import (
+    COMMAND_LINE,
+    COMPLETIONS,
     INSPECT,
     MAX_CLIENTS,
     MAX_TOOLS,
     MCPX,
     MENU,
     OTHERS,
+    PAGE,
+    PROGRAM,
+    PROMPTS,
     RESOURCES,
+    TASKS,
     UNNAMED,
     Count,
     Totals,
@@ -49,7 +58,15 @@ SAMPLES_OF_LARGE: Final = 2  # and of those with large results, which take longe
 LARGE_BYTES: Final = 32768
 MAX_NAME_CHARS: Final = 64  # of a client
 MAX_LABEL_CHARS: Final = 200  # of a server or a tool
-_NOT_TOOLS: Final = frozenset({INSPECT, RESOURCES})
+MAX_QUESTIONS: Final = 1000  # that are open: a client need not come back with an answer
+_KINDS: Final[Mapping[Kind, str]] = {
+    "resource": RESOURCES,
+    "prompt": PROMPTS,
+    "completion": COMPLETIONS,
+    "task": TASKS,
+}
+_NOT_TOOLS: Final = frozenset({INSPECT, *_KINDS.values()})
+_OWN_CLIENTS: Final[Mapping[Transport, str]] = {"control": COMMAND_LINE, "page": PAGE, "library": PROGRAM}
 
 
 class Watch(Protocol):
@@ -67,17 +84,51 @@ class Watch(Protocol):
 
 
 class _Row:
-    """The calls of one tool by one client in the current window."""
+    """The calls of one tool by one client in the current window, and answers, of which some are looked at."""
 
-    __slots__ = ("_large", "calls", "client", "direct", "sampled", "samples", "server", "spent", "tool")
+    __slots__ = (
+        "_large",
+        "answers",
+        "calls",
+        "cancelled",
+        "client",
+        "direct",
+        "failed",
+        "is_listed",
+        "ok",
+        "refused",
+        "sampled",
+        "samples",
+        "server",
+        "spent",
+        "tool",
+    )
 
     def __init__(self, client: str, server: str, tool: str, samples: int = SAMPLES) -> None:
         self.client = client
         self.server = server
         self.tool = tool
         self.samples = samples
-        self.calls = self.sampled = self.direct = self.spent = 0
+        self.is_listed = False  # among those that are summed at the end of the window
+        self.clear()
         self._large: _Row | None = None
+
+    def clear(self) -> None:
+        """Begin another window."""
+        self.answers = self.sampled = self.direct = self.spent = 0
+        self.calls = self.ok = self.failed = self.refused = self.cancelled = 0
+
+    def count(self) -> Count:
+        """What was counted in the window."""
+        direct = spent = 0
+        if self.sampled:
+            direct = self.direct * self.answers // self.sampled
+            spent = self.spent * self.answers // self.sampled
+        return Count(self.calls, direct, spent, self.ok, self.failed, self.refused, self.cancelled)
+
+    def add_end(self, end: End, number: int) -> None:
+        """Count so many ends of that kind, fewer where it is negative."""
+        setattr(self, end, getattr(self, end) + number)
 
     def of_large(self) -> _Row:
         """The same tool's calls with large results, which have an average of their own."""
@@ -106,15 +157,19 @@ class ClientMeter:
 
         `request` is what was answered, for those who watch.
         """
-        row = self._rows.get((server, tool)) or self._row(server, tool)
+        row = self.row(server, tool)
         if len(raw) > LARGE_BYTES:
             row = row.of_large()
-        row.calls += 1
+        row.answers += 1
         cost = self._meter.sample(row, raw, pieces) if row.sampled < row.samples else None
         if self._meter.watch is not None and request is not None:
             self._meter.watch.answered(request, raw, pieces, cost)
 
-    def _row(self, server: str, tool: str) -> _Row:
+    def row(self, server: str, tool: str) -> _Row:
+        """What counts the calls of that tool."""
+        return self._rows.get((server, tool)) or self._new_row(server, tool)
+
+    def _new_row(self, server: str, tool: str) -> _Row:
         server, tool = self._meter.known(server, tool)
         if len(self._rows) >= MAX_TOOLS and (server, tool) not in self._rows:
             server = tool = OTHERS
@@ -130,7 +185,8 @@ class Meter:
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
         self._upstreams = upstreams
         self._clients: dict[str, ClientMeter] = {}
-        self._sampled: list[_Row] = []
+        self._questions: dict[Target, list[tuple[_Row, End]]] = {}  # the oldest first
+        self._listed: list[_Row] = []
         self._timer: asyncio.TimerHandle | None = None
         self._since_start = Totals()
         self._saved = Totals()
@@ -164,13 +220,60 @@ class Meter:
         exists = tool in _NOT_TOOLS or (catalogue is not None and tool in catalogue.tools)
         return server, tool if exists else OTHERS
 
+    def begun(self, entry: Entry) -> None:
+        """Count a call that begins, as `mcpx.audit.watching.Tally` says."""
+        try:
+            row = entry.counted = self._row_of(entry.target)
+            row.calls += 1
+            if not row.is_listed:
+                self._list(row)
+        except Exception as error:  # noqa: BLE001 - the promise of this module
+            contain(error, "meter")
+
+    def ended(self, entry: Entry) -> None:
+        """Count its end."""
+        row = entry.counted
+        if row is None:
+            return
+        if (end := entry.end()) == "ok":
+            row.ok += 1
+        else:
+            row.add_end(end, 1)
+            if entry.is_question():
+                self._keep_question(entry.target, row, end)
+        if not row.is_listed:
+            self._list(row)
+
+    def asked(self, target: Target, end: End) -> None:
+        """Note that a call that ended so was answered with a question."""
+        self._keep_question(target, self._row_of(target), end)
+
+    def _keep_question(self, target: Target, row: _Row, end: End) -> None:
+        self._questions.setdefault(target, []).append((row, end))
+        if len(self._questions) > MAX_QUESTIONS:
+            del self._questions[next(iter(self._questions))]
+
+    def goes_on(self, target: Target) -> None:
+        """Take back the count of a call that ended with a question."""
+        if not (known := self._questions.get(target)):
+            return
+        row, end = known.pop(0)
+        if not known:
+            del self._questions[target]
+        row.calls -= 1
+        row.add_end(end, -1)
+        if not row.is_listed:
+            self._list(row)
+
+    def _row_of(self, target: Target) -> _Row:
+        origin, server, kind, name = target
+        client = self.of_client(origin.name or _OWN_CLIENTS.get(origin.transport))
+        return client.row(server, name if kind == "tool" else _KINDS.get(kind, OTHERS))
+
     def sample(self, row: _Row, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
-        """Look at one of the calls that are counted in this window. Returns its costs."""
-        if not row.sampled:
-            self._sampled.append(row)
-            if self._timer is None:
-                self.activity.begin()
-                self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
+        """Look at one of the answers that are counted in this window. Returns its costs."""
+        if not row.is_listed:
+            self._list(row)
         row.sampled += 1
         direct, spent = _costs(raw, pieces)
         row.direct += direct
@@ -181,16 +284,20 @@ class Meter:
         self._timer = None
         self._sum_window()
 
-    def _sum_window(self) -> None:
-        rows, self._sampled = self._sampled, []
-        for row in rows:
-            calls, sampled = row.calls, row.sampled
-            self.add(row, Count(calls, row.direct * calls // sampled, row.spent * calls // sampled))
-            row.calls = row.sampled = row.direct = row.spent = 0
+    def _list(self, row: _Row) -> None:
+        """Have a row summed at the end of the window."""
+        row.is_listed = True
+        self._listed.append(row)
+        if self._timer is None:
+            self.activity.begin()
+            self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
 
-    def add(self, row: _Row, count: Count) -> None:
-        """Add calls to the sums."""
-        self._add(row.client, row.server, row.tool, count)
+    def _sum_window(self) -> None:
+        rows, self._listed = self._listed, []
+        for row in rows:
+            self._add(row.client, row.server, row.tool, row.count())
+            row.clear()
+            row.is_listed = False
 
     def _add(self, client: str, server: str, tool: str, count: Count) -> None:
         for totals in (self._since_start, self._unsaved):

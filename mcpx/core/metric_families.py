@@ -40,7 +40,7 @@ AUDIT_LOST: Final = Family(
 CLIENT_CALLS: Final = Family(
     "mcpx_client_calls_total",
     "counter",
-    "Calls of tools that were answered, searches included, by the name that a client gives itself.",
+    "Calls, by the name that a client gives itself.",
     ("client",),
 )
 CLIENT_DIRECT: Final = Family(
@@ -99,12 +99,22 @@ FAILURES: Final = Family(
     "mcpx_server_consecutive_failures", "gauge", "Times in a row that a server has failed.", ("server",)
 )
 CALLS: Final = Family(
-    "mcpx_server_calls_total", "counter", "Requests that were sent to a server.", ("server",)
+    "mcpx_server_calls_total",
+    "counter",
+    "Calls to a server: those that run, and all that have ended, however.",
+    ("server",),
+)
+ENDED: Final = Family(
+    "mcpx_server_calls_ended_total",
+    "counter",
+    "Calls to a server that have ended, by their end: ok, failed, refused or cancelled.",
+    ("server", "end"),
 )
 ERRORS: Final = Family(
     "mcpx_server_errors_total",
     "counter",
-    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code.",
+    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code;"
+    " what a tool reports as its error is none, and what never came to the server's queue is not known here.",
     ("server", "code"),
 )
 DURATION: Final = Family(

@@ -11,10 +11,12 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 import anyio
+from msgspec.structs import replace
 
+from mcpx.audit.entry import End
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import Stdio
 from mcpx.core import metric_families as families
@@ -67,8 +69,8 @@ class Reading(NamedTuple):
     values: Values
     states: Mapping[State, int]
     clients: tuple[tuple[str, Count], ...]
-    costs: tuple[tuple[str, Count], ...]
-    """By server, under names that are labels already."""
+    counts: Mapping[str, Count]
+    """Of each server, and of the names that stand for none (`mcpx.core.stats`), by labels."""
     servers: tuple[ServerReading, ...]
     placed: tuple[tuple[str, int], ...] = ()
     """Servers with processes on nodes, and their memory there."""
@@ -97,8 +99,9 @@ def read(hub: Hub, *, clients: int) -> Reading:
             families.CLUSTER_GATEWAYS: None if cluster is None else len(cluster.gateways),
         },
         states=Counter(info.state for _, info in infos),
-        clients=tuple((name, _copy(count)) for name, count in totals.clients.items()),
-        costs=tuple((server, totals.of_server(server)) for server in totals.tools),
+        clients=tuple((name, replace(count)) for name, count in totals.clients.items()),
+        counts={_label(name): Count() for name in itertools.islice(hub.upstreams, MAX_SERVERS)}
+        | {server: totals.of_server(server) for server in totals.tools},
         servers=tuple(_server(upstream, info) for upstream, info in infos[:MAX_SERVERS]),
         placed=tuple(
             (name, use.memory)
@@ -118,7 +121,6 @@ def _server(upstream: Upstream, info: ServerInfo) -> ServerReading:
         families.SERVER_UPTIME: None if up_since is None else max(0.0, anyio.current_time() - up_since),
         families.RESTARTS: restarts(upstream),
         families.FAILURES: 0 if life is None else life.failures,
-        families.CALLS: counters.calls,
         families.IN_FLIGHT: counters.in_flight,
         families.QUEUED: upstream.queued,
         families.SILENT: 0.0 if silent_since is None else max(0.0, time.monotonic() - silent_since),
@@ -152,19 +154,24 @@ def _groups(upstream: Upstream) -> tuple[int, ...] | None:
     return tuple(session.pid for session in upstream.sessions() if session.pid is not None)
 
 
-def _copy(count: Count) -> Count:
-    return Count(count.calls, count.direct, count.spent)
-
-
 # --- in another thread
 
 
-class Processes:
-    """What the servers' processes use: looked at for each scrape, one after the other."""
+class Scrapes:
+    """What one scrape knows of those before it. They come one after the other."""
 
     def __init__(self) -> None:
         self._figures = ProcessFigures()
         self._used_s: dict[str, float] = {}
+        self._highest: dict[tuple[str, ...], int] = {}
+
+    def risen(self, value: int, *of: str) -> int:
+        """A sum that may step back, as a counter may not: it stands still until the sum has caught up.
+
+        A menu may be replaced by a smaller one, and a call that has ended may go on.
+        """
+        highest = self._highest[of] = max(value, self._highest.get(of, 0))
+        return highest
 
     def look(self, servers: Iterable[ServerReading]) -> Iterator[tuple[str, float | None, float]]:
         """The name of each server that may have processes, their memory, and the time that they have used."""
@@ -177,14 +184,14 @@ class Processes:
             yield name, sum(use.memory for use in found) or None, self._used_s[name]
 
 
-def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[bytes, str]:
+def exposition(reading: Reading, scrapes: Scrapes, accept: str) -> tuple[bytes, str]:
     """What a scraper with that Accept header gets, and its content type."""
     samples = Samples(families.FAMILIES)
     samples.add(families.BUILD, 1, __version__)
     _add_values(samples, reading.values)
     for state in State:
         samples.add(families.SERVERS, reading.states.get(state, 0), state)
-    _add_costs(samples, reading)
+    _add_counts(samples, reading, scrapes)
     labels = _labels(reading.servers)
     for server in reading.servers:
         _add_server(samples, labels[server.name], server)
@@ -195,7 +202,7 @@ def exposition(reading: Reading, processes: Processes, accept: str) -> tuple[byt
     _add_nodes(samples, reading.nodes)
     for name, held in reading.placed:
         samples.add(families.MEMORY, held, labels[name])
-    for name, memory, used_s in processes.look(reading.servers):
+    for name, memory, used_s in scrapes.look(reading.servers):
         _add_values(samples, {families.MEMORY: memory, families.CPU: used_s}, labels[name])
     return encode(samples, accept)
 
@@ -221,17 +228,23 @@ def _add_values(samples: Samples, values: Values, *labels: str) -> None:
             samples.add(family, value, *labels)
 
 
-def _add_costs(samples: Samples, reading: Reading) -> None:
+def _add_counts(samples: Samples, reading: Reading, scrapes: Scrapes) -> None:
+    def add(family: Family, value: int, *labels: str) -> None:
+        samples.add(family, scrapes.risen(value, family.name, *labels), *labels)
+
     clients: dict[str, Count] = {}
     for name, count in reading.clients:
         clients.setdefault(_label(name), Count()).add(count)
     for client, count in clients.items():
-        samples.add(families.CLIENT_CALLS, count.calls, client)
-        samples.add(families.CLIENT_DIRECT, count.direct, client)
-        samples.add(families.CLIENT_SPENT, count.spent, client)
-    for server, count in reading.costs:
-        samples.add(families.SERVER_DIRECT, count.direct, server)
-        samples.add(families.SERVER_SPENT, count.spent, server)
+        add(families.CLIENT_CALLS, count.calls, client)
+        add(families.CLIENT_DIRECT, count.direct, client)
+        add(families.CLIENT_SPENT, count.spent, client)
+    for server, count in reading.counts.items():
+        add(families.SERVER_DIRECT, count.direct, server)
+        add(families.SERVER_SPENT, count.spent, server)
+        add(families.CALLS, count.calls, server)
+        for end in get_args(End):
+            add(families.ENDED, getattr(count, end), server, end)
 
 
 def _add_server(samples: Samples, label: str, server: ServerReading) -> None:

@@ -108,7 +108,7 @@ class Router:
         Raises:
             CallError: It was not sent.
         """
-        if self._audit.enabled and (entry := audited(self._audit, message)) is not None:
+        if (entry := audited(self._audit, message)) is not None:
             reply.observe(entry)
         match message:
             case Exec():

@@ -23,6 +23,13 @@ MENU: Final = "(menu)"
 """Stands for the tool, as the next two: the listing of the tools, which is what a client begins with."""
 INSPECT: Final = "(inspect)"
 RESOURCES: Final = "(resources)"
+PROMPTS: Final = "(prompts)"
+COMPLETIONS: Final = "(completions)"
+TASKS: Final = "(tasks)"
+COMMAND_LINE: Final = "(command line)"
+"""Stands for the client, as the next two: `mcpx exec`, the page, a program with a hub of its own."""
+PAGE: Final = "(page)"
+PROGRAM: Final = "(program)"
 
 MAX_CLIENTS: Final = 200
 MAX_SERVERS: Final = 1000
@@ -30,17 +37,34 @@ MAX_TOOLS: Final = 5000  # of all servers together
 
 
 class Count(msgspec.Struct):
-    """Estimated tokens: `direct` without MCPX, `spent` with it; and the calls that they are of."""
+    """Estimated tokens, `direct` without MCPX and `spent` with it; and calls, with how they have ended.
+
+    Calls that run have no end yet. docs/monitoring.md says what each of these is. Sums of the first version
+    have no ends.
+    """
 
     calls: int = 0
     direct: int = 0
     spent: int = 0
+    ok: int = 0
+    failed: int = 0
+    refused: int = 0
+    cancelled: int = 0
+
+    @property
+    def running(self) -> int:
+        """Calls without an end."""
+        return self.calls - self.ok - self.failed - self.refused - self.cancelled
 
     def add(self, other: Count) -> None:
         """Add another count to this one."""
         self.calls += other.calls
         self.direct += other.direct
         self.spent += other.spent
+        self.ok += other.ok
+        self.failed += other.failed
+        self.refused += other.refused
+        self.cancelled += other.cancelled
 
 
 def total(counts: Iterable[Count]) -> Count:

@@ -19,6 +19,20 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     tools: dict[str, Cost] | msgspec.UnsetType = msgspec.UNSET
 
 
+class CallCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls since the start: those that run, and each of the others with its end.
+
+    docs/monitoring.md says what a call is, and what `failed` and `refused` mean.
+    """
+
+    calls: int = 0
+    running: int = 0
+    ok: int = 0
+    failed: int = 0
+    refused: int = 0
+    cancelled: int = 0
+
+
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     """What results and listings of tools have cost the clients, in this process and for good."""
 
@@ -69,10 +83,11 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
     not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
-    and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
-    servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
-    version says nothing of these four. `pins_error` says why what servers offer cannot be pinned, if so;
-    `audit` is present while the audit log cannot be written.
+    and what MCPX answered by itself, `calls` the calls to all servers, and to names that no server has.
+    `folder` is where it keeps what is for its configuration alone, with its servers' logs; `log` is the file
+    of its own, absent where that goes elsewhere. A daemon of an older version says nothing of these five.
+    `pins_error` says why what servers offer cannot be pinned, if so; `audit` is present while the audit log
+    cannot be written.
     """
 
     pid: int
@@ -84,6 +99,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     environment: EnvironmentStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
+    calls: CallCounts | msgspec.UnsetType = msgspec.UNSET
     folder: str | msgspec.UnsetType = msgspec.UNSET
     log: str | msgspec.UnsetType = msgspec.UNSET
     pins_error: str | msgspec.UnsetType = msgspec.UNSET
@@ -130,23 +146,25 @@ class SignInStatus(msgspec.Struct, frozen=True, kw_only=True):
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
-    `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, needs sign-in
-    (a person has to: `sign_in` says how), needs setup (`missing` names what is not there), invalid (its entry
+    `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, needs sign-in (a
+    person has to: `sign_in` says how), needs setup (`missing` names what is not there), invalid (its entry
     holds a mistake), or disabled (a person has switched it off). `remedy` is what a person does about the
     last three; `last_error` says why. `next_attempt_in_s` is until it is tried by itself, `restarts` counts
     its incarnations after the first, but for those that began because it was needed again, `failures` those
     that failed in a row. `last_error` is the cause of the last failure, even if the server has recovered.
-    `calls` counts what was sent to it; `errors` counts requests that ended without a response or with a
-    protocol error, sent or not. `silent_s` is present while calls are in flight: for how long there was
-    neither an answer nor progress. `sessions` is present for a server with a session for each client, and
-    counts those that are open; state and pid are then those of the shared session, and the other
-    numbers are totals. `left_out` counts what the server offers and MCPX leaves out or cuts, if there is any;
-    `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time` is present, the counts are of
-    what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
+    `calls`, `running`, `ok`, `failed`, `refused` and `cancelled` are as in `CallCounts`, of this server;
+    `errors` is the sum of `failed` and `refused`, for programs that know no others. `in_flight` and `queued`
+    count what it works on and what waits for it, requests of MCPX itself among them. `silent_s` is present
+    while there are any in flight: for how long there was neither an answer nor progress. `sessions` is
+    present for a server with a session for each client, and counts those that are open; state and pid are
+    then those of the shared session, and the other numbers are totals. `left_out` counts what the server
+    offers and MCPX leaves out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`.
+    Where `from_last_time` is present, the counts are of what the server offered an earlier MCPX, last at
+    `listed_at` (ISO 8601).
     `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
-    server that has never wanted one. `peer` is the other MCPX that a server is one of; absent for others.
-    Its state is then that of its session here, and where that is well, the one that the peer says. `node` is
-    the node of the cluster that its shared session is on; absent for one that is on none. `memory_bytes` and
+    server that has never wanted one. `peer` is the other MCPX that a server is one of; absent for others. Its
+    state is then that of its session here, and where that is well, the one that the peer says. `node` is the
+    node of the cluster that its shared session is on; absent for one that is on none. `memory_bytes` and
     `cpu_share` (of one core) are what it uses on all nodes, for all gateways; absent where no node says so.
     """
 
@@ -168,6 +186,11 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     calls: int
     errors: int
+    running: int = 0
+    ok: int = 0
+    failed: int = 0
+    refused: int = 0
+    cancelled: int = 0
     latency_ms: Latency
     silent_s: float | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET

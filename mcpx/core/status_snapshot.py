@@ -12,6 +12,7 @@ import msgspec
 from mcpx.catalog.snapshot import State, iso_seconds
 from mcpx.core.status import (
     AuditStatus,
+    CallCounts,
     ChangeStatus,
     Cost,
     DaemonStatus,
@@ -46,7 +47,9 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
     daemon = daemon_status(hub, tokens, clients=clients, started=started)
     servers = [
         server_status(
-            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+            upstream,
+            since_start.of_server(name),
+            Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name)),
         )
         for name, upstream in hub.upstreams.items()
     ]
@@ -74,6 +77,7 @@ def daemon_status(
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=_environment(hub.config.environment),
         tokens=tokens,
+        calls=call_counts(hub.meter.since_start().total),
         pins_error=hub.fleet.pins.problem or msgspec.UNSET,
         audit=_audit(hub),
     )
@@ -112,11 +116,29 @@ def _of_tools(totals: Totals, server: str) -> Cost:
 
 
 def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
-    return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
+    return {
+        name: Cost(direct=count.direct, spent=count.spent)
+        for name, count in counts.items()
+        if count.direct or count.spent
+    }
 
 
-def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET) -> ServerStatus:
-    """That of one server, with these sums of tokens."""
+def call_counts(count: Count) -> CallCounts:
+    """The calls of a sum."""
+    return CallCounts(
+        calls=count.calls,
+        running=count.running,
+        ok=count.ok,
+        failed=count.failed,
+        refused=count.refused,
+        cancelled=count.cancelled,
+    )
+
+
+def server_status(
+    upstream: Upstream, count: Count, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
+) -> ServerStatus:
+    """That of one server, with its calls since the start, and these sums of tokens."""
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters
@@ -138,8 +160,13 @@ def server_status(upstream: Upstream, tokens: Tokens | msgspec.UnsetType = msgsp
         prompts=len(known.prompts) if known else 0,
         in_flight=counters.in_flight,
         queued=upstream.queued,
-        calls=counters.calls,
-        errors=sum(counters.errors.values()),
+        calls=count.calls,
+        running=count.running,
+        ok=count.ok,
+        failed=count.failed,
+        refused=count.refused,
+        cancelled=count.cancelled,
+        errors=count.failed + count.refused,
         latency_ms=_latency(counters),
         silent_s=_silent(counters.silent_since),
         tokens=tokens,

@@ -20,10 +20,25 @@ Json = dict[str, Any]
 class Call:
     """One call: what is shown of it, and what it takes to repeat it."""
 
-    __slots__ = ("arguments", "bytes_in", "entry", "kind", "name", "requests", "server", "shown", "version")
+    __slots__ = (
+        "arguments",
+        "bytes_in",
+        "entry",
+        "has_asked",
+        "kind",
+        "name",
+        "requests",
+        "server",
+        "shown",
+        "target",
+        "version",
+    )
 
     def __init__(self, entry: Entry, *, read_only: bool) -> None:
+        self.target = entry.target
         origin, self.server, self.kind, self.name = entry.target
+        self.has_asked = False
+        """Whether it has ended with a question, with whose answer it may go on."""
         self.entry: Entry | None = entry
         """While it runs."""
         self.requests: list[object] = []
@@ -92,6 +107,7 @@ def shown_call(
         "ms": None,
         "outcome": None,
         "code": None,
+        "end": None,
         "approval": None,
         "rule": None,
         "tokens_in": None,

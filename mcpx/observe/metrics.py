@@ -50,7 +50,10 @@ class Activity:
 
 
 class Counters:
-    """The calls of one server since MCPX started. Durations are in seconds."""
+    """The requests that one server was sent, MCPX's own among them. Durations are in seconds.
+
+    What of that are calls of clients, and how they end, the meter counts.
+    """
 
     def __init__(self) -> None:
         self.activity = Activity()
@@ -59,8 +62,6 @@ class Counters:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         """By error code."""
-        self.unsuccessful = 0
-        """Calls that were refused, failed, or ended with an error of the tool, as the audit log tells."""
         self.listings = 0
         self.malformed = 0
         """Lines or messages that were not MCP."""

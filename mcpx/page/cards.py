@@ -11,11 +11,13 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from mcpx.catalog.snapshot import State
 from mcpx.core.hub import Hub
 from mcpx.core.process_figures import Use
-from mcpx.core.stats import Count
-from mcpx.core.status_snapshot import server_status
+from mcpx.core.stats import Count, total
+from mcpx.core.status_snapshot import call_counts, server_status
 from mcpx.text import cut
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.transport.placement import PlacedUse
@@ -51,20 +53,15 @@ class Cards:
         before, self._made = self._made, {}
         for name, upstream in self._hub.upstreams.items():
             use = _use(upstream, uses)
-            tokens = _tokens(tools.get(name, {}))
-            failed = self._hub.history.failed(upstream.counters)
-            source = common, upstream, upstream.catalogue, _counts(upstream), failed, use, tokens
+            count = total(tools.get(name, {}).values())
+            busy = upstream.counters.in_flight, upstream.queued
+            source = common, upstream, upstream.catalogue, busy, count, use
             then, shown = before.get(name, (None, None))
             if shown is None or then != source or shown["next_attempt_in_s"] is not None:
-                fresh = _card(upstream, tokens, use, failed)
+                fresh = _card(upstream, count, use)
                 shown = fresh if shown is None or settled(fresh) != settled(shown) else shown
             self._made[name] = source, shown
         return {name: shown for name, (_, shown) in self._made.items()}
-
-
-def _tokens(tools: Mapping[str, Count]) -> tuple[int, int]:
-    """The tokens of a server's tools: without MCPX, and with it."""
-    return sum(count.direct for count in tools.values()), sum(count.spent for count in tools.values())
 
 
 def _use(upstream: Upstream, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
@@ -77,11 +74,6 @@ def _use(upstream: Upstream, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
     return PlacedUse(round(use.memory, -6), None if use.cpu is None else round(use.cpu, 2))
 
 
-def _counts(upstream: Upstream) -> tuple[int, ...]:
-    counters = upstream.counters
-    return counters.calls, counters.in_flight, upstream.queued
-
-
 def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
     """That of one server.
 
@@ -89,13 +81,11 @@ def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
         CallError: There is no such server.
     """
     upstream = hub.upstream(name)
-    tokens = _tokens(hub.meter.since_start().tools.get(name, {}))
-    use = _use(upstream, uses)
-    return _card(upstream, tokens, use, hub.history.failed(upstream.counters))
+    return _card(upstream, hub.meter.since_start().of_server(name), _use(upstream, uses))
 
 
-def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | PlacedUse | None, failed: int) -> Card:
-    status, info = server_status(upstream), upstream.info()
+def _card(upstream: Upstream, count: Count, use: Use | PlacedUse | None) -> Card:
+    status, info = server_status(upstream, count), upstream.info()
     latency = status.latency_ms
     shown: Card = {
         "name": status.name,
@@ -107,16 +97,15 @@ def _card(upstream: Upstream, tokens: tuple[int, int], use: Use | PlacedUse | No
         "uptime_s": status.uptime_s,
         "restarts": status.restarts,
         "failures": status.failures,
-        "calls": status.calls,
-        "errors": failed,
+        **asdict(call_counts(count)),
         "in_flight": status.in_flight,
         "queued": status.queued,
         "p50_ms": latency.p50,
         "p95_ms": latency.p95,
         "memory_bytes": None if use is None else use.memory,
         "cpu_share": None if use is None else use.cpu,
-        "tokens_direct": tokens[0],
-        "tokens_spent": tokens[1],
+        "tokens_direct": count.direct,
+        "tokens_spent": count.spent,
         "last_error": None if status.last_error is None else cut(status.last_error, MAX_ERROR_CHARS),
         "next_attempt_in_s": status.next_attempt_in_s,
         "tools": status.tools,

@@ -126,7 +126,11 @@ def _busy(row: Row, _uses: Uses) -> Text:
 
 
 def _failed(row: Row, _uses: Uses) -> Text:
-    return Text(count(row.server.errors), style="red" if row.server.errors else "")
+    return Text(count(row.server.failed), style="red" if row.server.failed else "")
+
+
+def _refused(row: Row, _uses: Uses) -> Text:
+    return Text(count(row.server.refused), style="yellow" if row.server.refused else "")
 
 
 def _use(row: Row, uses: Uses) -> Use | None:
@@ -205,7 +209,7 @@ def _text(of: Callable[[Row], str]) -> Callable[[Row, Uses], Text]:
 
 NAME: Final = Column("server", NAME_CELLS[0], 0, _name, is_left=True)
 REMARK: Final = Column("last error", 20, 15, _remark, is_left=True)
-MEMORY: Final = Column("mem", 4, 12, _memory)
+MEMORY: Final = Column("mem", 4, 11, _memory)
 CPU: Final = Column("cpu", 4, 13, _cpu)
 CURVE: Final[Column] = Column("calls/s", 8, 14, lambda row, _uses: _curve(row, CURVE.width))
 COLUMNS: Final = (
@@ -218,6 +222,7 @@ COLUMNS: Final = (
     Column("p95ms", 5, 8, _text(lambda row: latency(row.server.latency_ms.p95))),
     Column("busy", 5, 4, _busy),
     Column("fail", 4, 3, _failed),
+    Column("ref", 4, 12, _refused),
     Column("saved", 5, 10, _text(lambda row: signed_tokens(row.saved))),
     MEMORY,
     CPU,
@@ -248,7 +253,8 @@ SORTS: Final[Mapping[str, Callable[[Row, Uses], float | str]]] = {
     "calls": lambda row, _uses: -row.server.calls,
     "p95": lambda row, _uses: -(row.server.latency_ms.p95 or 0),
     "busy": lambda row, _uses: -(row.server.in_flight + row.server.queued),
-    "failed": lambda row, _uses: -row.server.errors,
+    "failed": lambda row, _uses: -row.server.failed,
+    "refused": lambda row, _uses: -row.server.refused,
     "restarts": lambda row, _uses: -row.server.restarts,
     "saved": lambda row, _uses: -row.saved,
     "memory": lambda row, uses: -_held(row, uses),

@@ -38,11 +38,11 @@ MEANINGS: Final = (
     ("state", "asleep: started when it is needed; retries in: after a failure;"),
     ("", "parked: it failed too often, and r starts it again"),
     ("up re", "for how long it has run; how often it was restarted"),
-    ("calls /s", "since the daemon's start; and a second, now"),
+    ("calls /s", "calls since the daemon's start, however they ended; a second, now"),
     ("p50 p95ms", "milliseconds that half of the last 512 calls took at most; 95 %"),
     ("busy", "calls in flight + waiting"),
-    ("fail", "requests without a response, or with a protocol error"),
-    ("saved", "tokens, estimated, since the daemon's start"),
+    ("fail ref", "failed: sent, with no good answer; refused: nothing was sent"),
+    ("saved", "tokens that reached no model, estimated, since the start"),
     ("mem cpu", "of its process and all that it has started; cpu is of one core"),
 )
 
@@ -99,8 +99,9 @@ def _offers(known: ServerStatus) -> str:
 
 def _calls(row: Row) -> str:
     known = row.server
+    ends = f"{count(known.failed)} failed, {count(known.refused)} refused"
     now = f"{known.in_flight} in flight, {known.queued} waiting"
-    return f"{count(known.calls)}, {count(known.errors)} failed, {now}, {rate(row.rate)} a second"
+    return f"{count(known.calls)}, {ends}, {now}, {rate(row.rate)} a second"
 
 
 def _sign_in(sign_in: SignInStatus) -> str:

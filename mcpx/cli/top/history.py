@@ -110,7 +110,7 @@ def saved(tokens: object) -> int:
 
 
 def _counts(server: ServerStatus) -> _Counts:
-    return _Counts(server.calls, server.errors, saved(server.tokens))
+    return _Counts(server.calls, server.failed, saved(server.tokens))
 
 
 def bars(curve: Curve, width: int) -> str:

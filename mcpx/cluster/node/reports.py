@@ -160,7 +160,9 @@ class Reports:
         )
 
     def _server(self, server: NodeServer, pids: list[int]) -> ServerReport:
-        status = server_status(self._hub.upstreams[server.name])
+        status = server_status(
+            self._hub.upstreams[server.name], self._hub.meter.since_start().of_server(server.name)
+        )
         uses = [self._looked.uses[pid] for pid in pids if pid in self._looked.uses]
         shares = [each.cpu for each in uses if each.cpu is not None]
         return ServerReport(

@@ -32,6 +32,7 @@ from mcpx.core.federation.directory import (
 )
 from mcpx.core.federation.identity import own_id
 from mcpx.core.process_figures import group_memory
+from mcpx.core.stats import Count
 from mcpx.core.status_snapshot import server_status
 from mcpx.observe.server_log import last_lines
 from mcpx.paths import configuration_folder
@@ -145,7 +146,7 @@ class OwnDirectory:
         return made
 
     def _server(self, shown: VisibleServer) -> PeerServer:
-        status, info = server_status(self._hub.upstreams[shown.name]), shown.info()
+        status, info = server_status(self._hub.upstreams[shown.name], Count()), shown.info()
         known = info.catalogue
         error = status.last_error
         return PeerServer(

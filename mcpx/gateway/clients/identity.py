@@ -38,6 +38,7 @@ def origin_of(session: ServerSession, hub: HubView) -> Origin:
     return Origin(
         transport=transport_of(connection),
         client=None if info is None else client_text(info.name, info.version),
+        name=None if info is None else info.name,
         user=this_user(),
         profile=hub.door.profile,
         token=None if bearer is None else bearer.token.name,

@@ -74,6 +74,6 @@ class FastContexts:
         else:
             params = self._connection.connection.client_params
             info = params.client_info if params else None
-        client = None if info is None else client_text(info.name, info.version)
+        name, client = (None, None) if info is None else (info.name, client_text(info.name, info.version))
         transport = self._connection.transport
-        return Origin(transport=transport, client=client, user=this_user(), profile=self._profile)
+        return Origin(transport=transport, client=client, name=name, user=this_user(), profile=self._profile)

@@ -25,7 +25,7 @@ from mcpx.gateway.frontends.http_doors import Guard
 from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
-    from mcpx.core.monitoring import Processes
+    from mcpx.core.monitoring import Scrapes
 
 METRICS: Final = "/metrics"
 HEALTHY: Final = "/healthz"
@@ -47,8 +47,8 @@ class Monitoring:
         self.served = 0
         """How many requests there were."""
         self._doors = doors
-        self._scraping: tuple[Processes, anyio.CapacityLimiter] | None = None
-        """What scrapes share, from the first on: the look at the processes, and that they take turns."""
+        self._scraping: tuple[Scrapes, anyio.CapacityLimiter] | None = None
+        """What scrapes share, from the first on: what one knows of those before, and that they take turns."""
         self.routes: dict[str, ASGIApp] = {
             METRICS: _Counted(self, guarded(_endpoint(guard, self._metrics))),
             HEALTHY: _Counted(self, _endpoint(probe_guard, self._health)),
@@ -63,14 +63,14 @@ class Monitoring:
         from mcpx.core import monitoring  # noqa: PLC0415 - for those who scrape: it was imported in a thread
 
         if self._scraping is None:
-            self._scraping = monitoring.Processes(), anyio.CapacityLimiter(1)
-        processes, limiter = self._scraping
+            self._scraping = monitoring.Scrapes(), anyio.CapacityLimiter(1)
+        scrapes, limiter = self._scraping
         hub, accept = self._doors.hub, request.headers.get("accept", "")
         clients = len(self._doors.clients.attached.all())
         try:
             reading = monitoring.read(hub, clients=clients)
             body, content_type = await anyio.to_thread.run_sync(
-                monitoring.exposition, reading, processes, accept, limiter=limiter
+                monitoring.exposition, reading, scrapes, accept, limiter=limiter
             )
         except Exception as error:  # noqa: BLE001 - the boundary: the scraper is told, and the log says what it was
             contain(error, "metrics")

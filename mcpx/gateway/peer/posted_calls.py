@@ -169,6 +169,7 @@ class _PostedCall:
             origin=Origin(
                 transport="http",
                 client=None if info is None else client_text(info.name, info.version),
+                name=None if info is None else info.name,
                 user=this_user(),
                 profile=self._hub.door.profile,
                 token=None if bearer is None else bearer.token.name,

@@ -26,6 +26,8 @@ _KINDS: Final[dict[str, Kind]] = {
     "tasks/update": "task",
     "tasks/cancel": "task",
 }
+_ANSWERS: Final = frozenset({"inputResponses", "requestState"})
+"""The members by which a client comes back with answers."""
 AUDITED: Final = frozenset(_KINDS)
 """The methods whose requests are written. How often a client asks for a task is nobody's matter."""
 
@@ -38,6 +40,8 @@ def begin(audit: Audit, server: str, method: str, subject: Subject, origin: Orig
     """
     names = subject.tool, subject.resource, subject.prompt, subject.template, subject.task
     name = next((each for each in names if each is not None), "")
+    if not _ANSWERS.isdisjoint(subject.members):
+        audit.tally.goes_on((origin, server, _KINDS[method], name))
     return audit.begin(_KINDS[method], server, name, subject.members.get("arguments", NOTHING), origin)
 
 
@@ -66,6 +70,12 @@ def origin_of(
         about = members_of(members_of(params).get("_meta", NOTHING)).get(CLIENT_INFO_META_KEY, NOTHING)
     info = value_of(about) if about else None
     name, version = (info.get("name"), info.get("version")) if isinstance(info, dict) else (None, None)
-    text = client_text(name, version if isinstance(version, str) else None) if isinstance(name, str) else None
-    name, profile = (None, None) if token is None else (token.name, token.profile)
-    return Origin(transport=transport, client=text, user=this_user(), profile=profile, token=name)
+    name = name if isinstance(name, str) else None
+    return Origin(
+        transport=transport,
+        client=client_text(name, version if isinstance(version, str) else None),
+        name=name,
+        user=this_user(),
+        profile=None if token is None else token.profile,
+        token=None if token is None else token.name,
+    )

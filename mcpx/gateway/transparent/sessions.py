@@ -214,7 +214,7 @@ class DoorSessions:
         Raises:
             CallError: It must be, and cannot.
         """
-        if request.method not in AUDITED or not self._hub.audit.enabled:
+        if request.method not in AUDITED:
             return None
         origin = self._origin(client, request)
         named = self._rules.named(request)

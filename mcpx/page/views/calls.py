@@ -1,14 +1,15 @@
 """The view `calls`: the calls as they run, one of them whole, and the same again.
 
-What is sent at a time is bounded: calls that there is no room for are counted. Of arguments the names are
-shown, and the values where the audit log has them. Calls of before somebody looked are those that the audit
-log tells of.
+What runs is always told: `running` are the ids of the calls that do, `more_running` how many others do, and
+each of them comes with its end. What is sent at a time is bounded: quick calls that there is no room for are
+counted. Of arguments the names are shown, and the values where the audit log has them. Calls that ended
+before somebody looked are those that the audit log tells of.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,9 +20,10 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from mcpx.audit import origin
+from mcpx.audit.entry import end_of
 from mcpx.audit.reading import Line, tail
 from mcpx.catalog.model import JSON
-from mcpx.core.call_watch import MAX_CALLS
+from mcpx.core.call_watch import last_of
 from mcpx.core.hub import Hub
 from mcpx.core.watched_call import Call, shown_call
 from mcpx.errors import MCPXError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 0.25
 MAX_SENT: Final = 50  # at a time
+MAX_LINES: Final = 1000  # of the audit log, that are looked at for the last calls
 MAX_TEXT_CHARS: Final = 200_000  # of what a repeated call gives
 _ID: Final = re.compile(r"[0-9]{1,20}")
 Shown = dict[str, Any]
@@ -57,16 +60,30 @@ async def calls(page: Page, _argument: str) -> AsyncGenerator[Shown, None]:
         known = {call["id"]: call for call in earlier} | {
             call.shown["id"]: call.shown for call in watch.calls()
         }
-        last = sorted(known.values(), key=lambda call: call["id"])[-MAX_CALLS:]
-        yield {"calls": last, "whole": True}
+        ended = sorted((call for call in known.values() if call["end"] is not None), key=_ended_at)
+        runs = [call for call in known.values() if call["end"] is None]
+        told = _running(page.hub)
+        yield {"calls": [*last_of(ended), *runs], "whole": True, **told}
         while True:
             await anyio.sleep(EVERY_S)
-            changed = watch.changed(version, MAX_SENT)
-            if changed or watch.skipped != skipped:
+            watch.find_running()
+            changed, now = watch.changed(version, MAX_SENT), _running(page.hub)
+            if changed or watch.skipped != skipped or now != told:
                 version = max((call.version for call in changed), default=version)
-                news = {"calls": [call.shown for call in changed], "skipped": watch.skipped - skipped}
-                skipped = watch.skipped
+                news = {"calls": [call.shown for call in changed], "skipped": watch.skipped - skipped, **now}
+                skipped, told = watch.skipped, now
                 yield news
+
+
+def _running(hub: Hub) -> Shown:
+    """What runs, whether it was sent already or not."""
+    kept = hub.call_watch.running
+    return {"running": kept, "more_running": len(hub.audit.running) - len(kept)}
+
+
+def _ended_at(call: Shown) -> float:
+    ended_ms: float = call["id"] / 1000 + (call["ms"] or 0.0)
+    return ended_ms
 
 
 async def _from_log(hub: Hub) -> list[Shown]:
@@ -75,10 +92,23 @@ async def _from_log(hub: Hub) -> list[Shown]:
     if folder is None:
         return []
     try:
-        lines = await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
+        lines = await anyio.to_thread.run_sync(tail, folder, MAX_LINES)
     except OSError:
         return []
-    return [shown for line in lines if (shown := _of_line(line)) is not None]
+    return last_of([shown for line in _whole_calls(lines) if (shown := _of_line(line)) is not None])
+
+
+def _whole_calls(lines: Iterable[Line]) -> list[Line]:
+    """The lines without those of calls that asked something, and went on with the answer on a later one."""
+    found: list[Line] = []
+    later: set[tuple[Any, ...]] = set()
+    for line in reversed(list(lines)):
+        about = line.client, line.transport, line.server, line.kind, line.name
+        asks = line.approval == "asked" or line.outcome == "input_required"
+        if not (asks and about in later):
+            found.append(line)
+        later.add(about)
+    return found[::-1]
 
 
 def _of_line(line: Line) -> Shown | None:
@@ -99,7 +129,8 @@ def _of_line(line: Line) -> Shown | None:
         name=line.name,
     )
     said = ("ms", "outcome", "code", "approval", "rule", "bytes_out")
-    return shown | {name: getattr(line, name) for name in said}
+    end = end_of(line.outcome or "unknown", line.code)
+    return shown | {name: getattr(line, name) for name in said} | {"end": end}
 
 
 # --- one call
@@ -144,7 +175,7 @@ async def _call_of_log(hub: Hub, number: int) -> Shown:
         MCPXError: It tells of none.
     """
     folder = hub.audit.folder
-    lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_CALLS)
+    lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_LINES)
     for line in lines:
         shown = _of_line(line)
         if shown is not None and shown["id"] == number:

@@ -32,7 +32,9 @@ def server(name="files", state="ready", **fields):
         "in_flight": 64,
         "queued": 0,
         "calls": 1_234_567,
-        "errors": 3,
+        "errors": 7,
+        "failed": 3,
+        "refused": 4,
         "latency_ms": Latency(p50=99.94, p99=123456.7),
     }
     return ServerStatus(name=name, state=state, **{**given, **fields})
@@ -81,10 +83,10 @@ def test_it_reads_like_this():
     assert lines == [
         "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready",
         "",
-        "server   state         pid    up  re tools  res busy calls fail p50 p99 ms",
-        "files    ready         812 23h59 120    14    3    1  2044    3 1.2   40.0",
-        "web      retries in 4s   -     -   0  1200 9999  0+2     0    3   -      -",
-        "old      parked          -     -   0  1200 9999    0     0    3   -      -",
+        "server   state         pid    up  re tools  res busy calls fail ref p50 p99 ms",
+        "files    ready         812 23h59 120    14    3    1  2044    3   4 1.2   40.0",
+        "web      retries in 4s   -     -   0  1200 9999  0+2     0    3   4   -      -",
+        "old      parked          -     -   0  1200 9999    0     0    3   4   -      -",
         "",
         "web  connection refused",
         "old  command not found: old",

@@ -19,7 +19,7 @@ from mcpx.cli.status_table import render
 from mcpx.cluster.node.machine import memory_now
 from mcpx.cluster.node_table import FIRST_WAIT_S
 from mcpx.cluster.node_watch import MAX_SILENCE_S
-from mcpx.core.monitoring import Processes, exposition, read
+from mcpx.core.monitoring import Scrapes, exposition, read
 from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.page.cards import card
@@ -344,7 +344,7 @@ async def test_nodes_are_shown_with_what_is_on_them(tmp_path: Path) -> None:
         console = Console(file=io.StringIO(), width=120)
         console.print(render(status))
         assert "2 of 2 nodes ready" in console.file.getvalue()  # type: ignore[attr-defined]
-        metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
+        metrics, _ = exposition(read(gateway.hub, clients=0), Scrapes(), "")
         assert b'mcpx_node_up{node="a"} 1' in metrics
         assert b'mcpx_node_sessions{node="a"} 1' in metrics
         upstream = gateway.hub.upstreams["s"]
@@ -354,12 +354,12 @@ async def test_nodes_are_shown_with_what_is_on_them(tmp_path: Path) -> None:
         assert server.memory_bytes > 1 << 20
         assert isinstance(server.cpu_share, float)
         assert card(gateway.hub, "s", {})["memory_bytes"] == round(server.memory_bytes, -6)
-        metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
+        metrics, _ = exposition(read(gateway.hub, clients=0), Scrapes(), "")
         assert b'mcpx_server_memory_bytes{server="s"} ' in metrics
         assert "hello from there" in (await gateway.hub.directory.log_tail("s", 5))[-1]
         send(nodes[1], signal.SIGKILL)
         await gateway.loses("b")
-        metrics, _ = exposition(read(gateway.hub, clients=0), Processes(), "")
+        metrics, _ = exposition(read(gateway.hub, clients=0), Scrapes(), "")
         assert b'mcpx_node_up{node="b"} 0' in metrics
 
 

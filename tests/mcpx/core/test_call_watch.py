@@ -11,7 +11,7 @@ import pytest
 
 from mcpx.audit.audit import Audit
 from mcpx.audit.origin import Origin
-from mcpx.core.call_watch import MAX_CALLS, MAX_FAILED, MAX_LARGE, MAX_NEW, CallWatch
+from mcpx.core.call_watch import MAX_CALLS, MAX_FAILED, MAX_LARGE, MAX_NEW, CallWatch, last_of
 from mcpx.core.meter import Meter
 from mcpx.core.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
 from mcpx.errors import CallError, Code
@@ -153,13 +153,10 @@ async def test_a_person_who_is_asked_and_agrees_is_told_of_in_the_same_row(tmp_p
 async def test_a_transparent_door_is_watched_with_no_audit_log():
     config = config_of({"s": entry()}, audit="off")
     async with open_watched(config) as watch:
-        assert not watch.hub.audit.enabled
         with watch.hub.call_watch.following():
-            assert watch.hub.audit.enabled
             await watch.text("echo", {"text": "x"})
             (call,) = shown(watch)
             assert (call["outcome"], call["transport"]) == ("ok", "library")
-        assert not watch.hub.audit.enabled
         assert watch.hub.audit.folder is None
 
 
@@ -214,19 +211,66 @@ def test_what_runs_stays_and_what_has_ended_makes_room(flood, monkeypatch):
     for _ in range(3 * MAX_CALLS):
         flood.begin().resolve(msgspec.Raw(b'{"content":[]}'))
     kept = flood.watch.calls()
-    assert len(kept) == MAX_CALLS
-    assert kept[0].shown["tool"] == "runs"
+    assert len(kept) == MAX_CALLS + 1
+    assert kept[-1].shown["tool"] == "runs"
     running.resolve(msgspec.Raw(b'{"content":[],"isError":true}'))
-    assert kept[0].shown["outcome"] == "tool_error"
+    assert kept[-1].shown["outcome"] == "tool_error"
+    assert kept[-1] in flood.watch.calls()
 
 
 def test_more_that_run_than_are_kept_do_not_grow_without_bound(flood, monkeypatch):
     monkeypatch.setattr("mcpx.core.call_watch.MAX_NEW", 1 << 30)
-    replies = [flood.begin() for _ in range(2 * MAX_CALLS)]
-    assert len(flood.watch.calls()) == MAX_CALLS
-    for reply in replies:
+    monkeypatch.setattr("mcpx.core.call_watch.MAX_RUNNING", 300)
+    replies = [flood.begin(f"t{number}") for number in range(500)]
+    assert [call.shown["tool"] for call in flood.watch.calls()] == [f"t{number}" for number in range(300)]
+    for reply in replies[:100]:
         reply.resolve(msgspec.Raw(b'{"content":[]}'))
+    flood.watch.find_running(for_us=0)  # there is room for more of those that run
+    running = [call.shown["tool"] for call in flood.watch.calls() if call.shown["end"] is None]
+    assert running == [f"t{number}" for number in range(100, 400)]
+    for reply in replies[100:]:
+        reply.resolve(msgspec.Raw(b'{"content":[]}'))
+    assert len(flood.watch.calls()) == MAX_CALLS
     assert all(call.shown["outcome"] == "ok" for call in flood.watch.calls())
+    assert flood.audit.running == {}
+
+
+def test_a_call_that_was_skipped_at_its_beginning_is_found_when_it_takes_long(flood, monkeypatch):
+    in_one_window(monkeypatch)
+    for _ in range(MAX_NEW):
+        flood.begin().resolve(msgspec.Raw(b'{"content":[]}'))
+    long = flood.begin("long")
+    assert flood.watch.skipped == 1
+    flood.watch.find_running(for_us=0)
+    assert [call.shown["tool"] for call in flood.watch.calls() if call.shown["end"] is None] == ["long"]
+    assert flood.watch.skipped == 0
+    long.resolve(msgspec.Raw(b'{"content":[]}'))
+    assert [call.shown["tool"] for call in flood.watch.calls()][-1] == "long"
+
+
+def test_what_runs_is_found_again_by_who_looks_later(flood):
+    with flood.watch.following():
+        early = flood.begin("early")
+    flood.watch._stop()  # nobody looks
+    assert flood.watch.calls() == []
+    middle = flood.begin("middle")
+    with flood.watch.following():
+        assert {call.shown["tool"] for call in flood.watch.calls()} == {"early", "middle"}
+        for reply in (early, middle):
+            reply.reject(CallError(Code.TIMEOUT, "slow", server="s"))
+        assert [call.shown["end"] for call in flood.watch.calls()] == ["failed", "failed"]
+
+
+def test_quick_calls_leave_half_of_the_places_to_slow_ones():
+    def call(number, ms):
+        return {"id": number, "ms": ms}
+
+    slow = [call(number, 1000.0) for number in range(MAX_CALLS)]
+    quick = [call(MAX_CALLS + number, 3.0) for number in range(MAX_CALLS)]
+    kept = last_of([*slow, *quick])
+    assert kept == [*slow[MAX_CALLS // 2 :], *quick[MAX_CALLS // 2 :]]
+    assert last_of([*quick, *slow]) == slow
+    assert last_of(quick[:3]) == quick[:3]
 
 
 def test_news_come_in_the_order_of_their_changes_and_a_part_at_a_time(flood):

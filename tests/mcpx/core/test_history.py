@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from mcpx.audit.audit import Audit
 from mcpx.core import history as module
 from mcpx.core.history import NOTHING, STEP_S, STEPS, History, Point
 from mcpx.core.meter import Meter
+from mcpx.core.stats import Count
 from mcpx.observe.metrics import Activity, Counters
 from tests.mcpx.scripted import one_server, soon
 
@@ -41,23 +40,30 @@ class Timers:
 
 
 class Server:
-    def __init__(self, activity) -> None:
+    def __init__(self, meter) -> None:
+        self.meter = meter
         self.counters = Counters()
-        self.counters.activity = activity
+        self.counters.activity = meter.activity
 
     def call(self, seconds, count=1):
+        self.meter._add("c", "s", "t", Count(count, ok=count))
         for _ in range(count):
             self.counters.sent()
             self.counters.in_flight -= 1
             self.counters.answered(seconds)
 
+    def fail(self, **ends):
+        self.meter._add("c", "s", "t", Count(sum(ends.values()), **ends))
+        self.counters.failed("timeout")
+
 
 @pytest.fixture
 def kept(monkeypatch):
-    activity = Activity()
-    servers = {"a": Server(activity), "b": Server(activity)}
-    history = History(servers, Meter({}), activity, Audit(lambda: Path("/nonexistent")))
-    history.servers, history.activity = servers, activity
+    meter = Meter({})
+    activity = meter.activity = Activity()
+    servers = {"a": Server(meter), "b": Server(meter)}
+    history = History(servers, meter, activity)
+    history.servers, history.activity, history.meter = servers, activity, meter
     return history
 
 
@@ -66,14 +72,14 @@ async def test_a_step_holds_what_was_counted_in_it(kept, monkeypatch):
     assert kept.points() == [NOTHING] * STEPS
     kept.servers["a"].call(0.010, 90)
     kept.servers["b"].call(0.500, 10)
-    kept.servers["b"].counters.failed("timeout")
-    assert kept.running() == Point(100, 1, 10.0, 500.0, 0, 0)
+    kept.servers["b"].fail(failed=1, refused=2)
+    assert kept.running() == Point(103, 1, 2, 10.0, 500.0, 0, 0)
     timers.fire(clock)
-    assert kept.points()[-1] == Point(100, 1, 10.0, 500.0, 0, 0)
+    assert kept.points()[-1] == Point(103, 1, 2, 10.0, 500.0, 0, 0)
     assert kept.points()[:-1] == [NOTHING] * (STEPS - 1)
     kept.servers["a"].call(0.020)
     timers.fire(clock)
-    assert kept.points()[-2:] == [Point(100, 1, 10.0, 500.0, 0, 0), Point(1, 0, 20.0, 20.0, 0, 0)]
+    assert kept.points()[-2:] == [Point(103, 1, 2, 10.0, 500.0, 0, 0), Point(1, 0, 0, 20.0, 20.0, 0, 0)]
 
 
 async def test_there_is_no_timer_while_nothing_is_counted(kept, monkeypatch):
@@ -132,7 +138,7 @@ async def test_a_server_that_is_replaced_or_removed_makes_nothing_negative(kept,
     clock, timers = Clock(monkeypatch), Timers(monkeypatch)
     kept.servers["a"].call(0.010, 5)
     timers.fire(clock)
-    kept.servers["a"] = Server(kept.activity)
+    kept.servers["a"] = Server(kept.meter)
     del kept.servers["b"]
     kept.servers["a"].call(0.010, 2)
     timers.fire(clock)
@@ -157,5 +163,5 @@ async def test_a_hub_keeps_it_of_real_calls(monkeypatch):
         await soon(lambda: sum(point.calls for point in kept.points()) == 2)
         await soon(lambda: watch.hub.fleet.activity.quiet)
         points = kept.points()
-        assert sum(point.errors for point in points) == 1
+        assert sum(point.failed for point in points) == 1
         assert any(point.p50_ms for point in points)  # a call may be answered in the step after its own

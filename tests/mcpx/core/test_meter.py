@@ -21,6 +21,7 @@ from mcpx.core.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RESOURCES,
 from mcpx.observe import contained
 from mcpx.rendering.tokens import estimate_result
 from mcpx.upstream.context import SESSIONLESS, ClientId
+from tests.mcpx.core.counting import begun, called, ended
 
 pytestmark = pytest.mark.anyio
 
@@ -51,13 +52,14 @@ def answer(words):
 
 def note(meter, *, client="c", server="git", tool="log", raw="a b c d " * 4, given=None):
     given = raw if given is None else given
+    called(meter, client=client, server=server, tool=tool)
     meter.of_client(client).note(server, tool, answer(raw) if raw else b"", [bytes(answer(given))])
 
 
 async def test_a_call_counts_for_its_client_and_its_tool(meter):
     note(meter, raw="x y z " * 100, given="x y z " * 10)
     totals = meter.since_start()
-    count = Count(1, estimate_result("x y z " * 100), estimate_result("x y z " * 10))
+    count = Count(1, estimate_result("x y z " * 100), estimate_result("x y z " * 10), ok=1)
     assert totals.clients == {"c": count}
     assert totals.tools == {"git": {"log": count}}
     assert meter.all_time().total == count
@@ -67,8 +69,8 @@ async def test_what_mcpx_answers_by_itself_costs_nothing_directly(meter):
     note(meter, raw="", given="an error")
     note(meter, server="", tool=INSPECT, raw="", given="found")
     totals = meter.since_start()
-    assert totals.tools["git"]["log"] == Count(1, 0, estimate_result("an error"))
-    assert totals.tools[MCPX][INSPECT] == Count(1, 0, estimate_result("found"))
+    assert totals.tools["git"]["log"] == Count(1, 0, estimate_result("an error"), ok=1)
+    assert totals.tools[MCPX][INSPECT] == Count(0, 0, estimate_result("found"))
 
 
 async def test_names_that_do_not_exist_are_counted_together(meter):
@@ -108,13 +110,46 @@ async def test_no_name_keeps_the_sums_out_of_a_file(meter, upstreams):
     assert max(map(len, (*totals["clients"], *totals["tools"]))) < 300
 
 
+async def test_a_call_counts_from_its_beginning_and_ends_once(meter):
+    entries = [begun(meter) for _ in range(5)]
+    assert meter.since_start().of_server("git") == Count(5)
+    assert meter.since_start().total.running == 5
+    for entry, end in zip(entries, ("ok", "failed", "refused", "cancelled"), strict=False):
+        ended(meter, entry, end)
+    whole = Count(5, ok=1, failed=1, refused=1, cancelled=1)
+    assert meter.since_start().clients == {"c": whole}
+    assert (meter.since_start().total, meter.all_time().total, whole.running) == (whole, whole, 1)
+
+
+async def test_a_call_that_asks_first_counts_once_by_its_last_end(meter):
+    asked = begun(meter)
+    asked.approval = "asked"
+    ended(meter, asked, "refused")
+    assert meter.since_start().total == Count(1, refused=1)
+    meter.goes_on(asked.target)
+    ended(meter, begun(meter), "ok")
+    assert meter.since_start().total == Count(1, ok=1)
+    meter.goes_on(asked.target)  # of which there is no question any more
+    assert meter.since_start().total == Count(1, ok=1)
+
+
+async def test_questions_that_nobody_answers_are_bounded(meter, monkeypatch):
+    monkeypatch.setattr(meters, "MAX_QUESTIONS", 3)
+    for number in range(10):
+        asked = begun(meter, tool=f"t{number}")
+        asked.approval = "asked"
+        ended(meter, asked, "refused")
+    assert len(meter._questions) == 3
+    assert meter.since_start().total == Count(10, refused=10)
+
+
 async def test_beyond_the_samples_calls_cost_the_average(meter, monkeypatch):
     looked_at = []
     monkeypatch.setattr(meters, "costs", lambda raw, pieces: looked_at.append(raw) or (10, 3))
     for _ in range(10 * SAMPLES):
         note(meter)
     assert len(looked_at) == SAMPLES
-    assert meter.since_start().total == Count(10 * SAMPLES, 100 * SAMPLES, 30 * SAMPLES)
+    assert meter.since_start().total == Count(10 * SAMPLES, 100 * SAMPLES, 30 * SAMPLES, ok=10 * SAMPLES)
     note(meter)
     assert len(looked_at) == SAMPLES + 1
 
@@ -145,7 +180,7 @@ async def test_a_fault_of_the_meter_costs_no_call(meter, monkeypatch):
     monkeypatch.setattr(contained, "_seen", Counter())
     with capture_logs() as logs:
         note(meter)
-    assert meter.since_start().total == Count(1, 0, 0)
+    assert meter.since_start().total == Count(1, 0, 0, ok=1)
     assert [line["event"] for line in logs] == ["fault.contained"]
 
 

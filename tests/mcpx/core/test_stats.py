@@ -39,20 +39,21 @@ def test_a_report_has_the_largest_first():
     summed = totals(("a", "s", "t", 1, 2, 3), ("b", "web", "get", 1, 70, 7))
     shown = report(summed, None)
     assert shown["since_start"] is None
+    ends = {"ok": 0, "failed": 0, "refused": 0, "cancelled": 0}
     assert shown["all_time"] == {
         "since": None,
-        "total": {"calls": 2, "direct": 72, "spent": 10},
+        "total": {"calls": 2, "direct": 72, "spent": 10, **ends},
         "clients": [
-            {"client": "b", "calls": 1, "direct": 70, "spent": 7},
-            {"client": "a", "calls": 1, "direct": 2, "spent": 3},
+            {"client": "b", "calls": 1, "direct": 70, "spent": 7, **ends},
+            {"client": "a", "calls": 1, "direct": 2, "spent": 3, **ends},
         ],
         "servers": [
-            {"server": "web", "calls": 1, "direct": 70, "spent": 7},
-            {"server": "s", "calls": 1, "direct": 2, "spent": 3},
+            {"server": "web", "calls": 1, "direct": 70, "spent": 7, **ends},
+            {"server": "s", "calls": 1, "direct": 2, "spent": 3, **ends},
         ],
         "tools": [
-            {"server": "web", "tool": "get", "calls": 1, "direct": 70, "spent": 7},
-            {"server": "s", "tool": "t", "calls": 1, "direct": 2, "spent": 3},
+            {"server": "web", "tool": "get", "calls": 1, "direct": 70, "spent": 7, **ends},
+            {"server": "s", "tool": "t", "calls": 1, "direct": 2, "spent": 3, **ends},
         ],
     }
 

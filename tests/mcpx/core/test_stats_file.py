@@ -15,6 +15,7 @@ from mcpx.core.meter import Meter
 from mcpx.core.stats import Count, Totals
 from mcpx.core.stats_file import StatsFile, StatsWriter
 from supervisors import ChildSpec, Supervisor
+from tests.mcpx.core.counting import called
 from tests.mcpx.scripted import soon
 
 
@@ -112,7 +113,7 @@ async def test_it_is_written_at_the_end(tmp_path):
 
     async def body():
         await soon(lambda: meter.all_time().clients)
-        meter.of_client("c").note("s", "t", b"", [b'{"content":[{"type":"text","text":"12345678"}]}'])
+        called(meter)
         assert meter.all_time().total.calls == 2
         assert meter.since_start().total.calls == 1
 
@@ -125,7 +126,7 @@ async def test_it_is_written_at_the_end(tmp_path):
 @pytest.mark.anyio
 async def test_a_disk_that_is_full_for_a_while_loses_nothing_and_is_logged_once(tmp_path):
     meter, file = Meter({}), _Flaky(tmp_path)
-    meter.of_client("c").note("s", "t", b"", [b'{"content":[{"type":"text","text":"12345678"}]}'])
+    called(meter)
 
     async def body():
         await soon(lambda: file.tries >= 3)

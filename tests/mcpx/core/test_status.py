@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 SERVER_KEYS = [
     *("name", "state", "pid", "transport", "protocol_version", "uptime_s", "restarts", "failures"),
     *("next_attempt_in_s", "last_error", "tools", "resources", "templates", "prompts", "in_flight"),
-    *("queued", "calls", "errors", "latency_ms", "tokens"),
+    *("queued", "calls", "errors", "running", "ok", "failed", "refused", "cancelled", "latency_ms", "tokens"),
 ]
 
 
@@ -36,7 +36,7 @@ async def test_it_encodes_to_exactly_the_documented_json():
         plain = msgspec.json.decode(msgspec.json.encode(snapshot(watch.hub, clients=3, started=started)))
         assert list(plain) == ["daemon", "servers"]
         daemon = plain["daemon"]
-        assert list(daemon) == ["pid", "version", "uptime_s", "clients", "tokens"]
+        assert list(daemon) == ["pid", "version", "uptime_s", "clients", "tokens", "calls"]
         assert (daemon["pid"], daemon["version"], daemon["clients"]) == (os.getpid(), __version__, 3)
         assert 90 <= daemon["uptime_s"] < 100
         (server,) = plain["servers"]
@@ -139,10 +139,11 @@ async def test_calls_in_flight_and_in_the_queue_are_counted(ears):
                 tasks.start_soon(watch.outcome, "hang")
             await ears.hear("call", tool="hang", count=2)
             server = row(watch)
-            assert (server.in_flight, server.queued, server.calls) == (2, 3, 2)
+            assert (server.in_flight, server.queued, server.calls, server.running) == (2, 3, 5, 5)
             assert isinstance(server.silent_s, float)
             tasks.cancel_scope.cancel()
         assert (row(watch).in_flight, row(watch).queued) == (0, 0)
+        assert (row(watch).calls, row(watch).running, row(watch).cancelled, row(watch).errors) == (5, 0, 5, 0)
         assert row(watch).silent_s is msgspec.UNSET
 
 

@@ -60,7 +60,7 @@ async def test_a_call_is_counted_by_the_request_that_was_made_of_it(served):
     served.answer(
         Read("git", "a:b"), result("a few words"), raw={"contents": [{"text": WORDS}]}, name="resources"
     )
-    assert served.counted() == {("git", "log"): (1, True, True), ("git", RESOURCES): (1, True, True)}
+    assert served.counted() == {("git", "log"): (0, True, True), ("git", RESOURCES): (0, True, True)}
     assert served.meter.since_start().total.spent < served.meter.since_start().total.direct
 
 
@@ -70,17 +70,17 @@ async def test_an_answer_of_mcpx_itself_costs_nothing_directly(served):
     served.answer(None, result(WORDS), arguments={"server_name": "git", "tool_name": "lag"})
     served.answer(None, result(WORDS), arguments=None)
     assert served.counted() == {
-        ("git", INSPECT): (1, False, True),
-        (MCPX, INSPECT): (1, False, True),
-        ("git", OTHERS): (1, False, True),
-        (MCPX, OTHERS): (1, False, True),
+        ("git", INSPECT): (0, False, True),
+        (MCPX, INSPECT): (0, False, True),
+        ("git", OTHERS): (0, False, True),
+        (MCPX, OTHERS): (0, False, True),
     }
 
 
 async def test_an_error_after_the_server_has_answered_counts_with_the_answer(served):
     failed = {**result("no such column"), "isError": True}
     served.answer(Exec("git", "log", b"{}"), failed, raw=result(WORDS))
-    assert served.counted() == {("git", "log"): (1, True, True)}
+    assert served.counted() == {("git", "log"): (0, True, True)}
 
 
 async def test_a_fault_of_the_meter_costs_no_answer(served):

@@ -8,13 +8,13 @@ import { Figure, Figures } from "../widgets/figure.mjs";
 import { laidOut } from "../widgets/json.mjs";
 import { Failed, Loading } from "../widgets/notice.mjs";
 import { bytes, count, date, ms, saved, share } from "../widgets/format.mjs";
-import { outcome, what, who } from "./calls-row.mjs";
+import { outcome, what, who, whyNoTokens } from "./calls-row.mjs";
 import { address } from "./overview-faults.mjs";
 
 // call: as the list has it, while it does; the daemon is asked anew when it ends.
 export function Detail({ id, call }) {
   const path = `/calls/${encodeURIComponent(id)}`;
-  const { answer, failure, again } = useAnswer(call?.outcome === null ? `${path}?running` : path);
+  const { answer, failure, again } = useAnswer(call?.end === null ? `${path}?running` : path);
   const [repeated, setRepeated] = useState(null);
   const whole = answer || call ? { ...answer, ...call } : null;
   if (!whole) return failure ? html`<${Failed} failure=${failure} again=${again} />` : html`<${Loading} />`;
@@ -38,6 +38,7 @@ export function Detail({ id, call }) {
       <${Figure} label="Result" value=${bytes(whole.bytes_out)}
         beside=${whole.bytes_in > 0 && `${bytes(whole.bytes_in)} of arguments`} />
     </${Figures}>
+    ${whole.end !== null && whole.tokens_out === null && html`<p class="small muted">${whyNoTokens(whole)}</p>`}
     <dl class="pairs">
       <dt>Server</dt><dd><a href=${address(whole.server)}>${whole.server}</a></dd>
       <dt>${whole.kind === "resource" ? "Resource" : "Tool"}</dt><dd class="mono">${what(whole)}</dd>
@@ -49,7 +50,7 @@ export function Detail({ id, call }) {
     </dl>
     ${failure ? html`<${Failed} failure=${failure} again=${again} />` : answer && html`<${Arguments}
       answer=${answer} />`}
-    ${whole.repeatable && whole.outcome !== null && html`<${Action} run=${repeat}
+    ${whole.repeatable && whole.end !== null && html`<${Action} run=${repeat}
       done="Done">Call it again</${Action}>`}
     ${repeated && html`<${Repeated} result=${repeated} />`}
   </div>`;

@@ -9,19 +9,21 @@ const OUTCOMES = {
   tool_error: { tone: "bad", word: "tool error" },
   failed: { tone: "bad", word: "failed" },
   unknown: { tone: "bad", word: "outcome unknown" },
-  not_sent: { tone: "ask", word: "not sent" },
+  not_sent: { tone: "ask", word: "refused" },
   input_required: { tone: "ask", word: "wants input" },
   task: { tone: "busy", word: "goes on as a task" },
 };
+const CANCELLED = { tone: "idle", word: "cancelled" };
 const RUNNING = { tone: "busy", word: "running" };
+const OWN = new Set(["page", "control", "library"]);
 const FASTEST_MS = 0.1; // a bar of the duration is empty here
 const SLOWEST_MS = 60_000; // and full here
 
-const FAILURES = new Set(["tool_error", "failed", "unknown", "not_sent"]);
-
-export const isFailure = (call) => FAILURES.has(call.outcome);
-export const outcome = (call) =>
-  call.outcome === null ? RUNNING : (OUTCOMES[call.outcome] ?? { tone: "idle", word: call.outcome });
+export function outcome(call) {
+  if (call.end === null) return RUNNING;
+  if (call.end === "cancelled") return CANCELLED;
+  return OUTCOMES[call.outcome] ?? { tone: "idle", word: call.outcome };
+}
 export const who = (call) => (call.transport === "page" ? "this page" : call.client);
 export const what = (call) => (call.kind && call.kind !== "tool" ? `${call.kind} ${call.tool}` : call.tool);
 
@@ -44,13 +46,17 @@ export const Row = memo(({ call, chosen }) => {
 });
 
 function Tokens({ call }) {
-  if (call.outcome === null) return html`<span class="muted in">${short(call.tokens_in)} in</span>`;
-  if (call.tokens_out === null) return html`<span class="muted">${NONE}</span>`;
+  if (call.end === null) return html`<span class="muted in">${short(call.tokens_in)} in</span>`;
+  if (call.tokens_out === null) return html`<span class="muted" title=${whyNoTokens(call)}>${NONE}</span>`;
   return html`<span class="muted in">${short(call.tokens_in)} in, </span>${short(call.tokens_out)} out`;
 }
 
+// Tokens are estimated of what a model is given, while a page looks.
+export const whyNoTokens = (call) =>
+  OWN.has(call.transport) ? "No model was given this result." : "It began before this view was opened, so its tokens were not estimated.";
+
 function Took({ call, tone }) {
-  if (call.outcome === null) return html`<${Running} at=${call.at} />`;
+  if (call.end === null) return html`<${Running} at=${call.at} />`;
   const full = Math.log(call.ms / FASTEST_MS) / Math.log(SLOWEST_MS / FASTEST_MS);
   const width = call.ms === null ? "0%" : `${Math.round(100 * Math.min(1, Math.max(0.02, full)))}%`;
   return html`<span class="took-box"><span class=${`bar tone-${tone === "good" ? "idle" : tone}`}

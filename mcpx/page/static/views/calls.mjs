@@ -6,23 +6,38 @@ import { Dialog } from "../widgets/dialog.mjs";
 import { Empty, Loading, Notice } from "../widgets/notice.mjs";
 import { Search } from "../widgets/search.mjs";
 import { Detail } from "./calls-detail.mjs";
-import { Row, isFailure, what, who } from "./calls-row.mjs";
+import { Row, what, who } from "./calls-row.mjs";
 
-const KEPT = 200;
+const KEPT = 200; // that have ended
+const SLOW_MS = 1000; // calls that took as long are not pushed out by quicker ones
 const KINDS = {
-  running: { name: "running", tone: "busy", holds: (call) => call.outcome === null },
-  failed: { name: "failed", tone: "bad", holds: isFailure },
+  running: { name: "running", tone: "busy", holds: (call) => call.end === null },
+  failed: { name: "failed", tone: "bad", holds: (call) => call.end === "failed" },
+  refused: { name: "refused", tone: "ask", holds: (call) => call.end === "refused" },
   cut: { name: "cut", tone: "ask", holds: (call) => call.cut },
 };
 const NARROW = matchMedia("(max-width: 1099px)");
 
-// The last calls by their number, the latest first; news are new calls, and calls that have changed.
-function known(before, news) {
+const endedAt = (call) => call.id / 1000 + (call.ms ?? 0);
+
+// What runs, the longest first, then the last that have ended, the latest first; news are new calls, and calls
+// that have changed. Every call that runs stays; of the others, half of the places are for slow ones.
+export function known(before, news) {
   if (news.failed) return { ...before, failed: news.failed };
   const calls = new Map(news.whole || !before?.list ? [] : before.list.map((call) => [call.id, call]));
   for (const call of news.calls) calls.set(call.id, call);
-  const list = [...calls.values()].sort((one, other) => other.id - one.id).slice(0, KEPT);
-  return { list, skipped: (before?.skipped ?? 0) + (news.skipped ?? 0) };
+  const running = new Set(news.running);
+  const runs = [...calls.values()].filter((call) => call.end === null && running.has(call.id));
+  const ended = [...calls.values()].filter((call) => call.end !== null);
+  ended.sort((one, other) => endedAt(other) - endedAt(one));
+  const slow = new Set(ended.filter((call) => call.ms >= SLOW_MS).slice(0, KEPT / 2));
+  const quick = new Set(ended.filter((call) => !slow.has(call)).slice(0, KEPT - slow.size));
+  return {
+    list: [...runs.sort((one, other) => one.id - other.id), ...ended.filter((call) => slow.has(call) || quick.has(call))],
+    running: news.running.length + news.more_running,
+    hidden: news.more_running,
+    skipped: (before?.skipped ?? 0) + (news.skipped ?? 0),
+  };
 }
 
 export function Calls({ rest }) {
@@ -35,7 +50,8 @@ export function Calls({ rest }) {
   const shown = useMemo(() => matching(all ?? [], text, kind), [all, text, kind]);
   if (!state) return html`<h1>Calls</h1><${Loading} />`;
   if (!state.list) return html`<h1>Calls</h1><${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`;
-  const waiting = frozen ? state.list.filter((call) => call.id > (frozen[0]?.id ?? 0)).length : 0;
+  const waiting = frozen ? state.list.filter((call) => !frozen.some((each) => each.id === call.id)).length : 0;
+  const number = (key, each) => (key === "running" && !frozen ? state.running : all.filter(each.holds).length);
   return html`<div class="stack">
     <div class="spread">
       <div class="row">
@@ -45,7 +61,7 @@ export function Calls({ rest }) {
             class=${`chip tone-${each.tone}`} aria-pressed=${kind === key}
             onClick=${() => setKind(kind === key ? null : key)}><span class="dot toned"
               aria-hidden="true"></span>${each.name} <span
-              class="count">${all.filter(each.holds).length}</span></button>`)}
+              class="count">${number(key, each)}</span></button>`)}
         </div>
       </div>
       <div class="row controls">
@@ -55,8 +71,11 @@ export function Calls({ rest }) {
         <${Search} label="Filter calls" placeholder="Client, server, tool or code" value=${text} onInput=${setText} />
       </div>
     </div>
+    ${state.hidden > 0 && html`<p class="small muted number">
+      ${counted(state.hidden, "more call runs", "more calls run")}; those that began first are listed.
+    </p>`}
     ${state.skipped > 0 && html`<p class="small muted number">
-      ${counted(state.skipped, "call")} came faster than a list can show; the figures of the overview count them all.
+      ${counted(state.skipped, "quick call")} came faster than a list can show; the figures of the overview count them all.
     </p>`}
     <div class=${`calls${chosen ? " with-detail" : ""}`}
       onKeyDown=${(event) => event.key === "Escape" && chosen && leave()}>
@@ -79,7 +98,7 @@ function List({ shown, all, chosen }) {
   if (!all.length) return html`<${Empty}>No call yet. What clients call stands here, the moment they do.</${Empty}>`;
   if (!shown.length) return html`<${Empty}>None of the last ${count(all.length)} calls matches.</${Empty}>`;
   return html`<table class="table call-table" role="table">
-    <caption class="hidden">The last calls, the latest first</caption>
+    <caption class="hidden">The calls that run, then the last that have ended, the latest first</caption>
     <thead role="rowgroup"><tr role="row">
       <th role="columnheader" scope="col" class="at">Time</th>
       <th role="columnheader" scope="col" class="who">Client</th>

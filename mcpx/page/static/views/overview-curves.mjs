@@ -10,7 +10,7 @@ const HOUR_S = 3600;
 const SPANS_S = [300, 900, 1800, HOUR_S]; // the shortest that holds what is known is shown
 const BARS = 121; // of a curve of counts, at most: an hour in steps of 30 s, and the running one
 const ROW_S = 300; // of the table
-const [CALLS, ERRORS, P50, P95, DIRECT, SPENT] = [0, 1, 2, 3, 4, 5];
+const [CALLS, FAILED, REFUSED, P50, P95, DIRECT, SPENT] = [0, 1, 2, 3, 4, 5, 6];
 
 // {step_s, until, points, open} of the news: whole first, then a point each time a step closes.
 function known(before, news) {
@@ -33,7 +33,8 @@ function columns({ step_s: step, until, points, open }) {
     until: last,
     span: SPANS_S.find((span) => all.length * step <= span) ?? HOUR_S,
     calls: column(CALLS),
-    errors: column(ERRORS),
+    failed: column(FAILED),
+    refused: column(REFUSED),
     p50: column(P50),
     p95: column(P95),
     direct: running(column(DIRECT)),
@@ -70,13 +71,14 @@ export function Curves() {
     class="panel curve-panel waiting"></div>`)}</section>`;
   const ago = data.span === HOUR_S ? "in the last hour" : `in the last ${data.span / 60} minutes`;
   const calls = total(data.calls);
-  const errors = total(data.errors);
+  const failures = total(data.failed);
+  const refusals = total(data.refused);
   const direct = data.direct.at(-1) ?? 0;
   const spent = data.spent.at(-1) ?? 0;
   const part = saved(direct, spent);
   const common = { times: data.times, until: data.until, span: data.span };
   const called = bars(data, data.calls, history.step_s);
-  const failed = bars(data, data.errors, history.step_s);
+  const failed = bars(data, data.failed, history.step_s);
   return html`<section aria-labelledby="hour-title" class="stack tight">
     <h2 id="hour-title" class="hidden">What happened ${ago}</h2>
     <div class="curves">
@@ -99,9 +101,10 @@ export function Curves() {
             { name: "through MCPX", colour: 1, values: data.spent, fill: true },
           ]} />
       </${Panel}>
-      <${Panel} title="Failures" value=${count(errors)} tone=${errors ? "bad" : undefined} beside=${ago}>
-        <${Curve} ...${common} times=${failed.times} label="Failures" whole format=${short}
-          words=${errors ? `${counted(errors, "call")} failed ${ago}` : `No call failed ${ago}`}
+      <${Panel} title="Failed" value=${count(failures)} tone=${failures ? "bad" : undefined}
+        beside=${refusals ? `${ago}; ${count(refusals)} refused` : ago}>
+        <${Curve} ...${common} times=${failed.times} label="Failed" whole format=${short}
+          words=${failures ? `${counted(failures, "call")} failed ${ago}` : `No call failed ${ago}`}
           series=${[{ name: failed.per, colour: 4, values: failed.values, bars: true }]} />
       </${Panel}>
     </div>
@@ -138,7 +141,8 @@ function Rows({ data, history }) {
     rows.push({
       at: data.times[end - 1],
       calls: total(part(data.calls)),
-      errors: total(part(data.errors)),
+      failed: total(part(data.failed)),
+      refused: total(part(data.refused)),
       p50: last(part(data.p50)),
       p95: last(part(data.p95)),
       direct: grown(data.direct),
@@ -150,7 +154,8 @@ function Rows({ data, history }) {
     rows=${rows} columns=${[
     { key: "at", label: "until", lead: true, cell: (row) => minute(row.at * 1000) },
     number("calls", "calls", (row) => count(row.calls)),
-    number("errors", "failed", (row) => count(row.errors)),
+    number("failed", "failed", (row) => count(row.failed)),
+    number("refused", "refused", (row) => count(row.refused)),
     number("p50", "p50", (row) => ms(row.p50)),
     number("p95", "p95", (row) => ms(row.p95)),
     number("direct", "tokens directly", (row) => count(row.direct)),

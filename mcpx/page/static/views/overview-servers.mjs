@@ -75,8 +75,8 @@ const Card = memo(({ card }) => {
     <p class="server-facts small muted"><${Facts} card=${card} /></p>
     <dl class="server-figures">
       <${Figure} label="Calls" value=${short(card.calls)} title=${counted(card.calls, "call")}
-        beside=${card.errors > 0 ? html`<span
-          class="tone-bad toned">${short(card.errors)} failed</span>` : "0 failed"} />
+        beside=${html`<span class=${card.failed > 0 ? "tone-bad toned" : undefined}>${short(card.failed)} failed</span>${
+          card.refused > 0 && `, ${short(card.refused)} refused`}`} />
       <${Figure} label="p50" value=${ms(card.p50_ms)} beside=${`p95 ${ms(card.p95_ms)}`} />
       <${Figure} label="Memory" value=${bytes(card.memory_bytes)}
         beside=${`CPU ${share(card.cpu_share)}`} />

@@ -75,7 +75,8 @@ function Numbers({ card, seen }) {
     <${Figure} label="Restarts" value=${count(card.restarts)} />
     <${Figure} label="Calls" value=${count(card.calls)} beside=${card.in_flight || card.queued
       ? `${card.in_flight} running, ${card.queued} waiting` : undefined} />
-    <${Figure} label="Failed" value=${count(card.errors)} tone=${card.errors ? "bad" : undefined} />
+    <${Figure} label="Failed" value=${count(card.failed)} tone=${card.failed ? "bad" : undefined} />
+    <${Figure} label="Refused" value=${count(card.refused)} beside="not sent" />
     <${Figure} label="p50" value=${ms(card.p50_ms)} />
     <${Figure} label="p95" value=${ms(card.p95_ms)} />
     <${Figure} label="Memory" value=${bytes(card.memory_bytes)} />

@@ -55,7 +55,8 @@ def test_eighty_cells_show_everything_but_what_stands_below_the_table():
 
 
 def test_a_row_reads_like_this():
-    known = server(calls=2044, errors=3, in_flight=1, queued=2, restarts=1, tokens=tokens(90_000, 4_000))
+    ends = {"failed": 3, "refused": 7}
+    known = server(calls=2044, **ends, in_flight=1, queued=2, restarts=1, tokens=tokens(90_000, 4_000))
     cells = fitted(79, ["files"]).cells(row(known, 3.0, 12.4), {812: Use(53 << 20, 0.25, 0.0)})
     assert "".join(cell.plain for cell in cells).split() == [
         *("files", "ready", "1m", "1", "2044", "12", "1.2", "12", "1+2", "3", "86k", "53M"),
@@ -92,6 +93,7 @@ def test_rows_are_filtered_by_all_words_in_whatever_is_said_of_a_server():
         ("calls/s", "busy"),
         ("busy", "busy"),
         ("failed", "a"),
+        ("refused", "a"),
         ("restarts", "broken"),
         ("saved", "busy"),
         ("memory", "broken"),
@@ -101,7 +103,7 @@ def test_rows_are_filtered_by_all_words_in_whatever_is_said_of_a_server():
 def test_what_wants_attention_or_is_largest_comes_first(order, first):
     rows = [
         row(server("plain", pid=None), 1.0),
-        row(server("a", pid=1, errors=2), None),
+        row(server("a", pid=1, failed=2, refused=1), None),
         row(server("busy", pid=2, in_flight=3, tokens=tokens(9, 1)), 5.0),
         row(server("broken", "parked", pid=3, restarts=9), 0.0),
     ]

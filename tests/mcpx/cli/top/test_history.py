@@ -10,10 +10,10 @@ from tests.mcpx.cli.top.statuses import server, status, tokens
 
 def test_a_rate_is_what_was_added_over_the_time_that_has_passed():
     history = History()
-    first = history.take(status(server(calls=10, errors=1), server("web", calls=5)), at=100.0)
+    first = history.take(status(server(calls=10, failed=1), server("web", calls=5)), at=100.0)
     assert [row.rate for row in first.rows] == [None, None]
     assert first.calls == (None,)
-    files = server(calls=14, errors=2, tokens=tokens(900, 100))
+    files = server(calls=14, failed=2, refused=9, tokens=tokens(900, 100))
     then = history.take(status(files, server("web", calls=5)), at=102.0)
     assert [row.rate for row in then.rows] == [2.0, 0.0]
     assert (then.calls[-1], then.failures[-1], then.saved[-1]) == (2.0, 0.5, 400.0)

@@ -21,7 +21,7 @@ from mcpx.catalog.snapshot import State
 from mcpx.config import HttpGateway
 from mcpx.core import monitoring
 from mcpx.core.metric_families import FAMILIES
-from mcpx.core.monitoring import Processes, exposition, read
+from mcpx.core.monitoring import Scrapes, exposition, read
 from mcpx.errors import CallError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
@@ -298,7 +298,7 @@ async def test_labels_differ_and_are_bounded_whatever_the_names():
         assert found == {cut, f"{cut} (2)", f"{cut} (3)"}
         upstream = hub.upstreams[names[0]]
         hub.upstreams.update({str(n): upstream for n in range(1500)})  # more than one configures
-        body, _ = exposition(read(hub, clients=0), Processes(), "")
+        body, _ = exposition(read(hub, clients=0), Scrapes(), "")
         assert body.count(b"\nmcpx_server_info{") == 1000
         assert b'mcpx_servers{state="disabled"} 1503' in body
 

@@ -37,7 +37,7 @@ async def test_calls_are_news_while_they_run_and_when_they_end(tmp_path):
     async with visiting(config(tmp_path), state=tmp_path) as visitor:
         async with visitor.following("calls") as news:
             first = await news.next()
-            assert first == {"calls": [], "whole": True}
+            assert first == {"calls": [], "whole": True, "running": [], "more_running": 0}
             await visitor.watch.text("echo", {"text": "x"})
             (call,) = (await news.until(lambda piece: piece["calls"]))["calls"]
             assert (call["server"], call["tool"], call["kind"]) == ("s", "echo", "tool")

@@ -16,7 +16,20 @@ from tests.mcpx.scripted import config_of, entry, soon
 pytestmark = pytest.mark.anyio
 CARD = {
     *("name", "state", "described", "tone", "pid", "transport", "uptime_s", "restarts", "failures", "calls"),
-    *("errors", "in_flight", "queued", "p50_ms", "p95_ms", "memory_bytes", "cpu_share", "tokens_direct"),
+    *(
+        "running",
+        "ok",
+        "failed",
+        "refused",
+        "cancelled",
+        "in_flight",
+        "queued",
+        "p50_ms",
+        "p95_ms",
+        "memory_bytes",
+        "cpu_share",
+        "tokens_direct",
+    ),
     *("tokens_spent", "last_error", "next_attempt_in_s", "tools", "resources", "prompts", "changes"),
 }
 
@@ -115,7 +128,7 @@ async def test_nothing_is_left_that_looks_for_nobody():
 
 
 @pytest.mark.parametrize("audit", ["on", "off"])
-async def test_a_failure_is_what_a_client_takes_for_one(monkeypatch, tmp_path, audit):
+async def test_what_failed_is_apart_from_what_was_refused(monkeypatch, tmp_path, audit):
     monkeypatch.setattr(history, "STEP_S", 0.2)
     shop = {"command": sys.executable, "args": ["-P", "-m", "mcpx.demo.tools"]}
     async with (
@@ -123,16 +136,16 @@ async def test_a_failure_is_what_a_client_takes_for_one(monkeypatch, tmp_path, a
         visitor.following("overview") as news,
         visitor.following("history") as steps,
     ):
-        assert cards(await news.next())["s"]["errors"] == 0
+        first = cards(await news.next())["s"]
+        assert (first["failed"], first["refused"]) == (0, 0)
         points = (await steps.next())["points"]
         await visitor.call("fail", {"message": "no luck"})  # the tool says so
         await visitor.call("fail", {})  # never sent
         await visitor.call("nothing", {})
         await visitor.call("list_orders", {})
-        expected = 3 if audit == "on" else 0
-        told = await news.until(lambda piece: cards(piece).get("s", {}).get("calls") == 2)
-        if cards(told)["s"]["errors"] != expected:
-            told = await news.until(lambda piece: cards(piece).get("s", {}).get("errors") == expected)
+        told = await news.until(lambda piece: cards(piece).get("s", {}).get("ok") == 1)
+        shown = cards(told)["s"]
+        assert (shown["calls"], shown["failed"], shown["refused"], shown["running"]) == (4, 1, 2, 0)
         heard = lambda: [piece["point"] for piece in steps.heard if "point" in piece]  # noqa: E731
         total = lambda index: sum(point[index] for point in [*points, *heard()])  # noqa: E731
-        await steps.until(lambda _: (total(0), total(1)) == (2, expected))
+        await steps.until(lambda _: (total(0), total(1), total(2)) == (4, 1, 2))
