@@ -20,7 +20,11 @@ PEER_TIMEOUT_S: Final = 15.0  # for lines that another MCPX has
 @json_option
 @click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
 def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error."""
+    """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error.
+
+    Calls are the requests of clients to a server, since the daemon's start. Failed are those that were sent
+    and have no good answer, refused (ref) those of which nothing was sent.
+    """
 
     def ask() -> dict[str, Any]:
         return _ask(config_path, {"mcpx": "status"})

@@ -103,8 +103,10 @@ def goals(made: JSON) -> list[Goal]:
         for name, limit in ((SEARCH, 0.04), (LISTING, 0.06)):
             if name in surfaces:
                 best, worst = surfaces[name]["median"], surfaces[name]["worst_median"]
-                found.append(Goal(f"a session, {name}: share of direct", best / direct, limit, at_most=True))
-                found.append(Goal("  with a look-up of every tool", worst / direct, limit, at_most=True))
+                found.append(Goal(f"a session, {name}: saved", 1 - best / direct, 1 - limit, at_most=False))
+                found.append(
+                    Goal("  with a look-up of every tool", 1 - worst / direct, 1 - limit, at_most=False)
+                )
     if LISTING in surfaces:
         named = surfaces[LISTING]["listed"]
         found.append(Goal("tools that the default menu names", named, made["tools"], at_most=False))

@@ -13,7 +13,7 @@ from scripts.contextbench.surfaces import COMPRESSORS, DIRECT, LISTING, SEARCH
 WIDTH = 116
 COMPRESSOR = list(COMPRESSORS)[-1]  # the highest level
 PARTS = ("searches", "lookups", "results")
-HEAD = ("connected", "menu", "searches", "look-ups", "results", "mean", "median", "of direct", "written")
+HEAD = ("connected", "menu", "searches", "look-ups", "results", "mean", "median", "saved", "written")
 SEARCH_HEAD = ("searching", "labelled tools shown", "tasks with all their tools shown", "tokens an answer")
 NAMES = {DIRECT: "all tools directly"}
 
@@ -25,7 +25,7 @@ def session_rows(made: JSON) -> list[tuple[str, ...]]:
     for name, each in made["surfaces"].items():
         parts = each["parts"]
         costs = (parts["instructions"] + parts["menu"], *(parts[part] for part in PARTS))
-        share = f"{each['median'] / direct:.1%}".replace("%", " %") if direct else ""
+        share = f"{1 - each['median'] / direct:.1%}".replace("%", " %") if direct else ""
         numbers = (*costs, each["mean"], each["median"])
         shown = [f"{number:,.0f}" for number in numbers]
         rows.append((NAMES.get(name, name), *shown, share, f"{parts['written']:,.0f}"))

@@ -138,8 +138,8 @@ class Printer:
         if tokens := step.tokens:
             before = f"About {tokens.before:,} tokens {tokens.before_is}"
             after = f"about {tokens.after:,} {tokens.after_is}"
-            fewer = _fewer_percent(tokens.before, tokens.after)
-            self._line(f"{before}, {after}: {fewer} % fewer.", "green", before="\n")
+            part = _saved_percent(tokens.before, tokens.after)
+            self._line(f"{before}, {after}: {part} % saved.", "green", before="\n")
 
     def show_report(self, report: Report) -> None:
         """Print how it ended."""
@@ -174,7 +174,7 @@ class Printer:
             row = f"{share.what:<38}{f'about {share.direct:,}':>12}{f'about {share.through_mcpx:,}':>16}"
             self._line(row, "bold" if share is total else "", indent=INDENT)
         self._line(
-            f"About {direct - through:,} tokens saved, {_fewer_percent(direct, through)} %, with three small"
+            f"About {direct - through:,} tokens saved, {_saved_percent(direct, through)} %, with three small"
             " servers. The first line grows with every server that is connected directly.",
             "green",
             before="\n",
@@ -189,9 +189,9 @@ class Printer:
             f" {recorded.tools} tools to choose from: definitions, searches and results together, the median."
             f" Measured beforehand by scripts/context, with a real tokenizer ({recorded.tokenizer})."
         )
-        self._line(f"{'':<38}{'tokens':>12}{'of direct':>16}", "dim", indent=INDENT, before="\n")
+        self._line(f"{'':<38}{'tokens':>12}{'saved':>16}", "dim", indent=INDENT, before="\n")
         for what, tokens in recorded.median_tokens.items():
-            row = f"{what:<38}{tokens:>12,}{f'{100 * tokens / direct:.1f} %':>16}"
+            row = f"{what:<38}{tokens:>12,}{f'{100 - 100 * tokens / direct:.1f} %':>16}"
             self._line(row, "bold" if what.startswith("MCPX") else "", indent=INDENT)
 
     def _heading(self, title: str) -> None:
@@ -206,6 +206,6 @@ class Printer:
             self._console.print(Text(" " * indent) + line if line else line, soft_wrap=True)
 
 
-def _fewer_percent(before: int, after: int) -> int:
+def _saved_percent(before: int, after: int) -> int:
     """By how many percent `after` is less than `before`, rounded down; negative where it is more."""
     return 100 * (before - after) // before if before else 0

@@ -75,7 +75,7 @@ function Client({ client, href, isChosen, now }) {
     </span>
     <span class="spread small">
       <span><span class="strong">${count(client.tokens)}</span> tokens${client.direct > 0 && html` <span class="muted">for ${count(client.direct)}</span>`}</span>
-      ${part !== null && part > 0 && html`<${Badge} tone="good" dot=${false}>${share(part)} saved</${Badge}>`}
+      ${part !== null && part > 0 && html`<${Badge} tone="good" dot=${false}>${share(part)} of the menu saved</${Badge}>`}
     </span>
   </a></li>`;
 }

@@ -93,7 +93,7 @@ export function Curves() {
       </${Panel}>
       <${Panel} title="Tokens" value=${part === null ? "–" : `${share(Math.abs(part))}`}
         tone=${part > 0 ? "good" : undefined}
-        beside=${part === null ? "nothing to compare yet" : part >= 0 ? "saved" : "more than directly"}>
+        beside=${part === null ? "nothing to compare yet" : part >= 0 ? `saved ${ago}` : `more than directly, ${ago}`}>
         <${Curve} ...${common} label="Tokens" whole format=${short}
           words=${`${count(direct)} tokens directly, ${count(spent)} through MCPX, ${ago}`}
           series=${[

@@ -33,7 +33,7 @@ function Gain({ tokens }) {
   if (part === null || part <= 0) return null;
   return html`<p class="gain" title=${`${count(tokens.direct)} tokens without MCPX, ${count(tokens.spent)} with it`}>
     <span class="strong toned tone-good number">${short(tokens.direct - tokens.spent)} tokens saved</span>
-    <span class="muted number">${share(part)} of all so far</span>
+    <span class="muted number">${share(part)} saved, all time</span>
   </p>`;
 }
 

@@ -81,7 +81,7 @@ function Numbers({ card, seen }) {
     <${Figure} label="p95" value=${ms(card.p95_ms)} />
     <${Figure} label="Memory" value=${bytes(card.memory_bytes)} />
     <${Figure} label="CPU" value=${share(card.cpu_share)} />
-    <${Figure} label="Tokens saved" value=${share(share_)} beside=${share_ === null ? undefined
+    <${Figure} label="Saved since the start" value=${share(share_)} beside=${share_ === null ? undefined
       : `${count(card.tokens_spent)} for ${count(card.tokens_direct)}`} />
   </${Figures}></section>`;
 }
