@@ -100,13 +100,11 @@ def goals(made: JSON) -> list[Goal]:
     surfaces, found = made["surfaces"], []
     if DIRECT in surfaces:
         direct = surfaces[DIRECT]["median"]
-        for name, limit in ((SEARCH, 0.04), (LISTING, 0.06)):
+        for name, least in ((SEARCH, 0.96), (LISTING, 0.94)):
             if name in surfaces:
-                best, worst = surfaces[name]["median"], surfaces[name]["worst_median"]
-                found.append(Goal(f"a session, {name}: saved", 1 - best / direct, 1 - limit, at_most=False))
-                found.append(
-                    Goal("  with a look-up of every tool", 1 - worst / direct, 1 - limit, at_most=False)
-                )
+                best, worst = (1 - surfaces[name][key] / direct for key in ("median", "worst_median"))
+                found.append(Goal(f"a session, {name}: saved", best, least, at_most=False))
+                found.append(Goal("  with a look-up of every tool", worst, least, at_most=False))
     if LISTING in surfaces:
         named = surfaces[LISTING]["listed"]
         found.append(Goal("tools that the default menu names", named, made["tools"], at_most=False))

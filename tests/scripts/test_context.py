@@ -156,7 +156,7 @@ def test_the_parts_add_up_and_the_tables_can_be_put_into_pages(data):
     sessions, searches = report.markdown(made).split("\n\n")
     assert (
         sessions.splitlines()[3]
-        == "| MCPX, search and a small menu | 3 | 2 | 2 | 6 | 12 | 12 | 4.0 % | 500 |"
+        == "| MCPX, search and a small menu | 3 | 2 | 2 | 6 | 12 | 12 | 96.0 % | 500 |"
     )
     assert searches.splitlines()[2] == f"| {ROUTER} | 100 % | 100 % | 7 |"
 
