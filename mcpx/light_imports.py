@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import gc
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -76,20 +77,28 @@ def _hidden(modules: Iterable[str]) -> Iterator[None]:
 def _deferred_models() -> Iterator[None]:
     """Have models, and what validates several of them (`TypeAdapter`), prepared when they are first used.
 
-    The latter has no option for that; if a newer pydantic decides it elsewhere, it is prepared at once.
+    The latter has no option for that, so its method is replaced meanwhile, for this thread alone; if a newer
+    pydantic decides it elsewhere, it is prepared at once. A model that another thread defines meanwhile is
+    prepared when it is first used, too, which changes nothing for its users.
     """
     from pydantic import BaseModel, TypeAdapter  # noqa: PLC0415 - a part of what the caller is about to import
 
-    decides = vars(TypeAdapter).get("_defer_build")
+    found = vars(TypeAdapter).get("_defer_build")  # a method, or since pydantic 2.13 a property
+    decides, importing = found.fget if isinstance(found, property) else found, threading.get_ident()
+
+    def defers(adapter: TypeAdapter[Any]) -> bool:
+        return threading.get_ident() == importing or (decides is not None and bool(decides(adapter)))
+
     BaseModel.model_config["defer_build"] = True
     if isinstance(decides, FunctionType):
-        TypeAdapter._defer_build = lambda _adapter: True  # type: ignore[method-assign, assignment] # noqa: SLF001
+        made = property(defers) if isinstance(found, property) else defers
+        TypeAdapter._defer_build = made  # type: ignore[method-assign, assignment] # noqa: SLF001
     try:
         yield
     finally:
         del BaseModel.model_config["defer_build"]
         if isinstance(decides, FunctionType):
-            TypeAdapter._defer_build = decides  # type: ignore[method-assign] # noqa: SLF001
+            TypeAdapter._defer_build = found  # type: ignore[method-assign, assignment] # noqa: SLF001
 
 
 @contextmanager

@@ -6,14 +6,17 @@ Standard library alone, and platformdirs where no folder is given: `mcpx attach`
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o700
+_LOCK_POLL_S = 0.01
 CONFIG_VARIABLE = "MCPX_CONFIG"
 STATE_VARIABLE = "MCPX_STATE_DIR"
 CONFIG_NAME = "config.json"
@@ -194,6 +197,24 @@ def read_own_file(path: Path, max_bytes: int) -> bytes:
         if len(data) > max_bytes:
             raise ForeignFileError(f"{path} is too long")
         return data
+
+
+def wait_for_lock(descriptor: int, path: Path, *, timeout_s: float) -> None:
+    """Lock an open file or folder against other processes, until it is closed. Blocks, `timeout_s` at most.
+
+    Raises:
+        BlockingIOError: Another process has the lock all the while.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise BlockingIOError(errno.EWOULDBLOCK, "another process has it locked", str(path)) from None
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return
 
 
 def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:

@@ -11,13 +11,11 @@ Whoever writes here holds the lock. Nothing here is ever rewritten or forgotten.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -28,11 +26,10 @@ import msgspec
 
 from mcpx.changes.files import ChangeError, read_file, reason, sync_folder
 from mcpx.changes.record import Change, FileRecord, State
-from mcpx.paths import CREATE_FLAGS, ensure_folder, replace_file, state_folder
+from mcpx.paths import CREATE_FLAGS, ensure_folder, replace_file, state_folder, wait_for_lock
 
 FOLDER: Final = "changes"  # in the state folder
 LOCK_WAIT_S: Final = 10.0  # for another command that changes files
-_LOCK_POLL_S: Final = 0.05
 _PARTIAL: Final = ".new-"  # how the name of a change's folder begins while it is written
 _MAX_NAME_LEN: Final = 60  # characters of the command in a folder's name
 
@@ -57,7 +54,7 @@ class Journal:
         except OSError as error:
             raise self._unwritable(error) from None
         try:
-            _wait_for(lock)
+            _wait_for(lock, self.folder)
             yield
         finally:
             os.close(lock)
@@ -157,19 +154,13 @@ class Journal:
         )
 
 
-def _wait_for(lock: int) -> None:
-    limit = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= limit:
-                raise ChangeError(
-                    "another mcpx command is changing files; nothing was changed: try again when it has ended"
-                ) from None
-            time.sleep(_LOCK_POLL_S)
-        else:
-            return
+def _wait_for(lock: int, path: Path) -> None:
+    try:
+        wait_for_lock(lock, path, timeout_s=LOCK_WAIT_S)
+    except BlockingIOError:
+        raise ChangeError(
+            "another mcpx command is changing files; nothing was changed: try again when it has ended"
+        ) from None
 
 
 def _write_folder(folder: Path, change: Change, copies: Sequence[tuple[bytes | None, bytes | None]]) -> None:

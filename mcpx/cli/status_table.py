@@ -8,6 +8,7 @@ three sessions, one for each client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -158,7 +159,15 @@ def problems(daemon: DaemonStatus) -> list[Text]:
         found.append(_http_problem(daemon.http))
     if isinstance(daemon.audit, AuditStatus):
         found.append(_audit(daemon.audit))
+    if isinstance(daemon.faults, dict):
+        found.append(_faults(daemon.faults))
     return found
+
+
+def _faults(faults: Mapping[str, int]) -> Text:
+    places = ", ".join(f"{place} {count}" for place, count in sorted(faults.items()))
+    text = f"faults of MCPX itself since its start: {places} (the log has the cause of each: fault.contained)"
+    return Text(one_line(text), style="yellow")
 
 
 def _table(servers: list[ServerStatus]) -> Table:

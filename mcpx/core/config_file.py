@@ -22,8 +22,8 @@ import structlog
 from mcpx.config import Config, parse, read_file
 from mcpx.config.document import as_text
 from mcpx.core.config_watch import POLL_INTERVAL_S, ConfigWatch, signature
-from mcpx.core.reload_plan import ReloadPlan
-from mcpx.errors import ConfigError
+from mcpx.core.reload_plan import ReloadError, ReloadPlan
+from mcpx.errors import ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from supervisors import Incarnation, Signal
@@ -58,6 +58,7 @@ class ConfigFile:
 
         Raises:
             ConfigError: It cannot be used; nothing has changed.
+            ReloadError: It could not be put in force, or not for each server; the text says which.
         """
         try:
             data = await self._read()
@@ -100,7 +101,7 @@ class ConfigFile:
                 continue
             try:
                 await self._catch_up()
-            except ConfigError:
+            except (ConfigError, ReloadError):
                 pass  # noted where it was found
             except Exception as error:  # noqa: BLE001 - the boundary: no file, whatever it holds, ends the watch
                 contain(error, "config")
@@ -131,7 +132,13 @@ class ConfigFile:
         return False
 
     async def _use(self, data: bytes, config: Config) -> ReloadPlan:
-        plan = await self._put_in_force(config)
+        try:
+            plan = await self._put_in_force(config)
+        except ReloadError as error:
+            self._note(data, error)
+            if error.in_force:
+                self._used = data
+            raise
         self._used = self._tried = data
         self.problem = None
         return plan
@@ -177,7 +184,7 @@ class ConfigFile:
             self._note(str(error), error)
             raise error
 
-    def _note(self, tried: bytes | str, error: ConfigError) -> None:
+    def _note(self, tried: bytes | str, error: MCPXError) -> None:
         if tried != self._tried:
             log.error("config.unusable", problem=str(error))
         self._tried, self.problem = tried, str(error)

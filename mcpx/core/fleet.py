@@ -8,7 +8,7 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ from mcpx.core.session_factory import SessionFactory
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, child_spec, log_event
 from mcpx.core.timelines import Timelines
+from mcpx.environment import InForce
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.metrics import Activity
 from mcpx.paths import configuration_folder
@@ -47,6 +48,7 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
+    Incarnation,
     Signal,
     Supervisor,
 )
@@ -76,6 +78,8 @@ class Fleet:
         starts: bool = True,
         placement: Placement | None = None,
     ) -> None:
+        self.environment = InForce(config.environment)
+        """The environment that the servers are started in."""
         self.config = config
         """The one in force."""
         self.placement = placement
@@ -122,7 +126,8 @@ class Fleet:
         """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._changes = FleetChanges(self, self._children)
         self._side_sessions = SideSessions(self._sessions.beside, self.start, self._dismiss)
-        self.upstreams = {name: self.make(server) for name, server in config.servers.items()}
+        with self.environment.entered():
+            self.upstreams = {name: self.make(server) for name, server in config.servers.items()}
         self.timelines.keep(self.upstreams.values())
         self.direct = DirectSessions(self.upstreams, self._sessions.direct, self.start, self._dismiss)
         self.observers.add(self.direct.announce_rules)
@@ -181,8 +186,13 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
-            spec = child_spec(upstream, grace_s=self.config.shutdown_grace, on_demand=on_demand)
-            self.supervisor.add(spec)
+            run, grace_s = partial(self._run, upstream), self.config.shutdown_grace
+            self.supervisor.add(child_spec(upstream, run, grace_s=grace_s, on_demand=on_demand))
+
+    async def _run(self, upstream: Upstream | DirectSession, incarnation: Incarnation) -> None:
+        """Run a session in the environment of the hub, whoever has had it started."""
+        with self.environment.entered():
+            await upstream.run(incarnation)
 
     def may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
@@ -191,16 +201,31 @@ class Fleet:
 
     # --- its changes
 
-    async def change(self, config: Config, plan: ReloadPlan) -> None:
-        """Carry out a plan; see `FleetChanges`. `config` is in force from now on.
+    def configure(self, config: Config) -> None:
+        """Make servers and sessions by another configuration from now on."""
+        self.config = config
+        self._sessions.configure(config)
+        self.accounts.configure(config)
+
+    def prepare(self, plan: ReloadPlan) -> dict[str, Upstream]:
+        """Make the servers that a plan adds or replaces, for `change`; nothing is started or shown yet."""
+        made: dict[str, Upstream] = {}
+        try:
+            for name in (*plan.changed, *plan.added):
+                made[name] = self.make(self.config.servers[name])
+        except Exception:
+            for each in made.values():
+                each.retire("it was not put in force")
+            raise
+        return made
+
+    async def change(self, plan: ReloadPlan, made: Mapping[str, Upstream]) -> dict[str, Exception]:
+        """Carry out a plan with the servers that were made for it; the faults by server, which cost no other.
 
         Returns when every server that had to leave has left, within the grace time; new ones may still be
         starting. Must not be cancelled, nor run twice at a time.
         """
-        self.config = config
-        self._sessions.configure(config)
-        self.accounts.configure(config)
-        await self._changes.carry_out(plan)
+        return await self._changes.carry_out(plan, made)
 
     def publish(self, upstreams: dict[str, Upstream]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
@@ -238,8 +263,12 @@ class Fleet:
         self.news.pulse()
 
     def _on_event(self, event: Event) -> None:
-        """Log an upstream's lifecycle, and tell the callers who wait for it."""
-        upstream = self._children[event.child]
+        """Take an event of the supervisor; one of a session that has been removed meanwhile is dropped."""
+        if (upstream := self._children.get(event.child)) is not None:
+            self._note(event, upstream)
+
+    def _note(self, event: Event, upstream: Upstream | DirectSession) -> None:
+        """Log an upstream's lifecycle, and inform the callers who wait for it."""
         if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
             return
         log_event(event, upstream)

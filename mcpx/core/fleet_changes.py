@@ -6,6 +6,8 @@ changed is replaced, and what it offered is shown until the new one has listed. 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -16,6 +18,7 @@ from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.supervision import TEARDOWN_S
+from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
 
 if TYPE_CHECKING:
@@ -35,43 +38,51 @@ class FleetChanges:
         self._fleet = fleet
         self._children = children
 
-    async def carry_out(self, plan: ReloadPlan) -> None:
+    async def carry_out(self, plan: ReloadPlan, new: Mapping[str, Upstream]) -> dict[str, Exception]:
         """Add, replace and remove servers for the configuration in force; see `Fleet.change`."""
         fleet = self._fleet
-        servers = fleet.config.servers
+        faults: dict[str, Exception] = {}
         old = {name: fleet.upstreams[name] for name in (*plan.removed, *plan.changed)}
-        new = {name: fleet.make(servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
             if new[name].config.disabled is None:
                 new[name].queue.pending_reason = OLD_ENDING
-            new[name].inherit_from(old[name])  # shown as starting, until it has listed for itself
+            with _noted(faults, name):
+                new[name].inherit_from(old[name])  # shown as starting, until it has listed for itself
         fleet.readiness.expect(name for name in plan.added if self._is_awaited(new[name]))
         for name in plan.added:
-            fleet.start(new[name], asleep=fleet.may_sleep(new[name]))
-        staying = {name: new.get(name) or fleet.upstreams[name] for name in servers}
+            with _noted(faults, name):
+                fleet.start(new[name], asleep=fleet.may_sleep(new[name]))
+        staying = {name: new.get(name) or fleet.upstreams[name] for name in fleet.config.servers}
         fleet.publish(staying | {name: old[name] for name in plan.removed})
         fleet.observers.announce((*plan.added, *plan.changed))
         async with anyio.create_task_group() as tasks:
             for name in plan.removed:
-                tasks.start_soon(self.retire, old[name], REMOVED)
+                tasks.start_soon(self._removed, old[name], faults)
             for name in plan.changed:
-                tasks.start_soon(self._replace, old[name], new[name])
+                tasks.start_soon(self._replace, old[name], new[name], faults)
         fleet.publish(staying)
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))
             fleet.observers.notify(name, replace(gone, about=True))
+        return faults
 
     def _is_awaited(self, upstream: Upstream) -> bool:
         """Whether whoever waits for the servers at the start waits for this one, which a peer has named."""
         server = upstream.config
         return server.peer is not None and server.disabled is None and not self._fleet.may_sleep(upstream)
 
-    async def _replace(self, old: Upstream, new: Upstream) -> None:
+    async def _removed(self, old: Upstream, faults: dict[str, Exception]) -> None:
+        with _noted(faults, old.name):
+            await self.retire(old, REMOVED)
+
+    async def _replace(self, old: Upstream, new: Upstream, faults: dict[str, Exception]) -> None:
         was_asleep = old.queue.is_asleep
-        await self.retire(old, CHANGED)
-        self._fleet.start(new, asleep=was_asleep and self._fleet.may_sleep(new))
-        if new.config.disabled is None:
-            self._fleet.direct.carry_over(old, new)
+        with _noted(faults, old.name):
+            await self.retire(old, CHANGED)
+        with _noted(faults, old.name):
+            self._fleet.start(new, asleep=was_asleep and self._fleet.may_sleep(new))
+            if new.config.disabled is None:
+                self._fleet.direct.carry_over(old, new)
 
     async def retire(self, upstream: Upstream, why: str) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
@@ -94,3 +105,13 @@ class FleetChanges:
     def stop_timeout_s(self) -> float:
         """For one session to end, calls that run included."""
         return self._fleet.config.shutdown_grace + 2 * TEARDOWN_S
+
+
+@contextmanager
+def _noted(faults: dict[str, Exception], server: str) -> Iterator[None]:
+    """Note a fault of one server's change, so that the others are changed all the same."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the boundary: a server costs no other, and the reload names it
+        faults.setdefault(server, error)
+        contain(error, "reload", server=server)

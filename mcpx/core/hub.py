@@ -97,9 +97,9 @@ class Hub:
         prepare: Callable[[Config], Config] = lambda config: config,
         placement: Placement | None = None,
     ) -> None:
-        self.config = config
         self._state = state
-        self.peers = Peers(self, state, prepare)
+        self._source = config.source
+        self.peers = Peers(lambda: self.directory.id, state, prepare)
         """The other MCPX whose servers are servers here."""
         self.config = config = self.peers.expand(config)
         self.root = root_supervisor()
@@ -150,14 +150,14 @@ class Hub:
         """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._changes.apply(config)
         add_children(self, self._inspector, self._checker)
-        self.peers.configure(config)
+        self.peers.configure(config, self)
 
     @cached_property
     def directory(self) -> OwnDirectory:
         """What other MCPX are told of the servers."""
         from mcpx.core.federation.own_directory import OwnDirectory  # noqa: PLC0415 - few are asked
 
-        return OwnDirectory(self, self._state)
+        return OwnDirectory(self, self._source, self._state)
 
     def upstream(self, name: str) -> Upstream:
         """Return a server for MCPX's own work; clients get theirs from the registry of their view.
@@ -206,13 +206,17 @@ class Hub:
         Raises:
             SupervisorError: The infrastructure failed too often.
         """
+        with self.fleet.environment.entered():
+            await self._run(task_status)
+
+    async def _run(self, task_status: anyio.abc.TaskStatus[None]) -> None:
         self.started = anyio.current_time()
         log_environment(self.config)
         warn_of_disabled(self.config, self.upstreams)
-        self.audit.open()
-        if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
-            log.warning("orphans.ended", process_groups=orphans)
         try:
+            self.audit.open()
+            if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
+                log.warning("orphans.ended", process_groups=orphans)
             await self.root.run(task_status=task_status)
         finally:
             self._workers.close()

@@ -20,13 +20,15 @@ from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.config.diagnosis import diagnose
 from mcpx.core.observers import NO_SERVER
-from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
-from mcpx.environment import put_in_force
+from mcpx.core.reload_plan import ReloadError, ReloadPlan, effective_config, moved_programs, plan_reload
 from mcpx.errors import CallError, Code
+from mcpx.observe.contained import contain
 from mcpx.observe.log import hide
+from mcpx.text import one_line, shown_server
 
 if TYPE_CHECKING:
     from mcpx.core.hub import Hub
+    from mcpx.upstream.actor import Upstream
 
 log = structlog.get_logger()
 MAX_NAMES_LOGGED: Final = 100  # of servers that a reload has not touched; else their number
@@ -44,7 +46,13 @@ class HubChanges:
     def apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used; the servers themselves are changed by `reload`."""
         hub = self._hub
+        before, now = self._with_secrets, [*config.servers.values(), *config.peers.values()]
+        redactor = redactor_of(*before, *now)  # servers that are replaced may still be leaving
+        self._with_secrets = now
+        hide(hub, redactor)
+        hub.approvals.redact = redactor
         hub.config = hub.results.settings = config
+        hub.fleet.environment.environment = config.environment
         for name, upstream in hub.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
@@ -52,11 +60,6 @@ class HubChanges:
                 upstream.policy_changed()
         hub.applied.set()
         hub.approvals.reconsider()
-        put_in_force(config.environment)
-        before, self._with_secrets = self._with_secrets, [*config.servers.values(), *config.peers.values()]
-        redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
-        hide(redactor)
-        hub.approvals.redact = redactor
         hub.audit.configure(
             enabled=config.audit != "off",
             required=config.audit_required,
@@ -68,7 +71,7 @@ class HubChanges:
         """Put another configuration in force; see `Hub.reload`."""
         with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
             async with self._lock:
-                with self._reloading():
+                with self._reloading(), self._hub.fleet.environment.entered():
                     plan = await self._carry_out(self._hub.peers.expand(config))
         self._log(plan)
         return plan
@@ -81,7 +84,8 @@ class HubChanges:
                 config = hub.peers.expand(hub.config)
                 if config.servers == hub.config.servers:
                     return
-                plan = await self._carry_out(config, again=True)
+                with hub.fleet.environment.entered():
+                    plan = await self._carry_out(config, again=True)
         self._log(plan)
 
     def _log(self, plan: ReloadPlan) -> None:
@@ -95,7 +99,7 @@ class HubChanges:
         hub = self._hub
         plan = plan_reload(hub.config, config, moved=moved_programs(hub.config, config))
         before = {name: upstream.catalogue for name, upstream in hub.upstreams.items()}
-        self.apply(effective_config(hub.config, config))
+        made = self._begin(effective_config(hub.config, config), plan)
         if not again:
             for notice in config.notices:
                 log.info("config.notice", notice=notice)
@@ -104,10 +108,30 @@ class HubChanges:
         if plan.settings:  # in force already, while servers may take their time to leave
             hub.fleet.observers.announce(plan.untouched or (NO_SERVER,))
             self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
-        await hub.fleet.change(hub.config, plan)
-        hub.peers.configure(hub.config)
+        faults = await hub.fleet.change(plan, made)
+        hub.peers.configure(hub.config, hub)
         self._report_differences(plan.changed, before)
+        if faults:
+            raise ReloadError(_named(faults), in_force=True)
         return plan
+
+    def _begin(self, config: Config, plan: ReloadPlan) -> dict[str, Upstream]:
+        """Put a configuration in force, and make its new servers; all of it or nothing.
+
+        Raises:
+            ReloadError: The configuration before is in force.
+        """
+        hub, before = self._hub, self._hub.config
+        try:
+            self.apply(config)
+            hub.fleet.configure(config)
+            return hub.fleet.prepare(plan)
+        except Exception as error:
+            contain(error, "reload")
+            self.apply(before)
+            hub.fleet.configure(before)
+            text = f"it could not be put in force ({_cause(error)}); nothing has changed"
+            raise ReloadError(text, in_force=False) from error
 
     def _report_differences(
         self, names: Iterable[str], before: Mapping[str, Catalogue | None], *, of_profiles: bool = False
@@ -155,7 +179,7 @@ class HubChanges:
             return await self._take_in_peer(peer, found) and name in hub.upstreams
         if name not in found.servers:
             return False
-        put_in_force(found.environment)
+        hub.fleet.environment.environment = found.environment
         hub.config = replace(hub.config, environment=found.environment)
         if found.servers[name] == hub.config.servers[name]:
             return False
@@ -169,6 +193,16 @@ class HubChanges:
             return False
         peers = hub.config.peers | {name: found.peers[name]}
         return bool((await self.reload(replace(hub.config, peers=peers))).changed)
+
+
+def _cause(error: Exception) -> str:
+    return one_line(str(error) or type(error).__name__)
+
+
+def _named(faults: Mapping[str, Exception]) -> str:
+    """Say which servers are not as the configuration in force has them."""
+    causes = ", ".join(f"{shown_server(name)} ({_cause(error)})" for name, error in faults.items())
+    return f"the change of these servers failed: {causes}; all else is in force. Run mcpx restart for each"
 
 
 def log_environment(config: Config) -> None:

@@ -28,6 +28,12 @@ DROPPED: Final = Family(
     "counter",
     "Log and progress messages that were dropped because their client did not read.",
 )
+FAULTS: Final = Family(
+    "mcpx_faults_contained_total",
+    "counter",
+    "Faults of MCPX itself that cost one message or one step, by the boundary where they ended.",
+    ("place",),
+)
 AUDIT_WRITABLE: Final = Family(
     "mcpx_audit_writable", "gauge", "1 while the audit log can be written, else 0; absent where it is off."
 )

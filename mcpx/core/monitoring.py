@@ -25,6 +25,7 @@ from mcpx.core.stats import Count
 from mcpx.core.status import NodeStatus, PeerStatus
 from mcpx.core.status_snapshot import restarts
 from mcpx.errors import Code
+from mcpx.observe.contained import contained
 from mcpx.observe.openmetrics import Family, Samples, encode
 from mcpx.text import cut, visible
 from mcpx.version import __version__
@@ -74,6 +75,8 @@ class Reading(NamedTuple):
     servers: tuple[ServerReading, ...]
     placed: tuple[tuple[str, int], ...] = ()
     """Servers with processes on nodes, and their memory there."""
+    faults: tuple[tuple[str, int], ...] = ()
+    """Faults of MCPX itself, by the boundary where they ended."""
     peers: tuple[PeerStatus, ...] = ()
     nodes: tuple[NodeStatus, ...] = ()
 
@@ -108,6 +111,7 @@ def read(hub: Hub, *, clients: int) -> Reading:
             for name, upstream in itertools.islice(hub.upstreams.items(), MAX_SERVERS)
             if (use := upstream.placed_use) is not None
         ),
+        faults=tuple(contained().items()),
         peers=tuple(hub.peers.status()),
         nodes=() if hub.nodes is None else tuple(hub.nodes()[:MAX_SERVERS]),
     )
@@ -200,6 +204,8 @@ def exposition(reading: Reading, scrapes: Scrapes, accept: str) -> tuple[bytes, 
         samples.add(families.PEER_UP, peer.state == "ready", peers[peer.name])
         samples.add(families.PEER_SERVERS, peer.servers, peers[peer.name])
     _add_nodes(samples, reading.nodes)
+    for place, count in reading.faults:
+        samples.add(families.FAULTS, count, place)
     for name, held in reading.placed:
         samples.add(families.MEMORY, held, labels[name])
     for name, memory, used_s in scrapes.look(reading.servers):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.errors import MCPXError
 from mcpx.upstream.offers.server_identity import program_of
 
 FOR_SERVERS: Final = ("max_message_bytes",)
@@ -42,6 +43,14 @@ What the quota says of its processes is in their transport, too, and the place i
 """
 _KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ServerConfig)}
 _NO_SETTINGS: Final = frozenset({"source", "servers", "peers", "notices", "digest", "environment"})
+
+
+class ReloadError(MCPXError):
+    """A configuration could not be carried out, whole or in part; `in_force` says which of the two."""
+
+    def __init__(self, text: str, *, in_force: bool) -> None:
+        super().__init__(text)
+        self.in_force = in_force
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):

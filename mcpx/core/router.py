@@ -83,7 +83,6 @@ class Router:
         self._inspector = inspector
         self._checker = checker
         self._approvals = approvals
-        self._audit = audit
 
     def route(self, message: Routable, reply: Reply[Any] | None) -> None:
         """Answer the message, or hand it on. Never raises."""

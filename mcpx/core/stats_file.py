@@ -9,10 +9,8 @@ file that cannot be written is logged once; the counts are kept, and written whe
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +23,7 @@ import structlog
 
 from mcpx.core.stats import Totals
 from mcpx.observe.contained import contain
-from mcpx.paths import CONFIGURATIONS, READ_FLAGS, ensure_folder, state_folder
+from mcpx.paths import CONFIGURATIONS, READ_FLAGS, ensure_folder, state_folder, wait_for_lock
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ log = structlog.get_logger()
 STATS_NAME: Final = "stats.json"
 WRITE_INTERVAL_S: Final = 60.0
 LOCK_TIMEOUT_S: Final = 1.0  # another process holds the lock for milliseconds
-LOCK_POLL_S: Final = 0.01
 MAX_FILE_BYTES: Final = 16 << 20  # ten times what the largest sums take
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -143,15 +140,7 @@ class StatsFile:
     def _locked(self) -> Iterator[None]:
         lock = os.open(self.path.with_suffix(".lock"), _WRITE, 0o600)
         try:
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(LOCK_POLL_S)
+            wait_for_lock(lock, self.path, timeout_s=LOCK_TIMEOUT_S)
             yield
         finally:
             os.close(lock)

@@ -81,7 +81,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
-    not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
+    not read; it is absent if there were none, and so is `faults`: those of MCPX itself that cost one message
+    or one step, by the boundary where they ended. `http` is present where the configuration has HTTP served.
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
     and what MCPX answered by itself, `calls` the calls to all servers, and to names that no server has.
     `folder` is where it keeps what is for its configuration alone, with its servers' logs; `log` is the file
@@ -96,6 +97,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     clients: int
     config_error: str | msgspec.UnsetType = msgspec.UNSET
     dropped: int | msgspec.UnsetType = msgspec.UNSET
+    faults: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     environment: EnvironmentStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET

@@ -23,6 +23,7 @@ from mcpx.core.status import (
     Status,
     Tokens,
 )
+from mcpx.observe.contained import contained
 from mcpx.version import __version__
 from supervisors import Phase
 
@@ -74,6 +75,7 @@ def daemon_status(
         clients=clients,
         config_error=hub.file.problem or msgspec.UNSET,
         dropped=hub.clients.dropped or msgspec.UNSET,
+        faults=contained() or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=_environment(hub.config.environment),
         tokens=tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,7 @@ from supervisors import (
     ChildStopped,
     ChildStuck,
     Event,
+    Incarnation,
     Parking,
     Policy,
     Shutdown,
@@ -67,11 +69,17 @@ def restart_policy(config: PerServer, *, more_attempts: int = 0) -> Policy:
     return Policy(backoff=backoff, parking=parking)
 
 
-def child_spec(upstream: Upstream | DirectSession, *, grace_s: float, on_demand: bool = False) -> ChildSpec:
-    """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
+def child_spec(
+    upstream: Upstream | DirectSession,
+    run: Callable[[Incarnation], Awaitable[None]],
+    *,
+    grace_s: float,
+    on_demand: bool = False,
+) -> ChildSpec:
+    """Say how the supervisor restarts this server, which it runs. `grace_s` is for open calls."""
     return ChildSpec(
         name=upstream.child,
-        run=upstream.run,
+        run=run,
         policy=restart_policy(upstream.config, more_attempts=_demanded(upstream.config)),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
         classify=lambda error: cause_of(error, upstream.config),

@@ -4,10 +4,10 @@
 the login shell, which is asked once, then those of this process. Beside them stand the two other sources of
 values: `env_file` (files in the form of `.env`) and `secrets` (`${keychain:NAME}`, `${cmd:...}`).
 
-Servers are started in the environment that was `put_in_force` last. Nothing here is imported by
+Servers are started in the environment that their hub has `InForce`. Nothing here is imported by
 `mcpx attach`; importing it starts nothing.
 """
 
-from mcpx.environment.person import Environment, begin, in_force, own, person, put_in_force
+from mcpx.environment.person import Environment, InForce, begin, in_force, own, person, put_in_force
 
-__all__ = ["Environment", "begin", "in_force", "own", "person", "put_in_force"]
+__all__ = ["Environment", "InForce", "begin", "in_force", "own", "person", "put_in_force"]

@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from mcpx.daemon.environment import CHILD_MARK, as_written
@@ -109,7 +111,6 @@ class _Asked:
 
 _asked: Final[dict[LoginShell, _Asked]] = {}
 _lock: Final = threading.Lock()
-_in_force: Environment | None = None
 
 
 def begin(environ: Mapping[str, str] = os.environ, *, anew: bool = False) -> None:
@@ -142,15 +143,38 @@ def own(environ: Mapping[str, str] = os.environ) -> Environment:
     return Environment(variables, is_of_person=False)
 
 
+class InForce:
+    """The environment in which one hub starts its servers; without one, it is that of this process.
+
+    What runs inside `entered` finds it by `in_force`, and so do the tasks and threads that are begun there.
+    """
+
+    def __init__(self, environment: Environment | None = None) -> None:
+        self.environment = environment
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Have it found by `in_force`."""
+        before = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(before)
+
+
+_of_process: Final = InForce()  # for what no hub does: the first processes of a daemon, and the command line
+_current: Final[ContextVar[InForce]] = ContextVar("environment in force", default=_of_process)
+
+
 def put_in_force(environment: Environment | None) -> None:
-    """Have servers started in this environment from now on; None stands for that of this process."""
-    global _in_force  # noqa: PLW0603 - what each start of a process reads, as it would read `os.environ`
-    _in_force = environment
+    """Have what no hub does use this environment from now on; None stands for that of this process."""
+    _of_process.environment = environment
 
 
 def in_force() -> Environment:
     """The environment that servers are started in."""
-    return own() if _in_force is None else _in_force
+    environment = _current.get().environment
+    return own() if environment is None else environment
 
 
 def _asking(shell: LoginShell, *, anew: bool) -> _Asked:

@@ -2,7 +2,7 @@
 
 A fault that one odd message provokes comes again with every such message. So the first of a kind (the type of
 the exception and the line that raised it) is logged with the end of its traceback, and the others are only
-counted: a flood of them does not fill the log.
+counted: a flood of them does not fill the log. The counts are in `mcpx status` and in the metrics.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ MAX_FRAMES: Final = 8  # of a traceback, the innermost: a recursion has a thousa
 MAX_CAUSE: Final = 300  # characters
 
 _seen: Counter[str] = Counter()
+_by_place: Counter[str] = Counter()
+
+
+def contained() -> dict[str, int]:
+    """The number of faults that have ended at each boundary since this process has started."""
+    return dict(_by_place)
 
 
 def contain(error: BaseException, place: str, **fields: object) -> None:
@@ -32,6 +38,7 @@ def contain(error: BaseException, place: str, **fields: object) -> None:
     if kind not in _seen and len(_seen) >= MAX_KINDS:
         kind = "others"
     _seen[kind] += 1
+    _by_place[place] += 1
     if _seen[kind] > 1:
         return
     try:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import StringIO
 from typing import Final, TextIO
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -76,18 +77,22 @@ def _stamp(*, as_json: bool) -> str:
     return "%H:%M:%S" if sys.stderr.isatty() else "%Y-%m-%d %H:%M:%S"
 
 
-_redact: Callable[[str], str] = str
+_redactors: Final[WeakKeyDictionary[object, Callable[[str], str]]] = WeakKeyDictionary()
 
 
-def hide(redact: Callable[[str], str]) -> None:
-    """From now on, pass every line of the log through `redact`, which takes secrets out of it."""
-    global _redact  # noqa: PLW0603 - a process has one log
-    _redact = redact
+def hide(owner: object, redact: Callable[[str], str]) -> None:
+    """From now on, pass every line of the log through `redact`, which takes the secrets of `owner` out of it.
+
+    A process has one log, whatever number of hubs. What an owner has hidden ends with the owner.
+    """
+    _redactors[owner] = redact
 
 
 def redacted(text: str) -> str:
     """A text as the log has it, without secrets: for other records that leave the process."""
-    return _redact(text)
+    for redact in list(_redactors.values()):
+        text = redact(text)
+    return text
 
 
 _trace_ids: Callable[[], dict[str, str]] = dict
@@ -140,7 +145,7 @@ class _IgnoringErrors:
 
     def write(self, text: str) -> int:
         with suppress(OSError, ValueError):  # ValueError: it is closed
-            self._stream.write(_redact(text))
+            self._stream.write(redacted(text))
         return len(text)
 
     def flush(self) -> None:

@@ -8,11 +8,9 @@ function blocks.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import hmac
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,12 +18,11 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from mcpx.paths import ForeignFileError, distrust_folder, read_own_file, replace_file
+from mcpx.paths import ForeignFileError, distrust_folder, read_own_file, replace_file, wait_for_lock
 
 FORMAT: Final = 1
 MAX_FILE_BYTES: Final = 256 << 20
 LOCK_TIMEOUT_S: Final = 5.0  # for another process that writes
-_LOCK_PAUSE_S: Final = 0.02
 _MAX_HEAD_BYTES: Final = 1024
 _KEY_BYTES: Final = 32
 _USED: Final = b" used\n"
@@ -161,22 +158,10 @@ class SealedFiles:
         """
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
-            while not _locks(lock):
-                if time.monotonic() > deadline:
-                    raise BlockingIOError(errno.EWOULDBLOCK, "another process writes it", str(self.folder))
-                time.sleep(_LOCK_PAUSE_S)
+            wait_for_lock(lock, self.folder, timeout_s=LOCK_TIMEOUT_S)
             yield
         finally:
             os.close(lock)
-
-
-def _locks(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _mac(key: Key, name: str, number: int, data: bytes) -> str:

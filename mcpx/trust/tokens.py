@@ -10,7 +10,6 @@ must be files of the user's own that nobody else can read, and no links.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import hmac
 import os
@@ -27,10 +26,11 @@ import msgspec
 from msgspec import Meta
 
 from mcpx.errors import MCPXError
-from mcpx.paths import READ_FLAGS, ensure_folder, replace_file, state_folder
+from mcpx.paths import READ_FLAGS, ensure_folder, replace_file, state_folder, wait_for_lock
 
 MAX_TOKEN_BYTES: Final = 4096  # for a default token that the user chose
 MAX_FILE_BYTES: Final = 4 << 20
+LOCK_TIMEOUT_S: Final = 2.0  # for another process that changes them, of a moment
 PREFIX: Final = "mcpx_"  # by which a token can be recognised where it should not be
 _NAME: Final = re.compile(r"\w[\w.-]{0,63}")
 Time = Annotated[datetime, Meta(tz=True)]
@@ -260,6 +260,8 @@ def _read_private(path: Path, max_bytes: int) -> bytes | None:
 
 
 def _unusable(path: Path, error: OSError) -> TokenError:
+    if isinstance(error, BlockingIOError):
+        return TokenError(f"{path}: {error.strerror}; try again when it has ended")
     return TokenError(f"{path}: {error.strerror}; choose another folder with MCPX_STATE_DIR")
 
 
@@ -268,7 +270,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which ends with the process at the latest."""
     fd = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        wait_for_lock(fd, folder, timeout_s=LOCK_TIMEOUT_S)
         yield
     finally:
         os.close(fd)

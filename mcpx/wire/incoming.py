@@ -46,6 +46,12 @@ INITIALIZE: Final = "initialize"
 STANDING: Final = "subscriptions/listen"  # answered when the connection ends
 
 
+def spellings(request_id: RequestId) -> tuple[RequestId, RequestId]:
+    """Return the ids that a cancellation may mean, the likelier first: some clients write 7 as "7"."""
+    other = str(request_id) if isinstance(request_id, int) else coerce_request_id(request_id)
+    return request_id, other
+
+
 class Incoming:
     """Serves one peer's messages between `start` and `stop`.
 
@@ -67,13 +73,14 @@ class Incoming:
         self._channel = channel
         self._max_bytes = max_bytes
         self._on_initialized = on_initialized
-        self._open: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
+        self.open: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
+        """The requests that are being served, by their ids as they came: 7 and "7" are two."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @property
     def busy(self) -> bool:
         """Whether requests are unanswered, but for those that stay open for good."""
-        return not all(context.standing for context, _ in self._open.values())
+        return not all(context.standing for context, _ in self.open.values())
 
     def start(
         self,
@@ -129,7 +136,7 @@ class Incoming:
             batch.open()
         context.standing = method == STANDING
         scope = anyio.CancelScope()
-        self._open[coerce_request_id(request_id)] = (context, scope)
+        self.open[request_id] = (context, scope)
         if method == INITIALIZE:
             self.initializing = True
         self._tasks.start_soon(self._serve, context, scope, method, params)
@@ -139,14 +146,16 @@ class Incoming:
             return TOO_LARGE
         if len(method) > MAX_METHOD_CHARS:
             return _NO_METHOD
-        return _TOO_MANY if len(self._open) >= MAX_OPEN_REQUESTS else None
+        return _TOO_MANY if len(self.open) >= MAX_OPEN_REQUESTS else None
 
-    def cancel(self, request_id: RequestId) -> None:
-        """Cancel a request for the peer; an unknown one is ignored."""
-        if (served := self._open.get(request_id)) is not None:
-            context, scope = served
-            context.cancel_requested.set()
-            scope.cancel()
+    def cancel(self, request_id: RequestId) -> bool:
+        """Cancel a request for the peer; False for an unknown one."""
+        if (served := self.open.get(request_id)) is None:
+            return False
+        context, scope = served
+        context.cancel_requested.set()
+        scope.cancel()
+        return True
 
     async def _serve(
         self, context: WireContext, scope: anyio.CancelScope, method: str, params: dict[str, Any] | None
@@ -169,11 +178,11 @@ class Incoming:
     def _settle(self, context: WireContext, answer: list[Bytes]) -> None:
         """The request is over; one that the peer has cancelled is not answered."""
         context.close()
-        key = coerce_request_id(context.request_id or 0)
-        if (served := self._open.get(key)) is not None and served[0] is context:
-            del self._open[key]
+        request_id: RequestId = context.request_id  # type: ignore[assignment]  # as in `_serve`
+        if (served := self.open.get(request_id)) is not None and served[0] is context:
+            del self.open[request_id]
         if not context.cancel_requested.is_set():
-            self._respond(context.request_id or 0, answer, context.batch)
+            self._respond(request_id, answer, context.batch)
         if context.batch is not None:
             context.batch.close()
 
@@ -218,6 +227,13 @@ _TOO_MANY: Final = _encoded(
     ErrorData(
         code=CONNECTION_CLOSED,  # -32000, the first of those that are a server's own
         message=f"Overloaded: {MAX_OPEN_REQUESTS} requests are open; nothing was done, try again later",
+    )
+)
+IN_USE: Final = _encoded(
+    ErrorData(
+        code=INVALID_REQUEST,
+        message="The id of this request is in use: another request with it is not answered yet."
+        " Give each request an id of its own.",
     )
 )
 _NO_METHOD: Final = _encoded(ErrorData(code=METHOD_NOT_FOUND, message="Method not found"))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 import msgspec
-from mcp.shared.dispatcher import Dispatcher, coerce_request_id
+from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
 from mcpx.observe.contained import contain
@@ -21,7 +21,7 @@ from mcpx.wire import batch, envelope, malformed
 from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.incoming import FAILED, TOO_LARGE, Incoming
+from mcpx.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
 from mcpx.wire.lines import TooLong
 from mcpx.wire.malformed import MalformedLine
 from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers, shallow
@@ -66,6 +66,7 @@ class Receiver(Generic[D]):
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """Called when the peer cancels a request that a hook took, by its id. Must not raise."""
         self.incoming = Incoming(dispatcher, channel, request_limit, self._take_delayed)
+        self._served = self.incoming.open
         self._dispatcher = dispatcher
         self._channel = channel
         self._outgoing = outgoing
@@ -145,6 +146,9 @@ class Receiver(Generic[D]):
             self._take_notification(message.method, message.params, line)
         else:
             try:
+                if message.id in self.fast_cancels or message.id in self._served:
+                    self._respond(message.id, envelope.failure(message.id, IN_USE))
+                    return
                 if (
                     self.fast is not None
                     and self._batch is None
@@ -171,13 +175,15 @@ class Receiver(Generic[D]):
     def _cancel(self, params: msgspec.Raw) -> None:
         """The peer has cancelled a request of its own."""
         try:
-            key = coerce_request_id(envelope.decode_cancelled(params).request_id)
+            request_id = envelope.decode_cancelled(params).request_id
         except (msgspec.DecodeError, RecursionError):
             return
-        if (cancel := self.fast_cancels.pop(key, None)) is not None:
-            cancel()
-        else:
-            self.incoming.cancel(key)
+        for key in spellings(request_id):
+            if (cancel := self.fast_cancels.pop(key, None)) is not None:
+                cancel()
+                return
+            if self.incoming.cancel(key):
+                return
 
     def _is_own_and_too_large(self, line: bytes) -> bool:
         """Refuse a large line that is no answer: reading what was not asked for would take too long."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.environment import put_in_force
+from mcpx.observe import contained
 from tests.mcpx.scripted import Ears
 
 
@@ -19,6 +20,7 @@ def ears(tmp_path: Path) -> Iterator[Ears]:
 
 @pytest.fixture(autouse=True)
 def _own_environment() -> Iterator[None]:
-    """What a test's configuration has put in force does not count for the next."""
+    """What a test's configuration has put in force, and the faults of a test, do not count for the next."""
     yield
     put_in_force(None)
+    contained._by_place.clear()

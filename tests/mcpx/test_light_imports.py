@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from importlib import import_module
 
+import pydantic
 import pytest
+from pydantic import TypeAdapter
 
-from mcpx.light_imports import PACKAGES, Home, import_alone, names_of
+from mcpx.light_imports import PACKAGES, Home, _deferred_models, import_alone, names_of
 
 OFFERS = """
 def offers(package):
@@ -76,6 +79,23 @@ def test_a_daemon_of_child_processes_loads_neither_an_http_client_nor_the_sdks_f
     assert said["found"] == ["JSONRPCRequest", {"type": "object"}], "models work when they are used"
     for package, names in said_by(PLAIN).items():
         assert said["names"][package].items() >= names.items(), "a package offers what it always does"
+
+
+def test_only_the_thread_that_imports_defers_adapters():
+    built = []
+
+    class Other(pydantic.BaseModel):
+        a: int
+
+    def other():
+        built.append(TypeAdapter(list[Other]).pydantic_complete)
+
+    with _deferred_models():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        built.append(TypeAdapter(list[Other]).pydantic_complete)
+    assert built == [True, False]
 
 
 def test_the_homes_of_a_packages_names():

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from mcpx.paths import CREATE_FLAGS, READ_FLAGS, ensure_folder
+from mcpx.paths import READ_FLAGS, ensure_folder, replace_file, wait_for_lock
 
 log = structlog.get_logger()
 FILE: Final = "id"
+LOCK_TIMEOUT_S: Final = 2.0  # for another process that makes it, of a moment
 _BYTES: Final = 16
 _CHARS: Final = frozenset("0123456789abcdef")
 
@@ -37,20 +37,17 @@ def own_id(folder: Path) -> str:
 
 
 def _make(path: Path) -> str:
-    """Make the file, whole before it has its name; of several processes the first one's counts."""
-    made = secrets.token_hex(_BYTES)
-    new = path.with_name(f"{FILE}.{secrets.token_hex(8)}.new")
+    """Make the file, in place of one that holds no id; of several processes the first one's id counts."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.fdopen(os.open(new, CREATE_FLAGS, 0o600), "w") as file:
-            file.write(f"{made}\n")
-        if path.exists():  # not an id: nobody else's is lost
-            new.replace(path)
-        else:
-            with suppress(FileExistsError):
-                os.link(new, path)
+        wait_for_lock(folder, path, timeout_s=LOCK_TIMEOUT_S)
+        if (known := _read(path)) is not None:  # made by another, while this one waited
+            return known
+        made = secrets.token_hex(_BYTES)
+        replace_file(path, f"{made}\n".encode(), synced=False)
+        return made
     finally:
-        new.unlink(missing_ok=True)
-    return _read(path) or made
+        os.close(folder)
 
 
 def _read(path: Path) -> str | None:

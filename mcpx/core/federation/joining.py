@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """The peers of a hub. `state` is the state folder, if not the usual one.
+    """The peers of a hub. `own_id` gives the id of this MCPX, `state` is the state folder, if not the usual.
 
     `prepare` is what is made of a configuration with the servers of its peers before it is put in force.
     """
 
-    def __init__(self, hub: Hub, state: Path | None, prepare: Callable[[Config], Config]) -> None:
-        self._hub = hub
+    def __init__(
+        self, own_id: Callable[[], str], state: Path | None, prepare: Callable[[Config], Config]
+    ) -> None:
+        self._own_id = own_id
         self._state = state
         self._prepare = prepare
         self.federation: Federation | None = None
@@ -36,13 +38,13 @@ class Peers:
         if self.federation is None and config.peers:
             from mcpx.core.federation.federation import Federation  # noqa: PLC0415 - for who has peers
 
-            self.federation = Federation(config.source, self._state, self._hub.directory.id)
+            self.federation = Federation(config.source, self._state, self._own_id())
         return self._prepare(config if self.federation is None else self.federation.expand(config))
 
-    def configure(self, config: Config) -> None:
-        """Keep the peers of a configuration that is in force now."""
+    def configure(self, config: Config, hub: Hub) -> None:
+        """Keep the peers of a configuration that is in force now in that hub."""
         if self.federation is not None:
-            self.federation.configure(config, self._hub)
+            self.federation.configure(config, hub)
 
     async def listed(self) -> None:
         """Wait until it is known of each peer which servers it has, or it has failed once."""

@@ -70,10 +70,14 @@ class _Known(msgspec.Struct):
 
 
 class OwnDirectory:
-    """What this MCPX tells others of its servers. `state` is the state folder, if not the usual one."""
+    """What this MCPX tells others of its servers.
 
-    def __init__(self, hub: Hub, state: Path | None = None) -> None:
+    `source` is where its configuration comes from, `state` the state folder, if not the usual one.
+    """
+
+    def __init__(self, hub: Hub, source: str, state: Path | None = None) -> None:
         self._hub = hub
+        self._source = source
         self._state = state
         self._id: str | None = None
         self._known: WeakKeyDictionary[HubView, _Known] = WeakKeyDictionary()
@@ -89,7 +93,7 @@ class OwnDirectory:
     def id(self) -> str:
         """The id of this MCPX; made at first use."""
         if self._id is None:
-            self._id = own_id(configuration_folder(self._hub.config.source, self._state))
+            self._id = own_id(configuration_folder(self._source, self._state))
         return self._id
 
     async def restart(self, server: str) -> None:

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import anyio
 import msgspec
-from mcp.shared.dispatcher import coerce_request_id
 
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import ToolCalls
@@ -40,7 +39,7 @@ class Encoder(Protocol):
 
 
 class TakenCall:
-    """A request that was taken from a stream, until it is answered. `key` is its id, as it is cancelled by.
+    """A request that was taken from a stream, until it is answered. `key` is its id, which cancels it.
 
     Of a subclass, `_encoded` makes the result, and `_fail` answers with an error.
     """
@@ -55,7 +54,7 @@ class TakenCall:
         request: Exec | Read,
         encoder: Encoder,
     ) -> None:
-        self.key = coerce_request_id(request_id)
+        self.key = request_id
         self._calls = calls
         self._wire = wire
         self._request_id = request_id

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from mcp import MCPError
-from mcp.shared.dispatcher import DispatchContext, coerce_request_id
+from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.transport_context import TransportContext
 
 from mcpx.audit.origin import Transport
@@ -34,6 +34,7 @@ from mcpx.wire.batch import BATCH_REVISION
 from mcpx.wire.dispatcher import LOSSY, WireDispatcher
 from mcpx.wire.enclosed import encode_read
 from mcpx.wire.envelope import RequestId, escaped
+from mcpx.wire.incoming import IN_USE, spellings
 from supervisors import Reply
 
 
@@ -65,11 +66,13 @@ class TransparentConnection:
     def _take_request(
         self, wire: WireDispatcher, request_id: RequestId, method: str, params: msgspec.Raw
     ) -> bool:
-        key = coerce_request_id(request_id)
+        if request_id in self._standing:  # of the others the receiver knows
+            wire.channel.write(*envelope.failure(request_id, IN_USE))
+            return True
         request = self._sessions.request(method, bytes(params), request_id, self)
-        reply: RawReply = Reply(partial(self._answer, request, key))
+        reply: RawReply = Reply(partial(self._answer, request, request_id))
         open_requests = self._standing if method in STANDING else wire.fast_cancels
-        open_requests[key] = reply.abandon
+        open_requests[request_id] = reply.abandon
         self._sessions.submit(self._client, request, reply)
         return True
 
@@ -97,10 +100,11 @@ class TransparentConnection:
             cancelled = value_of(members_of(params).get("requestId"))
             if not isinstance(cancelled, int | str):
                 return True
-            key = coerce_request_id(cancelled)
-            cancel = self._wire.fast_cancels.pop(key, None) or self._standing.pop(key, None)
-            if cancel is not None:
-                cancel()
+            for key in spellings(cancelled):
+                cancel = self._wire.fast_cancels.pop(key, None) or self._standing.pop(key, None)
+                if cancel is not None:
+                    cancel()
+                    break
             return True
         self._sessions.notify(self._client, method, msgspec.Raw(bytes(params)))
         return True

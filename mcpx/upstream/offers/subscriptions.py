@@ -226,8 +226,9 @@ class Subscriptions:
                     self._renew_all(tasks)
                 await self._read_digests(tasks)
         finally:
-            self._session = None
-            self._support.forget()
+            if self._session is session:  # else a server that was replaced ends after the next has begun
+                self._session = None
+                self._support.forget()
 
     def _renew_all(self, tasks: anyio.abc.TaskGroup) -> None:
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT)

@@ -73,6 +73,14 @@ def test_that_nothing_can_be_pinned_is_said():
     assert "cannot be pinned: No space left" in console.file.getvalue()
 
 
+def test_faults_of_mcpx_itself_are_counted_in_words():
+    faults = {"router": 3, "answer": 1}
+    daemon = DaemonStatus(pid=1, version="1", uptime_s=1, clients=0, faults=faults)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render(Status(daemon=daemon, servers=[])))
+    assert "faults of MCPX itself since its start: answer 1, router 3 (the log" in console.file.getvalue()
+
+
 def test_it_reads_like_this():
     text = printed(
         server(pid=812, tools=14, resources=3, calls=2044, in_flight=1, latency_ms=Latency(p50=1.25, p99=40)),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
+from mcpx.core.hub import Hub
+from mcpx.environment import Environment
 from mcpx.errors import Code
+from mcpx.observe.log import redacted
+from mcpx.upstream.transport.process_table import started_with
+from supervisors import ChildStopped
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 from tests.mcpx.serving import alive_in_group
 
@@ -86,3 +93,49 @@ async def test_fifty_servers_come_up_and_go(ears):
         assert {info.state for info in watch.hub.registry.list_servers()} == {State.READY}
         assert await watch.text("echo", {"text": "x"}, server="s49") == "x"
     assert [event["pid"] for event in ears.of("started") if alive_in_group(event["pid"])] == []
+
+
+async def test_what_was_opened_before_the_tree_is_closed_if_the_tree_is_never_run(monkeypatch):
+    hub = Hub(config_of({}))
+    closed = []
+
+    def fail():
+        raise OSError("no such device")
+
+    monkeypatch.setattr(hub.fleet.ledger, "sweep", fail)
+    monkeypatch.setattr(hub.audit, "close", lambda: closed.append("audit"))
+    monkeypatch.setattr(hub._workers, "close", lambda: closed.append("workers"))
+    with pytest.raises(OSError, match="no such device"):
+        await hub.run()
+    assert sorted(closed) == ["audit", "workers"]
+
+
+async def test_a_late_event_of_a_session_that_is_gone_is_dropped():
+    async with one_server() as watch:
+        fleet = watch.hub.fleet
+        version = fleet.version
+        fleet._on_event(ChildStopped(child="s-of-before", generation=1, cause=None))
+        assert fleet.version == version
+        assert await watch.text("echo", {"text": "x"}) == "x"
+
+
+async def test_two_hubs_in_one_process_keep_their_environments_and_their_secrets_apart(ears):
+    def config(name, secret):
+        made = config_of({"s": entry(ears, settings={"env": {"TOKEN": secret}})})
+        return replace(made, environment=Environment({"HOME": f"/home/{name}", "PATH": os.environ["PATH"]}))
+
+    async with open_watched(config("one", "secret-of-one")), open_watched(config("two", "secret-of-two")):
+        pids = [(await ears.hear("started", count=count))["pid"] for count in (1, 2)]
+        for home in ("/home/one", "/home/two"):
+            assert [started_with(pid, "HOME", home) for pid in pids].count(True) == 1
+        line = redacted("secret-of-one and secret-of-two")
+        assert "secret-of" not in line
+
+
+async def test_a_server_that_is_started_from_outside_the_tree_has_the_environment_of_its_hub(ears):
+    made = config_of({"s": entry(ears)})
+    environment = Environment({"HOME": "/home/one", "PATH": os.environ["PATH"]})
+    async with open_watched(replace(made, environment=environment)) as watch:
+        await watch.hub.restart("s")
+        pids = [each["pid"] for each in ears.of("started")]
+        assert started_with(pids[-1], "HOME", "/home/one")

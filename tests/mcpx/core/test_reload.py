@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import pytest
 
 from mcpx.catalog.snapshot import State
-from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.fleet import Fleet
+from mcpx.core.reload_plan import ReloadError, ReloadPlan
 from mcpx.errors import CallError, Code
+from mcpx.trust.policy import ServerPolicy
+from mcpx.upstream.call_rate import CallRate
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched, soon
 from tests.mcpx.serving import alive_in_group
 
@@ -211,3 +214,58 @@ async def test_after_the_end_a_reload_starts_nothing(ears):
     assert len(ears.of("started")) == 1
     for name in ("s", "fresh"):
         assert hub.registry.get_server_info(name).state is State.STOPPED
+
+
+@contextmanager
+def broken(monkeypatch, kind, name, server, *, once=False):
+    """A method of a server's that raises for that server."""
+    works, raised = getattr(kind, name), []
+
+    def fail(self, first, *args, **more):
+        of = getattr(first, "name", None)
+        if of == server and not (once and raised):
+            raised.append(1)
+            raise RuntimeError("out of luck")
+        return works(self, first, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, name, fail)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(ServerPolicy, "configure"), (CallRate, "configure"), (Fleet, "make")]
+)
+async def test_a_reload_that_fails_before_a_server_is_touched_leaves_everything_as_it_was(
+    ears, monkeypatch, kind, name
+):
+    base = entry(ears)
+    old = config_of({"same": base, "other": base})
+    new = config_of({"same": {**base, "tools": {"deny": ["echo"]}}, "other": changed(base), "fresh": base})
+    async with open_watched(old) as watch:
+        hub = watch.hub
+        before = hub.config, dict(hub.upstreams), {name: each.pid for name, each in hub.upstreams.items()}
+        fails = broken(monkeypatch, kind, name, "other", once=True)
+        with fails, pytest.raises(ReloadError, match="out of luck") as failed:
+            await hub.reload(new)
+        assert not failed.value.in_force
+        assert (hub.config, dict(hub.upstreams)) == before[:2]
+        assert {name: each.pid for name, each in hub.upstreams.items()} == before[2]
+        assert await watch.text("echo", {"text": "x"}, server="same") == "x"
+        plan = await hub.reload(new)  # as if nothing had been
+        assert (plan.added, plan.changed) == (("fresh",), ("other",))
+        error = await watch.failure("echo", {"text": "x"}, server="same")
+        assert error.code is Code.UNKNOWN_TOOL
+
+
+async def test_a_reload_that_fails_at_one_server_changes_the_others_and_names_it(ears, monkeypatch):
+    base = entry(ears)
+    new = config_of({"a": changed(base), "b": changed(base), "c": base, "d": base})
+    async with open_watched(config_of({"a": base, "b": base, "gone": base})) as watch:
+        with broken(monkeypatch, Fleet, "start", "c"), pytest.raises(ReloadError) as failed:
+            await watch.hub.reload(new)
+        assert failed.value.in_force
+        assert "c (out of luck); all else is in force. Run mcpx restart" in str(failed.value)
+        assert list(watch.hub.upstreams) == ["a", "b", "c", "d"]
+        for name in ("a", "b", "d"):
+            await watch.becomes(State.READY, name)

@@ -13,6 +13,7 @@ from mcpx.catalog.snapshot import State
 from mcpx.core.stats import INSPECT, MENU
 from mcpx.core.status import Status
 from mcpx.core.status_snapshot import snapshot
+from mcpx.observe.contained import contain
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio
@@ -175,3 +176,12 @@ async def test_a_server_in_every_stage_of_its_leaving_has_a_row(ears):
         assert ("s", "stopped") in seen
         assert ("u", "starting") in seen
         assert ("t", "starting") in seen
+
+
+async def test_faults_that_were_contained_are_counted_by_the_place_where_they_ended():
+    async with one_server() as watch:
+        assert snapshot(watch.hub, clients=0).daemon.faults is msgspec.UNSET
+        for _ in range(3):
+            contain(ValueError("odd"), "router")
+        contain(ValueError("odd"), "answer")
+        assert snapshot(watch.hub, clients=0).daemon.faults == {"router": 3, "answer": 1}

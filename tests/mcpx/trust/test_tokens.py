@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -62,6 +63,30 @@ def test_it_is_private_in_a_private_folder_whatever_the_umask(file):
     assert [mode(path) for path in (file, *list(file.parents)[:2])] == [0o600, 0o700, 0o700]
     assert file.read_text() == made + "\n"
     assert list(file.parent.iterdir()) == [file]
+
+
+def make_named(path):
+    return issue("a", profile=None, expires=None, now=NOW, path=path)
+
+
+@pytest.mark.parametrize("use", [load_token, make_named])
+def test_a_lock_that_another_process_holds_is_not_waited_for_without_end(file, monkeypatch, use):
+    monkeypatch.setattr("mcpx.trust.tokens.LOCK_TIMEOUT_S", 0.05)
+    file.parent.mkdir(parents=True)
+    with held(file.parent), pytest.raises(TokenError, match="another process has it locked; try again"):
+        use(file)
+    assert use(file)
+
+
+@contextmanager
+def held(folder):
+    """A folder that is locked by another process."""
+    program = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print(flush=True); input()"
+    command = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        yield
+        other.communicate(b"\n")
 
 
 def test_it_is_made_once(file):

@@ -327,7 +327,7 @@ async def test_a_peer_that_asks_for_too_much_at_a_time_is_refused():
         for line in lines:
             near.channel.write(line)
         await refused.wait()
-        assert len(far.wire.receiver.incoming._open) == MAX_OPEN_REQUESTS
+        assert len(far.wire.receiver.incoming.open) == MAX_OPEN_REQUESTS
 
 
 @pytest.mark.anyio
@@ -356,3 +356,25 @@ async def test_a_server_may_send_batches_and_gets_its_answers_in_one():
         assert answers == {1: {"n": 1}, 2: {"n": 2}}
         await near.noted.wait()
         assert near.rubbish == []
+
+
+@pytest.mark.anyio
+async def test_a_second_request_with_an_id_in_flight_is_refused_and_the_first_can_be_cancelled():
+    async with pair() as (near, far):
+        received = []
+        near.channel.on_data = received.append
+        near.channel.write(b'{"jsonrpc":"2.0","id":7,"method":"hang"}\n')
+        await until(lambda: far.wire.busy)
+        near.channel.write(
+            b'{"jsonrpc":"2.0","id":7,"method":"echo"}\n{"jsonrpc":"2.0","id":"7","method":"echo"}\n'
+        )
+        await until(lambda: b"".join(received).count(b"\n") == 2)
+        refused, other = map(json.loads, b"".join(received).splitlines())
+        assert (refused["id"], refused["error"]["code"]) == (7, -32600)
+        assert "in use" in refused["error"]["message"]
+        assert other["id"] == "7"  # another id
+        assert "result" in other
+        assert far.wire.busy
+        near.channel.write(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}\n')
+        await far.cancelled.wait()
+        await until(lambda: not far.wire.busy)

@@ -27,6 +27,7 @@ from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends import http_monitoring
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.observe.contained import contain
 from mcpx.trust.tokens import issue, revoke
 from supervisors import ChildSpec
 from tests.mcpx.gateway.doors import HttpDoor
@@ -97,6 +98,14 @@ async def served(servers, *, token=TOKEN, host="127.0.0.1", settled=True, **sett
             http = HttpFrontend(doors, listener, HttpGateway(), token=token, limit=1 << 24)
             watch.hub.root.add(ChildSpec(name="http", run=http.run))
             yield Site(watch, http, client)
+
+
+async def test_contained_faults_are_counted_by_the_place_where_they_ended():
+    async with served({"s": entry()}) as site:
+        assert await site.of("faults_contained_total", place="router") is None
+        for _ in range(2):
+            contain(ValueError("odd"), "router")
+        assert await site.of("faults_contained_total", place="router") == 2
 
 
 # --- who
@@ -275,6 +284,7 @@ async def test_promtool_finds_nothing_to_say():
 
 async def test_every_metric_of_the_table_is_to_be_had_and_no_other(tmp_path, ears):
     servers = {"s": entry(ears), "alone": entry(settings={"sessions": "per_client"})}
+    contain(ValueError("odd"), "router")  # there are counts by place where there was a fault
     async with served(servers) as site:
         door = await site.door()
         await door.answer("tools/list", {})

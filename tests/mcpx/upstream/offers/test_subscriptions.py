@@ -227,3 +227,23 @@ async def test_only_the_contents_count():
     one = await digest(b'{"contents":[{"text":"a"}],"_meta":{"n":1}}')
     assert one == await digest(b'{"_meta":{"n":2},"contents":[{"text":"a"}]}')
     assert one != await digest(b'{"contents":[{"text":"b"}]}')
+
+
+async def test_the_late_end_of_a_session_that_was_replaced_does_not_touch_the_next_one():
+    subscriptions = Server().subscriptions
+    old, new = Session(), Session()
+    async with anyio.create_task_group() as tasks:
+        older = anyio.CancelScope()
+
+        async def serve_old():
+            with older:
+                await subscriptions.serve(old)
+
+        tasks.start_soon(serve_old)
+        await turns()
+        tasks.start_soon(subscriptions.serve, new)
+        await turns()
+        older.cancel()
+        await turns()
+        assert subscriptions._session is new
+        tasks.cancel_scope.cancel()
