@@ -48,7 +48,6 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
-    Incarnation,
     Signal,
     Supervisor,
 )
@@ -186,13 +185,8 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
-            run, grace_s = partial(self._run, upstream), self.config.shutdown_grace
-            self.supervisor.add(child_spec(upstream, run, grace_s=grace_s, on_demand=on_demand))
-
-    async def _run(self, upstream: Upstream | DirectSession, incarnation: Incarnation) -> None:
-        """Run a session in the environment of the hub, whoever has had it started."""
-        with self.environment.entered():
-            await upstream.run(incarnation)
+            grace_s = self.config.shutdown_grace
+            self.supervisor.add(child_spec(upstream, self.environment, grace_s=grace_s, on_demand=on_demand))
 
     def may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""

@@ -21,6 +21,7 @@ from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.config.diagnosis import diagnose
 from mcpx.core.observers import NO_SERVER
 from mcpx.core.reload_plan import ReloadError, ReloadPlan, effective_config, moved_programs, plan_reload
+from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.observe.log import hide
@@ -53,6 +54,7 @@ class HubChanges:
         hub.approvals.redact = redactor
         hub.config = hub.results.settings = config
         hub.fleet.environment.environment = config.environment
+        put_in_force(config.environment)
         for name, upstream in hub.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
@@ -180,6 +182,7 @@ class HubChanges:
         if name not in found.servers:
             return False
         hub.fleet.environment.environment = found.environment
+        put_in_force(found.environment)
         hub.config = replace(hub.config, environment=found.environment)
         if found.servers[name] == hub.config.servers[name]:
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -11,11 +10,13 @@ import structlog
 
 from mcpx.config import ServerConfig
 from mcpx.config.per_server import PerServer
+from mcpx.environment import InForce
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.errors import cause_of
 from supervisors import (
     Backoff,
+    Cause,
     ChildFailed,
     ChildHeld,
     ChildParked,
@@ -71,18 +72,27 @@ def restart_policy(config: PerServer, *, more_attempts: int = 0) -> Policy:
 
 def child_spec(
     upstream: Upstream | DirectSession,
-    run: Callable[[Incarnation], Awaitable[None]],
+    environment: InForce,
     *,
     grace_s: float,
     on_demand: bool = False,
 ) -> ChildSpec:
-    """Say how the supervisor restarts this server, which it runs. `grace_s` is for open calls."""
+    """Say how the supervisor runs this server, in that environment; `grace_s` is for open calls."""
+
+    async def run(incarnation: Incarnation) -> None:
+        with environment.entered():
+            await upstream.run(incarnation)
+
+    def classify(error: Exception) -> Cause:
+        with environment.entered():
+            return cause_of(error, upstream.config)
+
     return ChildSpec(
         name=upstream.child,
         run=run,
         policy=restart_policy(upstream.config, more_attempts=_demanded(upstream.config)),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
-        classify=lambda error: cause_of(error, upstream.config),
+        classify=classify,
         on_demand=on_demand,
         priority=lambda: start_priority(upstream),
         starts_elsewhere=upstream.config.starts_elsewhere,

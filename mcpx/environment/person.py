@@ -146,11 +146,16 @@ def own(environ: Mapping[str, str] = os.environ) -> Environment:
 class InForce:
     """The environment in which one hub starts its servers; without one, it is that of this process.
 
-    What runs inside `entered` finds it by `in_force`, and so do the tasks and threads that are begun there.
+    What runs inside `entered` finds it by `in_force`, and so do the tasks and threads that are begun there. A
+    callback of the event loop has the context of whoever has registered it, so each incarnation enters anew.
     """
 
     def __init__(self, environment: Environment | None = None) -> None:
         self.environment = environment
+
+    def value(self) -> Environment:
+        """Return the environment."""
+        return own() if self.environment is None else self.environment
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -162,19 +167,18 @@ class InForce:
             _current.reset(before)
 
 
-_of_process: Final = InForce()  # for what no hub does: the first processes of a daemon, and the command line
+_of_process: Final = InForce()  # for what runs in no hub: the first processes of a daemon, the keychain
 _current: Final[ContextVar[InForce]] = ContextVar("environment in force", default=_of_process)
 
 
 def put_in_force(environment: Environment | None) -> None:
-    """Have what no hub does use this environment from now on; None stands for that of this process."""
+    """Have what runs in no hub use this environment from now on; None stands for that of this process."""
     _of_process.environment = environment
 
 
 def in_force() -> Environment:
     """The environment that servers are started in."""
-    environment = _current.get().environment
-    return own() if environment is None else environment
+    return _current.get().value()
 
 
 def _asking(shell: LoginShell, *, anew: bool) -> _Asked:

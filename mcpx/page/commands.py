@@ -20,7 +20,7 @@ import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.daemon.environment import for_daemon
-from mcpx.environment import bounded, in_force
+from mcpx.environment import bounded
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 
@@ -46,7 +46,7 @@ async def run(
     Raises:
         MCPXError: It failed, with its own words; or it took too long, or printed something else.
     """
-    source, environ = str(hub.config.source), _environment()
+    source, environ = str(hub.config.source), _environ(hub)
     config = ("--config", source) if config_hint(source, environ) else ()
     line = [sys.executable, "-P", "-m", "mcpx", command, *options, *config, "--json", "--", *names]
     output = await _output(line, environ, command, within_s)
@@ -80,7 +80,8 @@ async def _output(line: Sequence[str], environ: Mapping[str, str], command: str,
     return output
 
 
-def _environment() -> dict[str, str]:
-    """That of the person's terminal, which says where clients keep files; of MCPX what the daemon has."""
+def _environ(hub: Hub) -> dict[str, str]:
+    """The variables of the person's terminal, which say where clients keep files; MCPX's from the daemon."""
     own = {name: value for name, value in os.environ.items() if name.startswith("MCPX_")}
-    return {name: each for name, each in in_force().variables.items() if not name.startswith("MCPX_")} | own
+    persons = hub.fleet.environment.value().variables
+    return {name: each for name, each in persons.items() if not name.startswith("MCPX_")} | own

@@ -62,7 +62,6 @@ from mcpx.core.stats import report
 from mcpx.core.status_snapshot import snapshot
 from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
-from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.frontends import cluster_requests, sign_in_requests
 from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
@@ -143,7 +142,7 @@ class Control:
             case "stop":
                 return {"stopping": os.getpid()}
             case "environment":
-                environment = in_force()
+                environment = self._hub.fleet.environment.value()
                 return {"path": environment.path, "source": environment.source}
             case "attach":
                 return self._attach(request)
