@@ -117,11 +117,7 @@ def plan_installs(
     plan = _with_installations(plan, files, {})
     if not adopt:
         return _with_commands(_with_doubled(plan), environ)
-    found = [
-        read_servers(each.file, each.before)
-        for each in plan.installations
-        if each.outcome != "refused" and each.before is not None
-    ]
+    found = _found(plan)
     try:
         adoption = plan_import(found, read_file(path))
     except DocumentError as error:
@@ -163,17 +159,29 @@ def _with_installations(
 
 
 def _with_doubled(plan: InstallPlan) -> InstallPlan:
-    """Note which servers a client starts beside MCPX."""
+    """Note which servers a client starts beside MCPX that could be moved."""
+    try:
+        adoption = plan_import(_found(plan), read_file(plan.config))
+    except (ChangeError, DocumentError):  # then nothing can
+        return plan
 
     def noted(each: Installation) -> Installation:
-        servers = read_servers(each.file, each.before).servers if each.before is not None else ()
-        names = ", ".join(server.name for server in servers)
+        names = ", ".join(adoption.adopted(each.file.path))
         if not names or each.outcome == "refused":
             return each
         remark = f"it starts servers of its own beside MCPX: {names}; --adopt moves them"
         return msgspec.structs.replace(each, notes=(*each.notes, remark))
 
     return msgspec.structs.replace(plan, installations=tuple(map(noted, plan.installations)))
+
+
+def _found(plan: InstallPlan) -> list[ClientServers]:
+    """The servers in the files that can be changed."""
+    return [
+        read_servers(each.file, each.before)
+        for each in plan.installations
+        if each.outcome != "refused" and each.before is not None
+    ]
 
 
 def _with_commands(plan: InstallPlan, environ: Mapping[str, str]) -> InstallPlan:

@@ -123,7 +123,7 @@ class _Planner:
         notes = list(launch.notes)
         for name in found.own:
             given = configuration_of(self.entries[name][1])
-            if adopted and given is not None and given != launch.config:
+            if adopted and given not in {None, launch.config, launch.serves}:
                 problem = f"{where}.{name} uses another configuration; to adopt into it: --config {given}"
                 return refusal(self.file, self.before, problem)
             if given is not None and launch.config is None:

@@ -29,6 +29,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     prefix: tuple[str, ...] = ()
     """Arguments before `attach`."""
     config: str | None = None
+    serves: str | None = None
+    """The path of the configuration, the usual one too."""
     env: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 
@@ -57,6 +59,7 @@ def own_launch(
         command=command,
         prefix=prefix,
         config=_named_config(config, environ),
+        serves=os.path.abspath(config_file(config, environ=environ)),  # noqa: PTH100 - as below
         env={STATE_VARIABLE: os.path.abspath(state)} if state else {},  # noqa: PTH100 - a link stays one
         notes=(f"{command} {_MAY_VANISH}",) if fleeting else (),
     )

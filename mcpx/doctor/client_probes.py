@@ -6,6 +6,7 @@ A daemon that does not run is started for that, and ended again.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcpx.clients import ClientFile, Server
+from mcpx.clients.install_plan import plan_installs
 from mcpx.daemon import lifecycle
 from mcpx.daemon.paths import DaemonPaths, daemon_paths
 from mcpx.doctor.findings import Finding, note, ok, wrong
@@ -85,6 +87,16 @@ def _not_asked(config: Path, installation: Installation) -> str | None:
     return "no daemon runs"
 
 
+def install_advice(file: ClientFile, installation: Installation) -> str | None:
+    """The command that puts MCPX into a client's file, or why that cannot be; None where it does nothing."""
+    plan = plan_installs([file], installation.named, environ=installation.environ)
+    (each,) = plan.installations
+    if each.outcome == "refused":
+        return f"correct it: {each.problem}"
+    named = "" if installation.named is None else f" --config {shlex.quote(installation.named)}"
+    return f"mcpx install {file.client.name}{named}" if plan.edits() else None
+
+
 @contextmanager
 def _daemon(paths: DaemonPaths) -> Iterator[None]:
     """Have a daemon run meanwhile. One that ran before stays; another is ended, and leaves no other mark.
@@ -121,9 +133,12 @@ def _name(file: ClientFile) -> str:
 
 
 def _judged(probe: Probe, answer: Answer, installation: Installation) -> Iterator[Finding]:
-    name, again = probe.file.client.name, f"mcpx install {probe.file.client.name}"
+    name = probe.file.client.name
+    again = f"mcpx install {name} --config {shlex.quote(str(installation.file))}"
     if answer.problem is not None:
-        yield wrong(name, f'"{probe.entry.name}" does not answer: {answer.problem}', again)
+        advice = install_advice(probe.file, installation)
+        logs = f"mcpx daemon logs --config {shlex.quote(str(probe.config))}"
+        yield wrong(name, f'"{probe.entry.name}" does not answer: {answer.problem}', advice or logs)
         return
     known = known_client(_name(probe.file))
     limit = known.description_chars if known else None

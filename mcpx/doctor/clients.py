@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from mcpx.clients.install_plan import plan_installs
 from mcpx.clients.installing import configuration_of
 from mcpx.clients.translating import translate
 from mcpx.clients.variables import NotImportedError
-from mcpx.doctor.client_probes import Probe, answers
+from mcpx.doctor.client_probes import Probe, answers, install_advice
 from mcpx.doctor.files import holds_secret, readable_by_others
 from mcpx.doctor.findings import Finding, Fix, note, wrong
 from mcpx.doctor.installation import Installation
@@ -36,7 +37,9 @@ def check_clients(installation: Installation) -> Iterator[Finding]:
 def _check_file(file: ClientFile, installation: Installation, probes: list[Probe]) -> Iterator[Finding]:
     """Check one client's file, and add what is to be started to `probes`."""
     if not file.exists:
-        yield note(file.client.name, "is installed, and MCPX is not in it", _install(file))
+        yield note(
+            file.client.name, "is installed, and MCPX is not in it", install_advice(file, installation)
+        )
         return
     found = read_client_file(file)
     if found.problem is not None:
@@ -47,14 +50,16 @@ def _check_file(file: ClientFile, installation: Installation, probes: list[Probe
     own = [Probe(file, each, _configuration(each, installation)) for each in entries_of_mcpx]
     entries = (*(probe.entry for probe in own), *found.servers)
     holding = [each.name for each in entries if holds_secret(each.entry)]
-    yield from readable_by_others(file.client.name, file.path, holding)
+    yield from readable_by_others(file.client.name, file.path, holding, found=note)
     for probe in own:
         if (problem := _problem(probe, installation)) is not None:
             yield problem
         else:
             probes.append(probe)
     yield from _twice(file, own)
-    yield from _beside(found)
+    yield from _beside(found, installation)
+    for remark in found.notes:  # servers of one folder, for one
+        yield note(file.client.name, remark)
 
 
 def _files(installation: Installation) -> Iterator[ClientFile]:
@@ -78,15 +83,32 @@ def _twice(file: ClientFile, own: list[Probe]) -> Iterator[Finding]:
         yield note(file.client.name, text, f"take out all but one, in {file.path}")
 
 
-def _beside(found: ClientServers) -> Iterator[Finding]:
+def _beside(found: ClientServers, installation: Installation) -> Iterator[Finding]:
     """What a client has in place of MCPX, or beside it."""
-    name, install = found.file.client.name, _install(found.file)
-    others = ", ".join(each.name for each in found.servers if not each.entry.get("disabled"))
+    name, file = found.file.client.name, found.file
+    others = [each.name for each in found.servers if not each.entry.get("disabled")]
     if not found.own:
-        beside = f"; it starts servers of its own: {others}" if others else ""
-        yield note(name, f"MCPX is not in {found.file.path}{beside}", install)
-    elif others:
-        yield note(name, f"starts servers of its own beside MCPX: {others}", f"{install} --adopt")
+        beside = f"; it starts servers of its own: {', '.join(others)}" if others else ""
+        yield note(name, f"MCPX is not in {file.path}{beside}", install_advice(file, installation))
+        return
+    given = next(filter(None, (configuration_of(entry) for _, entry in found.own_entries)), None)
+    named = given if given and not _is_same(given, installation.file) else installation.named
+    try:
+        plan = plan_installs([file], named, adopt=True, environ=installation.environ)
+    except MCPXError:  # the configuration cannot be used, which is said of it
+        return
+    (each,) = plan.installations
+    staying = plan.staying.get(str(file.path), {})
+    if moved := [other for other in others if other in each.adopted]:
+        option = "" if named is None else f" --config {shlex.quote(named)}"
+        text = f"starts servers of its own beside MCPX: {', '.join(moved)}"
+        yield note(name, text, f"{_install(file)} --adopt{option}")
+    for other in [each.name for each in found.servers if each.name in staying]:
+        yield note(name, f"keeps {other}, which works in it alone: {staying[other]}")
+
+
+def _is_same(one: str, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _problem(probe: Probe, installation: Installation) -> Finding | None:
@@ -105,11 +127,13 @@ def _problem(probe: Probe, installation: Installation) -> Finding | None:
         text = f"{entry} runs MCPX for this client alone (serve), with all servers once more"
         return note(name, text, f"{install}, which has it join the daemon")
     if not os.path.exists(probe.config):  # noqa: PTH110 - False where it cannot be seen
-        return wrong(name, f"{entry} serves {probe.config}, which is not there", install)
+        here = f"{install} --config {shlex.quote(str(installation.file))}"
+        return wrong(name, f"{entry} serves {probe.config}, which is not there", here)
     state = probe.environ.get(STATE_VARIABLE, installation.environ.get(STATE_VARIABLE, ""))
     if state != installation.environ.get(STATE_VARIABLE, ""):
         text = f"{entry} is started with another {STATE_VARIABLE}: it has a daemon of its own"
-        return note(name, text, f"{install}, or: export {STATE_VARIABLE}={state}")
+        own = installation.environ.get(STATE_VARIABLE)
+        return note(name, text, install if own else f"export {STATE_VARIABLE}={shlex.quote(state)}")
     return None
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +34,13 @@ def holds_secret(entry: Mapping[str, Any]) -> bool:
     return masked_arguments(words) != words
 
 
-def readable_by_others(subject: str, path: Path, holding: Sequence[str]) -> Iterator[Finding]:
-    """Find that others may read a file in which secrets of servers stand: `holding` are their names."""
+def readable_by_others(
+    subject: str, path: Path, holding: Sequence[str], *, found: Callable[..., Finding] = wrong
+) -> Iterator[Finding]:
+    """Find that others may read a file in which secrets of servers stand: `holding` are their names.
+
+    It is `found` wrong for a file of MCPX, and worth a note for another program's.
+    """
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -44,7 +49,7 @@ def readable_by_others(subject: str, path: Path, holding: Sequence[str]) -> Iter
         closed, target = stat.S_IMODE(mode) & 0o700, Path(os.path.realpath(path))
         text = f"{path} holds secrets ({', '.join(holding)}), and others may read it"
         chmod = f"chmod {closed:o} {shlex.quote(str(target))}"
-        yield wrong(subject, text, chmod, fix=Fix(chmod, lambda: target.chmod(closed)))
+        yield found(subject, text, chmod, fix=Fix(chmod, lambda: target.chmod(closed)))
 
 
 def check_changes(_installation: Installation) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -88,9 +89,6 @@ FAULTS = {
     ),
     "a client's file that is broken": Fault(
         planting.client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"
-    ),
-    "a client's readable file with a secret": Fault(
-        planting.client_with_secret, ("cursor", "github", "others may read"), "chmod 600"
     ),
     "a client that starts what is gone": Fault(
         planting.gone_command, ("cursor", "/old/bin/mcpx"), "mcpx install cursor"
@@ -193,6 +191,43 @@ def test_a_planted_fault_is_named(home, fault):
     (finding,) = page.naming("wrong", *fault.words) or [None]
     assert finding is not None, page
     assert fault.advice in (finding.advice or ""), page
+
+
+def test_another_programs_readable_file_with_a_secret_is_worth_a_note(home):
+    planting.client_with_secret(home)
+    page = home.examine(starts=False)
+    assert page.of("wrong") == []
+    (finding,) = page.naming("note", "cursor", "github", "others may read")
+    assert finding.advice.startswith("chmod 600 ")
+    assert finding.fix is not None
+
+
+def test_what_works_in_the_editor_alone_gets_no_advice_that_does_nothing(home):
+    servers = {
+        "folder": {"type": "stdio", "command": "a", "args": ["${workspaceFolder}"]},
+        "asks": {"type": "stdio", "command": "a", "env": {"K": "${input:k}"}},
+    }
+    file = home.folder / ".config" / "Code" / "User" / "mcp.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"servers": {"mcpx": home.own_entry(), **servers}}))
+    page = home.examine(starts=False)
+    assert page.of("wrong") == []
+    assert page.naming("note", "beside MCPX") == []
+    for name, words in (("folder", "known to the editor only"), ("asks", "the editor asks for")):
+        (finding,) = page.naming("note", "vscode", f"keeps {name}", words)
+        assert finding.advice is None
+    home.write({"bad": {"command": "a", "args": ["${workspaceFolder}"]}})
+    (finding,) = home.examine(starts=False).naming("wrong", "bad", "has no value outside an editor")
+    assert "start-up files" not in finding.advice
+    assert "write a value in its place" in finding.advice
+
+
+def test_servers_of_one_folder_are_named(home):
+    projects = {"/work/shop": {"mcpServers": {"git": {"command": "uvx"}}}}
+    text = json.dumps({"mcpServers": {"mcpx": home.own_entry()}, "projects": projects})
+    (home.folder / ".claude.json").write_text(text)
+    page = home.examine(starts=False)
+    assert page.naming("note", "claude-code", "/work/shop", "git")
 
 
 @pytest.mark.parametrize(
