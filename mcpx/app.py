@@ -29,7 +29,7 @@ from mcpx.config.cluster_link import cluster_address
 from mcpx.core.ending import end_at_once
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
-from mcpx.core.profiles import serving_only
+from mcpx.core.profiles import by_own_names, serving_only
 from mcpx.core.signals import obey_signals
 from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.daemon.launch import MAX_LOG_BYTES
@@ -78,6 +78,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
     """
     check_state_folder()
     raise_limit()
+    door = by_own_names(door, config)
 
     def frontends(doors: Doors) -> list[ChildSpec]:
         # a stdio session cannot be resumed: when its frontend ends or fails, so does the process

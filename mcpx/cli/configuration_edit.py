@@ -17,7 +17,7 @@ from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
 from mcpx.cli.printing import echo, print_json
 from mcpx.clients.masking import commands_shown, masked_diff
-from mcpx.config.editing import places_of
+from mcpx.config.editing import entry_at, places_of
 from mcpx.config.servers import commands_in
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import read
@@ -81,6 +81,15 @@ class ConfigurationEdit:
     def names(self) -> list[str]:
         """The servers of the file."""
         return list(dict.fromkeys(name for name, _ in places_of(self.document)))
+
+    def own_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The names with that of its server in the place of each alias."""
+        owners: dict[str, str] = {}
+        for name, path in places_of(self.document):
+            aliases = entry_at(self.document, path).get("aliases")
+            owners |= dict.fromkeys(map(str, aliases), name) if isinstance(aliases, list) else {}
+        known = self.names()
+        return tuple(dict.fromkeys(name if name in known else owners.get(name, name) for name in names))
 
     def require(self, names: Iterable[str]) -> None:
         """Check that there are servers of these names.

@@ -51,7 +51,8 @@ def perform_alone(config_path: str | None, request: JSON) -> JSON:
         return {"needed": anyio.run(_needed, config)}
     if request.get("server") is None:
         return {"signed_in": anyio.run(_signed_in, config)}
-    return {"server": request["server"], "signed_out": anyio.run(_log_out, config, request["server"])}
+    name = config.server_named(request["server"])
+    return {"server": name, "signed_out": anyio.run(_log_out, config, name)}
 
 
 def sign_in_alone(config_path: str | None, request: JSON, report: Report) -> JSON:
@@ -63,6 +64,7 @@ def sign_in_alone(config_path: str | None, request: JSON, report: Report) -> JSO
     """
     name = request["server"]
     config = _prepared(config_path, name)
+    name = config.server_named(name)
     with light_sdk():
         import mcpx.oauth.sign_in  # noqa: F401 - before the loop runs
     scopes, timeout_s = request["scopes"], request["timeout"] or config.login_timeout
@@ -77,7 +79,9 @@ def _prepared(config_path: str | None, name: str | None) -> Config:
     configure("error")  # the command itself prints what fails
     check_state_folder()
     text = read_config(config_path)
-    servers = _entries(text.parse(resolve=False))
+    config = text.parse(resolve=False)
+    servers = _entries(config)
+    name = name and config.server_named(name)
     if name is not None and name not in servers:
         raise MCPXError(f"no server {name!r}; {suggestion(name, servers)}")
     names = [each.name for each in servers.values() if identity_of(each) is not None]

@@ -68,6 +68,7 @@ def _only(config: Config, request: ControlRequest) -> Config:
     config, server = serving_only(request.door, config), request.server
     if server is None:
         return config
+    server = config.server_named(server)
     if server not in config.servers and not request.tool:  # `git.git_status`, or the name of a tool alone
         server = max((name for name in config.servers if server.startswith(name)), key=len, default=None)
         if server is None and request.mcpx == "exec":

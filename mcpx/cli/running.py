@@ -90,8 +90,9 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.text.nearest import suggestion
 
     paths = daemon_paths(config_path)
-    path = server_log_path(server, located(paths).folder)
     config = load(config_path, resolve=False)
+    server = config.server_named(server)
+    path = server_log_path(server, located(paths).folder)
     if (server not in config.servers and config.peers) or is_clustered(config):
 
         def ask(number: int) -> dict[str, Any] | None:

@@ -148,13 +148,14 @@ def _check(
 
 
 def _check_door(config: Config, door: Door) -> None:
-    from mcpx.core.profiles import DoorError, check_door
+    from mcpx.core.profiles import DoorError, by_own_names, check_door
     from mcpx.text.nearest import nearest
 
     if door.expose and door.server:
         raise click.UsageError("--server shows one server as it is; --expose says how all are shown")
     if door.server and (door.profile or door.only is not None):
         raise click.UsageError("--server shows one server as it is; --profile and --only choose among all")
+    door = by_own_names(door, config)
     if door.server is not None and door.server not in config.servers:
         near = nearest(door.server, config.servers)
         hint = f"; did you mean {near[0]}?" if near else f"; there is {', '.join(config.servers)}"

@@ -127,8 +127,12 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
     from mcpx.cli.server_list import reached
     from mcpx.config.editing import entry_at, places_of, without_server
+    from mcpx.errors import MCPXError
 
     edit = _open(**options)
+    for name in names:
+        if (own := edit.own_names([name])) != (name,):
+            raise MCPXError(f"{name} is another name of {own[0]}; nothing was changed")
     edit.require(names)
     after = edit.before or b""
     for name, path in places_of(edit.document):
@@ -266,6 +270,7 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
     from mcpx.config.editing import entry_at, places_of, switched
 
     edit = _open(**options)
+    names = edit.own_names(names)
     edit.require(names)
     after, what = edit.before or b"", "enable" if on else "disable"
     for name in names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from mcpx.clients.rows import Client
 from mcpx.clients.translating import Server, translate
 from mcpx.clients.variables import NotImportedError
 from mcpx.config.document import Location
+from mcpx.config.editing import entry_at, places_of
 from mcpx.config.model import HttpGateway
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.servers import find_entries
@@ -33,7 +34,7 @@ _MCPX: Final = Client(name="mcpx", title="MCPX", files={})
 _FORMS: Final = ("mcpServers", "servers", "context_servers", "amp.mcpServers")
 """Where new servers are written: at the first of these that the configuration has, else at the first."""
 _REFERENCE: Final = re.compile(r"(?<!\$)\$\{[^}]*\}")
-_NOT_COMPARED: Final = frozenset({"disabled", "call_timeout", "connect_timeout"})
+_NOT_COMPARED: Final = frozenset({"disabled", "call_timeout", "connect_timeout", "aliases"})
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -42,18 +43,21 @@ class Origin(msgspec.Struct, frozen=True):
     client: str
     path: Path
     name: str
+    is_off: bool = False
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """A server of the configuration that was found in the clients' files. `name` is its name in MCPX.
 
-    `present` is whether the configuration has it already. `needs` says what must be done before it works.
+    `present` is whether the configuration has it already. `needs` says what must be done before it works,
+    `aliases` are other names of its in the clients' files, which the configuration gets.
     """
 
     name: str
     entry: dict[str, Any]
     origins: tuple[Origin, ...]
     present: bool = False
+    aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
 
@@ -64,6 +68,11 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[Planned, ...]
     before: bytes | None
     after: bytes | None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the configuration would be another one."""
+        return self.after != self.before
 
     @property
     def new(self) -> tuple[Planned, ...]:
@@ -95,77 +104,62 @@ def plan_import(found: Iterable[ClientServers], config: bytes | None) -> ImportP
         document = JSONObject([])
     plan = _Plan(document)
     for each in found:
-        for server in each.servers:
-            plan.take(server, Origin(each.file.client.name, each.file.path, server.name))
-    servers = tuple(plan.servers)
+        plan.take_file(each)
+    servers = plan.named()
     return ImportPlan(servers=servers, before=config, after=_written(config, document, servers))
 
 
 class _Plan:
-    """The servers by what they are; a name is given once."""
+    """The servers by what they are: equal ones of several files are one, those of one file stay apart."""
 
     def __init__(self, document: JSONObject) -> None:
-        self.servers: list[Planned] = []
         self._ports = _own_ports(document)
-        self._names: set[str] = set()
-        self._kept: dict[str, str] = {}
         self._entries: dict[str, dict[str, Any]] = {}
+        self._aliases: dict[str, tuple[str, ...]] = {}
+        self._names: set[str] = set()
         for name, given in _configured(document):
             self._names.add(name)
             with suppress(NotImportedError):
-                entry = translate(name, given, _MCPX).entry
-                self._entries[name] = entry
-                self._kept.setdefault(_identity(entry), name)
-        self._found: dict[str, int] = {}
-        self._taken: set[str] = set()
-
-    def take(self, server: Server, origin: Origin) -> None:
-        """Add a server, or merge it with an equal one."""
-        if self._is_mcpx(server.entry):
-            return
-        identity = _identity(server.entry)
-        if (index := self._found.get(identity)) is not None:
-            self.servers[index] = _merged(self.servers[index], server, origin)
-            return
-        completed = None if identity in self._kept else self._completed(server, origin.client)
-        kept = completed or self._kept.get(identity)
-        name = kept or self._free(server.name, origin.client)
-        self._names.add(name)
-        self._taken.add(name)
-        self._found[identity] = len(self.servers)
-        self.servers.append(
-            Planned(
-                name=name,
-                entry=server.entry,
-                origins=(origin,),
-                present=kept is not None,
-                notes=server.notes,
-                needs=(*(() if completed else server.needs), *self._turned_off(kept, server)),
-            )
-        )
-
-    def _turned_off(self, kept: str | None, server: Server) -> tuple[str, ...]:
-        """What must be done where the configuration has a server turned off that the client uses."""
-        if kept is None or server.entry.get("disabled") or not self._entries[kept].get("disabled"):
-            return ()
-        return (f"it is disabled in the configuration: mcpx enable {kept}",)
-
-    def _completed(self, server: Server, client: str) -> str | None:
-        """The name of this server in the configuration, if only references and their values differ there."""
+                self._entries[name] = translate(name, given, _MCPX).entry
+                self._aliases[name] = _aliases_of(given)
+        self._kept: dict[str, list[str]] = {}
         for name, entry in self._entries.items():
-            own_name = name == server.name or name.startswith(f"{server.name}-{client}")
-            if own_name and name not in self._taken and _completes(_compared(entry), _compared(server.entry)):
-                return name
-        return None
+            self._kept.setdefault(_identity(entry), []).append(name)
+        self._groups: list[Planned] = []
+        self._equal: dict[str, list[int]] = {}
 
-    def _free(self, name: str, client: str) -> str:
-        """The name, or one with the client's name behind it, which no other server has."""
-        names = [name, f"{name}-{client}"]
-        number = 2
-        while names[-1] in self._names:
-            names.append(f"{name}-{client}-{number}")
-            number += 1
-        return next(each for each in names if each not in self._names)
+    # --- which are one
+
+    def take_file(self, found: ClientServers) -> None:
+        """Add the servers of one file, each to an equal one of another file if there is one.
+
+        Those that have its name come first: else they could find that taken by another.
+        """
+        of_mcpx = [server for server in found.servers if self._is_mcpx(server.entry)]
+        mine = [server for server in found.servers if server not in of_mcpx]
+        used: set[int] = set()
+        later = [
+            server for server in mine if not self._join(server, _origin(found, server), used, by_name=True)
+        ]
+        for server in later:
+            origin = _origin(found, server)
+            if not self._join(server, origin, used, by_name=False):
+                used.add(len(self._groups))
+                self._equal.setdefault(_identity(server.entry), []).append(len(self._groups))
+                first = Planned(
+                    name="", entry=server.entry, origins=(origin,), notes=server.notes, needs=server.needs
+                )
+                self._groups.append(first)
+
+    def _join(self, server: Server, origin: Origin, used: set[int], *, by_name: bool) -> bool:
+        """Merge a server with an equal one that none of its file is one with; whether there is one."""
+        for index in self._equal.get(_identity(server.entry), ()):
+            names = [each.name for each in self._groups[index].origins]
+            if index not in used and (server.name in names or not by_name):
+                self._groups[index] = _merged(self._groups[index], server, origin)
+                used.add(index)
+                return True
+        return False
 
     def _is_mcpx(self, entry: Mapping[str, Any]) -> bool:
         """Whether a server is MCPX's own HTTP side."""
@@ -176,9 +170,123 @@ class _Plan:
             return False
         return port in self._ports and is_loopback(parts.hostname or "") and parts.path.startswith("/mcp")
 
+    # --- what they are called
+
+    def named(self) -> tuple[Planned, ...]:
+        """The servers with their names: those of the configuration first, then those that are on."""
+        names: dict[int, str] = {}
+        self._name_present(names)
+        new = [index for index in range(len(self._groups)) if index not in names]
+        present = {*names}
+        for index in sorted(new, key=lambda index: _claim(self._groups[index])):
+            names[index] = self._free(self._groups[index])
+            self._names.add(names[index])
+        taken = self._names.union(*self._aliases.values())
+        servers = []
+        for index, group in enumerate(self._groups):
+            kept = names[index] if index in present else None
+            others = _other_names(group, names[index], taken)
+            taken |= {*others}
+            needs = () if kept and _identity(group.entry) != _identity(self._entries[kept]) else group.needs
+            servers.append(
+                msgspec.structs.replace(
+                    group,
+                    name=names[index],
+                    present=kept is not None,
+                    entry=group.entry if kept or not others else {**group.entry, "aliases": [*others]},
+                    aliases=others,
+                    needs=(*needs, *self._turned_off(kept, group)),
+                )
+            )
+        return tuple(servers)
+
+    def _name_present(self, names: dict[int, str]) -> None:
+        """Name the groups that the configuration has: by their names first, then as they come."""
+        left = {identity: [*kept] for identity, kept in self._kept.items()}
+        for by_name in (True, False):
+            for index, group in enumerate(self._groups):
+                kept = left.get(_identity(group.entry), [])
+                known = [name for name in kept if not by_name or self._is_called(name, group)]
+                if index not in names and known:
+                    names[index] = known[0]
+                    kept.remove(known[0])
+        for index, group in enumerate(self._groups):
+            if index not in names and (found := self._completed(group, {*names.values()})):
+                names[index] = found
+
+    def _is_called(self, name: str, group: Planned) -> bool:
+        """Whether a server of the configuration has a name of the group's."""
+        return bool({name, *self._aliases[name]} & {origin.name for origin in group.origins})
+
+    def _completed(self, group: Planned, taken: set[str]) -> str | None:
+        """The name of this server in the configuration, if only references and their values differ there."""
+        for name, entry in self._entries.items():
+            own_name = any(
+                name == origin.name or name.startswith(f"{origin.name}-{origin.client}")
+                for origin in group.origins
+            )
+            may_be = name not in taken and (own_name or self._is_called(name, group))
+            if may_be and _completes(_compared(entry), _compared(group.entry)):
+                return name
+        return None
+
+    def _free(self, group: Planned) -> str:
+        """The best of its names that no other server has, or the best with the client's name behind it."""
+        ranked = _ranked(group)
+        if free := [name for name in ranked if name not in self._names]:
+            return free[0]
+        client = next(origin.client for origin in group.origins if origin.name == ranked[0])
+        name, number = f"{ranked[0]}-{client}", 2
+        while name in self._names:
+            name = f"{ranked[0]}-{client}-{number}"
+            number += 1
+        return name
+
+    def _turned_off(self, kept: str | None, group: Planned) -> tuple[str, ...]:
+        """What must be done where the configuration has a server turned off that the client uses."""
+        if kept is None or group.entry.get("disabled") or not self._entries[kept].get("disabled"):
+            return ()
+        return (f"it is disabled in the configuration: mcpx enable {kept}",)
+
+
+def _origin(found: ClientServers, server: Server) -> Origin:
+    is_off = bool(server.entry.get("disabled"))
+    return Origin(found.file.client.name, found.file.path, server.name, is_off)
+
+
+def _ranked(group: Planned) -> list[str]:
+    """The names of a server: one under which it is on first, then the commonest, then the shortest."""
+    clients: dict[str, set[str]] = {}
+    for origin in group.origins:
+        clients.setdefault(origin.name, set()).add(origin.client)
+    on = {origin.name for origin in group.origins if not origin.is_off}
+    return sorted(clients, key=lambda name: (name not in on, -len(clients[name]), len(name)))
+
+
+def _claim(group: Planned) -> tuple[bool, int]:
+    """How well a server may claim a name that others have, too: one that is on, then the commonest."""
+    best = _ranked(group)[0]
+    return bool(group.entry.get("disabled")), -len(
+        {each.client for each in group.origins if each.name == best}
+    )
+
+
+def _other_names(group: Planned, name: str, taken: Collection[str]) -> tuple[str, ...]:
+    """The names under which a server is known to the clients, beside its own, and that are free."""
+    names = dict.fromkeys(origin.name for origin in group.origins)
+    return tuple(each for each in names if each != name and each not in taken)
+
+
+def _aliases_of(given: Any) -> tuple[str, ...]:
+    aliases = given.get("aliases") if isinstance(given, Mapping) else None
+    return tuple(map(str, aliases)) if isinstance(aliases, list) else ()
+
 
 def _merged(planned: Planned, server: Server, origin: Origin) -> Planned:
-    """One server out of two equal ones: turned on if either is, with the longer of two limits."""
+    """One server out of two equal ones: turned on if either is, with the longer of two limits.
+
+    What works in one of the clients as it is needs nothing.
+    """
     entry = {**planned.entry}
     if not server.entry.get("disabled"):
         entry.pop("disabled", None)
@@ -191,6 +299,7 @@ def _merged(planned: Planned, server: Server, origin: Origin) -> Planned:
         entry=entry,
         origins=(*planned.origins, origin),
         notes=tuple(dict.fromkeys((*planned.notes, *server.notes))),
+        needs=planned.needs if server.needs else (),
     )
 
 
@@ -239,12 +348,17 @@ def _own_ports(document: Mapping[str, Any]) -> frozenset[int]:
 
 def _written(config: bytes | None, document: Mapping[str, Any], servers: Iterable[Planned]) -> bytes | None:
     """The configuration with the new servers in it; as it was where there are none."""
+    servers = list(servers)
     new = {server.name: server.entry for server in servers if not server.present}
-    if not new:
-        return config
+    known = {server.name: server.aliases for server in servers if server.present and server.aliases}
     if not config or not config.strip():
-        return (json.dumps({"mcpServers": new}, indent=2, ensure_ascii=False) + "\n").encode()
+        written = json.dumps({"mcpServers": new}, indent=2, ensure_ascii=False) + "\n"
+        return written.encode() if new else config
     form = next((form for form in _FORMS if form in document), _FORMS[0])
+    for name, path in places_of(document):
+        if name in known:
+            aliases = [*_aliases_of(entry_at(document, path)), *known.pop(name)]
+            config = set_member(config, (*path, "aliases"), aliases, "json")
     for name, entry in new.items():
         config = set_member(config, (form, name), entry, "json")
     return config

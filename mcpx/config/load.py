@@ -22,7 +22,7 @@ from mcpx.config.model import Config, PeerConfig, Settings
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.peers import may_be_of_peer
 from mcpx.config.per_server import PerServer
-from mcpx.config.profiles import check_profiles
+from mcpx.config.profiles import by_own_names, check_profiles
 from mcpx.config.replica import usable_replica
 from mcpx.config.servers import (
     Entry,
@@ -31,6 +31,7 @@ from mcpx.config.servers import (
     read_server,
     secrets_of_entry,
     top_level_keys,
+    with_usable_aliases,
 )
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
@@ -223,6 +224,10 @@ def read(
     found = [read_server(entry, base, contexts[entry.name], notices) for entry in entries]
     servers = {server.name: server for server in found if not isinstance(server, PeerConfig)}
     peers = {server.name: server for server in found if isinstance(server, PeerConfig)}
+    places = {entry.name: entry.at for entry in entries}
+    servers = with_usable_aliases(servers, places, places, notices)
+    profiles = {name: by_own_names(each, servers) for name, each in settings.profiles.items()}
+    settings = replace(settings, profiles=profiles)
     notices.mistakes += check_profiles(
         settings.profiles, servers, top.key("profiles"), may_be=partial(may_be_of_peer, peers.values())
     )
@@ -239,7 +244,7 @@ def read(
         **msgspec.structs.asdict(settings),
     )
     not_run = {} if commands else {entry.name: commands_in(entry.given) for entry in entries}
-    return Reading(config, notices, {entry.name: entry.at for entry in entries}, not_run)
+    return Reading(config, notices, places, not_run)
 
 
 def _with_files(

@@ -102,6 +102,8 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     obstacles: tuple[Obstacle, ...] = ()
     variables: Variables = Variables()
     source: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other names by which it is found; none of them is the name of a server."""
     peer: str | None = None
     """The entry of the other MCPX whose server it is; None for one that is configured here."""
     name_there: str = ""
@@ -339,3 +341,9 @@ class Config(Settings, frozen=True, kw_only=True):
     http_served: bool = False
     digest: int | None = None
     environment: Environment | None = None
+
+    def server_named(self, name: str) -> str:
+        """The name of the server that has this name or alias; the name as it is where none has."""
+        if name in self.servers:
+            return name
+        return next((own for own, each in self.servers.items() if name in each.aliases), name)

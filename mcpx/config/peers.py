@@ -63,6 +63,7 @@ def derived(peer: PeerConfig, name_there: str, sessions: Sessions) -> ServerConf
         name=peer.name_here(name_there),
         name_there=name_there,
         peer=peer.name,
+        aliases=(),
         sessions=sessions,
         era=_era(peer, sessions),
         transport=_door(peer.transport, name_there),

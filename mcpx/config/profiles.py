@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from glob import escape
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -119,6 +119,44 @@ def chosen(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
 def is_pattern(text: str) -> bool:
     """Whether it may fit names other than itself."""
     return any(each in text for each in "*?[")
+
+
+class _Named(Protocol):
+    """A server as profiles know it."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+
+
+def by_own_names(profile: Profile, servers: Mapping[str, _Named]) -> Profile:
+    """A profile in which each server that it means by an alias stands under its own name.
+
+    Where both names have rules, both stay, and `check_profiles` says that one is no server's.
+    """
+    owners = {alias: name for name, each in servers.items() for alias in each.aliases}
+    if not owners:
+        return profile
+    patterns = [
+        own
+        for pattern in profile.servers
+        for own in (
+            [owners[pattern]]
+            if pattern in owners
+            else [pattern, *(owners[alias] for alias in owners if fits(alias, pattern))]
+        )
+    ]
+    tools = {
+        owners[name] if name in owners and owners[name] not in profile.tools else name: rules
+        for name, rules in profile.tools.items()
+    }
+    pinned = profile.pinned and tuple(owned_pattern(pattern, owners) for pattern in profile.pinned)
+    return replace(profile, servers=tuple(dict.fromkeys(patterns)), tools=tools, pinned=pinned)
+
+
+def owned_pattern(pattern: str, owners: Mapping[str, str]) -> str:
+    """A pattern of `alias.tool` by the server's own name."""
+    alias = next((each for each in owners if pattern.startswith(f"{each}.")), None)
+    return pattern if alias is None else f"{owners[alias]}{pattern.removeprefix(alias)}"
 
 
 def check_profiles(

@@ -7,7 +7,7 @@ the list `mcp_servers`; several at once are merged. Owns names: none empty, none
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from mcpx.config.model import SWITCHED_OFF, Http, Obstacle, ServerConfig, Settin
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.peers import read_peer, with_common_rules
 from mcpx.config.per_server import PerServer
+from mcpx.config.profiles import owned_pattern
 from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
@@ -108,11 +109,55 @@ def _read(
             context = replace(context, values=replace(context.values, secret=None))
         transport, obstacles, variables = read_transport(given, entry.at, context, notices)
         server = _with_obstacles(replace(server, transport=transport, variables=variables), obstacles)
+    if "aliases" in given:
+        with notices.gathering():
+            server = replace(server, aliases=_aliases(given, entry.at))
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
     server = _with_limits(server, given, entry.at, notices)
     server = read_peer(server, common, given, entry.at, notices) or with_common_rules(server, common)
     off = _is_off(given, entry.at, notices)
     return replace(server, obstacles=(), disabled=SWITCHED_OFF) if off else server
+
+
+def _aliases(given: JSONObject, at: Location) -> tuple[str, ...]:
+    """The other names of a server.
+
+    Raises:
+        LocatedError: One cannot be a name.
+    """
+    found: tuple[str, ...] = read_key(given, "aliases", at) or ()
+    for index, name in enumerate(found):
+        if problem := _bad_name(name):
+            raise at.key("aliases").item(index).error(problem)
+    return found
+
+
+def with_usable_aliases(
+    servers: Mapping[str, ServerConfig],
+    taken: Collection[str],
+    places: Mapping[str, Location],
+    notices: ConfigNotices,
+) -> dict[str, ServerConfig]:
+    """The servers without the aliases that are `taken` as names, or that another server has; they are noted.
+
+    Patterns of `alias.tool` that are looked up by the server's own name are written with that.
+    """
+    owners = dict.fromkeys(taken, "")
+    done = {}
+    for name, server in servers.items():
+        kept = []
+        for alias in dict.fromkeys(server.aliases):
+            if alias in owners:
+                of = f"that of {quote(owners[alias])}" if owners[alias] else "the name of a server"
+                notices.add(places[name].key("aliases"), f"{quote(alias)} has no effect: it is {of} already")
+            else:
+                owners[alias] = name
+                kept.append(alias)
+        done[name] = replace(server, aliases=tuple(kept)) if server.aliases else server
+        if kept:
+            pinned = tuple(owned_pattern(pattern, dict.fromkeys(kept, name)) for pattern in server.pinned)
+            done[name] = replace(done[name], pinned=pinned)
+    return done
 
 
 def _with_limits(

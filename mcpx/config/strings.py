@@ -113,6 +113,10 @@ class EntryKeys(msgspec.Struct, rename="camel"):
         Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"),
         doc("With mcpx: what the names of its servers begin with here; lab makes browser lab/browser."),
     ] = msgspec.field(name="as")
+    aliases: Annotated[
+        tuple[NonEmpty, ...],
+        doc("Other names by which calls, rules, profiles and commands find it. Only its own name is shown."),
+    ]
     disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
     enabled: Annotated[bool, doc("False is the same as disabled: true.")]
 

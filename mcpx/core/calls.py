@@ -199,7 +199,15 @@ class ToolCalls:
         """The server of that name, if there is one, now or as soon as the peers have said what they have."""
         if server_name not in self._upstreams:
             await self._await_peers()
-        return self._upstreams.get(server_name)
+        return self._upstreams.get(self.own_name(server_name))
+
+    def own_name(self, server_name: str) -> str:
+        """The name of the server that has this name or alias; the name as it is where none has."""
+        if server_name in self._upstreams:
+            return server_name
+        return next(
+            (own for own, each in self._upstreams.items() if server_name in each.policy.aliases), server_name
+        )
 
     async def _reply_to(self, message: Message) -> Any:
         reply: Reply[Any] = Reply()
@@ -218,6 +226,7 @@ class ToolCalls:
         """
         upstream = await self._find(server_name)
         if upstream is not None:
+            server_name = upstream.name
             try:
                 await await_listing(upstream, tool_name)
                 if upstream.catalogue is None:
@@ -245,6 +254,7 @@ class ToolCalls:
         """
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
         await self._find(server_name)
+        server_name = self.own_name(server_name)
         if server_name or names or query:
             only = server_name if server_name in self._upstreams else None
             concerned = self._upstreams.values() if only is None else [self._upstreams[only]]
@@ -258,7 +268,7 @@ class ToolCalls:
     async def list_resources(self, server_name: str = "") -> ToolResult:
         """The resources of a server, or of all; from the cache."""
         await self._find(server_name)
-        shaped: ToolResult = await self._reply_to(ListResources(server_name))
+        shaped: ToolResult = await self._reply_to(ListResources(self.own_name(server_name)))
         return shaped
 
     async def exec(
@@ -304,5 +314,6 @@ class ToolCalls:
         def render(raw: msgspec.Raw) -> ToolResult:
             return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
+        server_name = self.own_name(server_name)
         context = RequestContext(client=client, origin=origin)
         return cast("ToolResult", await self.run(Read(server_name, uri, context), render))

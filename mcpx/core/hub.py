@@ -165,8 +165,7 @@ class Hub:
         Raises:
             CallError: `unknown_server`, with the nearest names.
         """
-        self.registry.upstream(name)
-        return self.upstreams[name]
+        return self.upstreams[self.registry.upstream(name).name]
 
     def faces(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""

@@ -152,7 +152,7 @@ class HubChanges:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
         """
         hub = self._hub
-        hub.upstream(name)
+        name = hub.upstream(name).name
         await hub.peers.restart(name)
         if hub.fleet.placement is not None:
             await hub.fleet.placement.restart(hub.upstreams[name].config)

@@ -49,13 +49,15 @@ class Selection(msgspec.Struct, frozen=True):
             return None
         if server not in self.config.servers:
             return DENY_ALL
-        return Rules(server, profile.tool_rules(server), profile.resources, profile.prompts)
+        aliases = self.config.servers[server].aliases
+        return Rules(server, profile.tool_rules(server), profile.resources, profile.prompts, aliases)
 
 
 def select(door: Door, config: Config) -> Selection:
     """What the clients of a door are shown of a configuration."""
     if door.shows_all:
         return Selection(config)
+    door = by_own_names(door, config)
     profile = ALL if door.profile is None else config.profiles.get(door.profile, NOTHING)
     names: Iterable[str] = config.servers
     if door.peer is not None:  # a node has a thousand such doors
@@ -65,6 +67,17 @@ def select(door: Door, config: Config) -> Selection:
         names = chosen(names, door.only)
     servers = {name: _as_shown(config.servers[name], profile) for name in names}
     return Selection(replace(config, servers=servers), None if profile is ALL else profile)
+
+
+def by_own_names(door: Door, config: Config) -> Door:
+    """A door that names each server by its own name, and by none of its aliases."""
+    own = config.server_named
+    return replace(
+        door,
+        server=door.server and own(door.server),
+        peer=door.peer and own(door.peer),
+        only=door.only and tuple(sorted({own(name) for name in door.only})),
+    )
 
 
 def serving_only(door: Door, config: Config) -> Config:
@@ -102,5 +115,5 @@ def check_door(door: Door, config: Config) -> None:
         raise DoorError("no server is named")
     servers = select(replace(door, only=None), config).config.servers
     for name in door.only:
-        if not chosen(servers, (name,)):
+        if not chosen(servers, (config.server_named(name),)):
             raise DoorError(no_server(name, servers))

@@ -27,7 +27,7 @@ from mcpx.upstream.visible_server import VisibleServer
 
 
 class Registry:
-    """What all servers offer, by name. Names are looked up exactly."""
+    """What all servers offer, by name. Names are looked up exactly, aliases too."""
 
     def __init__(self, upstreams: Mapping[str, VisibleServer], calls: ToolCalls) -> None:
         self._upstreams = upstreams
@@ -42,7 +42,7 @@ class Registry:
 
     def get_server_info(self, server_name: str) -> ServerInfo | None:
         """One server, or None."""
-        upstream = self._upstreams.get(server_name)
+        upstream = self._upstreams.get(self._calls.own_name(server_name))
         return upstream.info() if upstream else None
 
     def list_tools(self, server_name: str) -> list[ToolInfo]:
@@ -85,7 +85,7 @@ class Registry:
         Raises:
             CallError: `unknown_server`.
         """
-        upstream = self._upstreams.get(server_name)
+        upstream = self._upstreams.get(self._calls.own_name(server_name))
         if upstream is None:
             raise unknown_server(server_name, self.list_servers())
         return upstream

@@ -26,6 +26,7 @@ LOOKED_UP: Final = (
     "result_token_budget",
     "expose",
     "pinned",
+    "aliases",
     "tools",
     "resources",
     "prompts",

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
+from mcpx.core.profiles import by_own_names
 from mcpx.door import Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.stream import StreamClient, gateway_connection
@@ -54,6 +55,7 @@ class Doors:
 
     def stream_client(self, door: Door, channel: Channel, transport: Transport = "stdio") -> StreamClient:
         """What serves a client on a stream of that kind."""
+        door = by_own_names(door, self.hub.config)
         if door.server is not None:
             from mcpx.gateway.transparent.stream import TransparentConnection  # noqa: PLC0415 - for those who want it
 

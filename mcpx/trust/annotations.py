@@ -33,12 +33,14 @@ def is_read_only(tool: ToolInfo) -> bool:
 class AnnotationRules:
     """What a person says of the tools of one server; of several patterns that fit, the last one counts."""
 
-    def __init__(self, server: str, given: dict[str, Hints], *, trusted: bool) -> None:
+    def __init__(
+        self, server: str, given: dict[str, Hints], *, trusted: bool, aliases: tuple[str, ...] = ()
+    ) -> None:
         self._trusted = trusted
         self._rules = [
             (
-                NameRules("annotations", server, AccessRules(deny=(pattern,))),
-                names_of_server(pattern, server),
+                NameRules("annotations", server, AccessRules(deny=(pattern,)), aliases),
+                names_of_server(pattern, server, *aliases),
                 {HINTS[field]: value for field, value in asdict(hints).items() if value is not None},
             )
             for pattern, hints in given.items()

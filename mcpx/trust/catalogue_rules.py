@@ -18,10 +18,17 @@ T = TypeVar("T")
 class Rules:
     """The compiled rules of one level for one server."""
 
-    def __init__(self, server: str, tools: ToolRules, resources: AccessRules, prompts: AccessRules) -> None:
-        self.tools = NameRules("tools", server, tools)
-        self.resources = URIRules(server, resources)
-        self.prompts = NameRules("prompts", server, prompts)
+    def __init__(
+        self,
+        server: str,
+        tools: ToolRules,
+        resources: AccessRules,
+        prompts: AccessRules,
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self.tools = NameRules("tools", server, tools, aliases)
+        self.resources = URIRules(server, resources, aliases)
+        self.prompts = NameRules("prompts", server, prompts, aliases)
         self.restrict = self.tools.restrict or self.resources.restrict or self.prompts.restrict
         """Whether there may be something that they do not admit."""
 

@@ -29,6 +29,11 @@ class NarrowedPolicy(ServerPolicy):
         self._own_changes = 0
 
     @property
+    def aliases(self) -> tuple[str, ...]:
+        """As those of the server."""
+        return self._base.aliases
+
+    @property
     def pins(self) -> ServerPins | None:
         """As those of the server."""
         return self._base.pins

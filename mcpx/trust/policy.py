@@ -26,7 +26,7 @@ from mcpx.trust.pins import ServerPins
 
 MAX_KEPT: Final = 2  # catalogues: the session of a server in the other era lists for itself
 MAX_UNLISTED: Final = 64  # tools that are kept though they are not listed
-_SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve")
+_SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve", "aliases")
 HELD: Final = "quarantine"
 """The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
 WRITES: Final = "approve: writes"
@@ -39,6 +39,7 @@ class ServerPolicy:
     """What one server may offer. Cheap to ask: `shown` gives the same object until something changes."""
 
     def __init__(self, config: ServerConfig) -> None:
+        self._aliases: tuple[str, ...] = ()
         self._changes = 0
         self._said: tuple[object, ...] = ()
         self._pins: ServerPins | None = None
@@ -58,12 +59,20 @@ class ServerPolicy:
         if said == self._said:
             return
         self._said = said
-        self._rules = Rules(config.name, config.tools, config.resources, config.prompts)
-        self._annotations = AnnotationRules(config.name, config.annotations, trusted=config.trust_annotations)
+        self._aliases = aliases = config.aliases
+        self._rules = Rules(config.name, config.tools, config.resources, config.prompts, aliases)
+        self._annotations = AnnotationRules(
+            config.name, config.annotations, trusted=config.trust_annotations, aliases=aliases
+        )
         self._asks_for_writes = config.approve == "writes"
         self._asks = self._asks_for_writes or self._rules.tools.ask
         self._changes += 1
         self._forget()
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names under which clients find the server."""
+        return self._aliases
 
     @property
     def pins(self) -> ServerPins | None:

@@ -33,16 +33,18 @@ class NameRules:
     What is asked is in their `allow`, too, if it is to be there (`joined`).
     """
 
-    def __init__(self, key: str, server: str, rules: AccessRules) -> None:
+    def __init__(self, key: str, server: str, rules: AccessRules, aliases: tuple[str, ...] = ()) -> None:
         self._key = key
-        self._server = server
+        self._servers = (server, *aliases)
         self._deny = [(pattern, _glob(_composed(pattern))) for pattern in rules.deny]
         ask = rules.ask if isinstance(rules, ToolRules) else ()
         self._ask = [(pattern, _glob(_composed(pattern))) for pattern in ask]
         self._asked: dict[str, str | None] = {}  # what was found, for the next calls
         self._allow: list[Fits] | None = None
         if rules.allow is not None:
-            self._allow = [fits for pattern in rules.allow for fits in _of_server(pattern, server)]
+            self._allow = [
+                fits for pattern in rules.allow for fits in names_of_server(pattern, *self._servers)
+            ]
 
     @property
     def restrict(self) -> bool:
@@ -81,22 +83,23 @@ class NameRules:
         if not patterns:
             return None
         name = _composed(name)
-        whole = f"{_composed(self._server)}.{name}"
-        return next((pattern for pattern, fits in patterns if fits(name) or fits(whole)), None)
+        whole = [f"{_composed(server)}.{name}" for server in self._servers]
+        return next((pattern for pattern, fits in patterns if fits(name) or any(map(fits, whole))), None)
 
 
 class URIRules:
     """Which resources and resource templates of a server there are."""
 
-    def __init__(self, server: str, rules: AccessRules) -> None:
+    def __init__(self, server: str, rules: AccessRules, aliases: tuple[str, ...] = ()) -> None:
+        names = (server, *aliases)
         self._deny = [
             (pattern, [_glob(form) for form in {own, unquote(own), _EXPRESSION.sub("*", own)}])
             for pattern in rules.deny
-            for own in _own_part(pattern, server)
+            for own in _own_part(pattern, names)
         ]
         self._allow: list[_Allowed] | None = None
         if rules.allow is not None:
-            self._allow = [_Allowed(own) for each in rules.allow for own in _own_part(each, server)]
+            self._allow = [_Allowed(own) for each in rules.allow for own in _own_part(each, names)]
         self.restrict = rules.allow is not None or bool(self._deny)
         """Whether there may be something that they do not admit."""
 
@@ -171,13 +174,13 @@ def _composed(text: str) -> str:
     return text if text.isascii() else normalize("NFC", text)
 
 
-def names_of_server(pattern: str, server: str) -> list[Fits]:
-    """What a pattern of names, or of `server.name`, says of the names of one server; narrowly.
+def names_of_server(pattern: str, *servers: str) -> list[Fits]:
+    """What a pattern of names, or of `server.name`, says of the names of one server, which may have several.
 
     Only the part before a dot may fit the server's name, and only the part behind it that of a tool: no tool
     comes under the pattern of another server by its name.
     """
-    return list(_of_server(pattern, server))
+    return [fits for server in servers for fits in _of_server(pattern, server)]
 
 
 def _of_server(pattern: str, server: str) -> Iterator[Fits]:
@@ -189,13 +192,13 @@ def _of_server(pattern: str, server: str) -> Iterator[Fits]:
             yield _glob(pattern[dot + 1 :])
 
 
-def _own_part(pattern: str, server: str) -> Iterator[str]:
+def _own_part(pattern: str, servers: Iterable[str]) -> Iterator[str]:
     """A pattern of URIs as it is, or of MCPX's form of them what it says of this server's."""
     if not pattern.startswith(SCHEME):
         yield pattern
         return
     host, slash, own = pattern[len(SCHEME) :].partition("/")
-    if _glob(host)(quote(server, safe="")):
+    if any(_glob(host)(quote(server, safe="")) for server in servers):
         yield own if slash else "*"
 
 

@@ -152,11 +152,12 @@ class Control:
 
     async def _of_server(self, request: ControlRequest) -> JSON:
         """One server started again, or what it has logged, wherever it is."""
+        name = self._hub.calls.own_name(request.server or "")
         if request.mcpx == "logs":
-            lines = await self._hub.directory.log_tail(request.server or "", request.lines)
-            server = self._hub.upstreams.get(request.server or "")
+            lines = await self._hub.directory.log_tail(name, request.lines)
+            server = self._hub.upstreams.get(name)
             return {"lines": lines, "elsewhere": server is not None and server.config.is_remote_mcpx}
-        info = await self._hub.restart(request.server or "")
+        info = await self._hub.restart(name)
         return {"restarted": info.name, "state": info.describe_state()}
 
     def _attach(self, request: ControlRequest) -> JSON:

@@ -85,6 +85,8 @@ async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda
     """
     check_door(request.door, hub.config)
     client, view = ClientId(), HubView(hub, request.door)
+    if request.server is not None:
+        request = msgspec.structs.replace(request, server=view.calls.own_name(request.server))
     try:
         await _await_listings(view, request.server)
         if request.mcpx == "approve":

@@ -112,6 +112,7 @@ class ToolCall:
         """The list of a server's resources, a resource, or a page of a kept result."""
         if not uri:
             return self._encoder.shaped(await self._hub.calls.list_resources(server))
+        server = self._hub.calls.own_name(server)
         registry, views = self._hub.registry, self._hub.views
         address = read_address(uri)
         kept_here = address is not None and views.has(address, self._client)

@@ -52,7 +52,7 @@ class TransparentEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
-        name, bearer = str(scope["path_params"]["name"]), bearer_in(scope)
+        name, bearer = self._hub.config.server_named(str(scope["path_params"]["name"])), bearer_in(scope)
         shown = self._shown_to(bearer)
         if name not in shown:
             self._managers.end((name, bearer))

@@ -36,15 +36,52 @@ def test_without_a_configuration_one_is_made() -> None:
     assert plan_import([of("cursor", git=GIT)], b" \n").after == plan.after
 
 
-def test_equal_servers_become_one_under_the_first_name() -> None:
+def test_equal_servers_of_several_clients_become_one_and_other_names_are_aliases() -> None:
     same = {"type": "stdio", **GIT, "env": {}}
     plan = plan_import([of("cursor", git=GIT), of("vscode", **{"my-git": same})], None)
-    assert written(plan) == {"git": GIT}
+    assert written(plan) == {"git": {**GIT, "aliases": ["my-git"]}}
     (server,) = plan.servers
     assert [(origin.client, origin.name) for origin in server.origins] == [
         ("cursor", "git"),
         ("vscode", "my-git"),
     ]
+    assert plan_import([of("cursor", git=GIT), of("vscode", **{"my-git": same})], plan.after).changes is False
+
+
+def test_equal_servers_of_one_client_stay_apart_and_match_those_of_others_by_name() -> None:
+    one = of("cursor", left=GIT, right=GIT)
+    other = of("windsurf", x=GIT, left=GIT)
+    for found in ([one, other], [other, one]):
+        plan = plan_import(found, None)
+        aliases = {name: entry.get("aliases") for name, entry in written(plan).items()}
+        assert aliases == {"left": None, "x": ["right"]}
+        assert plan_import(found, plan.after).changes is False
+        assert plan.adopted(one.file.path).keys() == {"left", "right"}
+
+
+def test_the_commonest_name_wins_then_the_shortest_and_one_that_is_on_first() -> None:
+    plan = plan_import(
+        [of("cursor", **{"git-shop": GIT}), of("windsurf", git=GIT), of("cline", **{"git-shop": GIT})], None
+    )
+    assert written(plan) == {"git-shop": {**GIT, "aliases": ["git"]}}
+    plan = plan_import([of("cursor", **{"git-shop": GIT}), of("windsurf", git=GIT)], None)
+    assert written(plan) == {"git": {**GIT, "aliases": ["git-shop"]}}
+    off = {**OTHER_GIT, "disabled": True}
+    plan = plan_import([of("cursor", git=off), of("windsurf", git=GIT)], None)
+    assert written(plan) == {"git-cursor": off, "git": GIT}
+    plan = plan_import([of("cursor", git={**GIT, "disabled": True}), of("windsurf", versions=GIT)], None)
+    assert written(plan) == {"versions": {**GIT, "aliases": ["git"]}}
+
+
+def test_a_server_that_the_configuration_has_gets_the_names_by_which_clients_know_it() -> None:
+    config = json.dumps({"mcpServers": {"git": {**GIT, "aliases": ["g"]}, "x": {"command": "x"}}}).encode()
+    found = [of("cursor", g=GIT, x=OTHER_GIT), of("windsurf", vcs=GIT)]
+    plan = plan_import(found, config)
+    assert written(plan)["git"] == {**GIT, "aliases": ["g", "vcs"]}
+    assert [server.name for server in plan.new] == ["x-cursor"]
+    assert (
+        plan_import([of("cursor", g=GIT, x=OTHER_GIT), of("windsurf", vcs=GIT)], plan.after).changes is False
+    )
 
 
 EQUAL = [

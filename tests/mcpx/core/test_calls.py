@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from mcpx.core.hub_view import HubView
+from mcpx.door import Door
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
@@ -112,3 +114,54 @@ async def test_a_string_that_spells_a_number_is_sent_as_one(ears, tmp_path):
         for given in ({"n": "5", "text": "7"}, '{"n": "5", "text": "7"}'):
             await watch.hub.calls.exec("s", "echo", given)
             assert (await ears.hear("call"))["arguments"] == {"n": 5, "text": "7"}
+
+
+async def test_a_server_is_found_by_its_aliases_and_shown_by_its_name(ears):
+    servers = {
+        "s": entry(ears, settings={"aliases": ["t", "other", "u"]}),
+        "u": entry(settings={"disabled": True, "aliases": ["t"]}),
+    }
+    config = config_of(servers)
+    assert [notice for notice in config.notices if "has no effect" in notice]
+    async with open_watched(config) as watch:
+        hub = watch.hub
+        done = await hub.executor.execute("t", "echo", {"text": "x"})
+        assert (done.raw_data, done.server_name) == ("x", "s")
+        found = (await hub.calls.inspect("other", "echo")).structured_content
+        assert found["server"] == "s", found
+        assert [info.name for info in hub.registry.list_servers()] == ["s", "u"]
+        assert hub.registry.upstream("t").name == "s"
+        assert (await hub.restart("t")).name == "s"
+        with pytest.raises(CallError) as caught:
+            await hub.executor.execute("u", "echo", {"text": "x"})
+        assert caught.value.code is Code.SERVER_UNAVAILABLE
+
+
+@pytest.mark.parametrize("denied", ["t.echo", "t.*", "ot*.echo", "s.echo"])
+async def test_no_rule_is_passed_by_an_alias(ears, denied):
+    config = config_of({"s": entry(ears, settings={"aliases": ["t", "other"]})}, tools={"deny": [denied]})
+    async with open_watched(config) as watch:
+        for name in ("s", "t", "other"):
+            with pytest.raises(CallError) as caught:
+                await watch.hub.executor.execute(name, "echo", {"text": "x"})
+            assert caught.value.code is Code.UNKNOWN_TOOL
+    assert ears.of("call") == []
+
+
+async def test_a_profile_means_a_server_by_an_alias_and_hides_it_by_all_of_them(ears):
+    profiles = {"few": {"servers": ["t"], "tools": {"t": ["echo"]}}, "none": {"servers": ["v"]}}
+    servers = {"s": entry(ears, settings={"aliases": ["t"]}), "v": entry()}
+    async with open_watched(config_of(servers, profiles=profiles)) as watch:
+        few, none = (HubView(watch.hub, Door(profile=name)) for name in profiles)
+        assert list(few.upstreams) == ["s"]
+        assert (await few.calls.exec("t", "echo", {"text": "x"})).server_name == "s"
+        other = next(name for name in watch.hub.upstreams["s"].catalogue.tools if name != "echo")
+        for name in ("s", "t"):
+            with pytest.raises(CallError) as caught:
+                await few.calls.exec(name, other)
+            assert caught.value.code is Code.UNKNOWN_TOOL
+            with pytest.raises(CallError) as caught:
+                await none.calls.exec(name, "echo", {"text": "x"})
+            assert caught.value.code is Code.UNKNOWN_SERVER
+        only = HubView(watch.hub, Door(only=("t",)))
+        assert list(only.upstreams) == ["s"]

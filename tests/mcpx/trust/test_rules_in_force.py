@@ -113,7 +113,7 @@ async def test_a_call_whose_arguments_are_being_checked_is_not_sent_once_its_too
         verdicts, found = [], []
         checker = watch.hub._checker
         monkeypatch.setattr(checker, "accepts", lambda *_given: False)
-        monkeypatch.setattr(checker, "judge", lambda _tool, raw, then: verdicts.append((raw, then)))
+        monkeypatch.setattr(checker, "judge", lambda _tool, raw, then, *_: verdicts.append((raw, then)))
 
         async def count():
             found.append(await watch.failure("count"))
