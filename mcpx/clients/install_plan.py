@@ -60,15 +60,8 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
     def losses(self, file: ClientFile, name: str) -> tuple[str, ...]:
         """What is lost of a server of that file when it is adopted."""
         servers = self.adoption.servers if self.adoption else ()
-        return next(
-            (
-                server.notes
-                for server in servers
-                for origin in server.origins
-                if (origin.path, origin.name) == (file.path, name)
-            ),
-            (),
-        )
+        origins = (origin for server in servers for origin in server.origins)
+        return next((each.notes for each in origins if (each.path, each.name) == (file.path, name)), ())
 
     def edits(self) -> list[Edit]:
         """What is to be carried out, in order."""

@@ -44,6 +44,8 @@ class Origin(msgspec.Struct, frozen=True):
     path: Path
     name: str
     is_off: bool = False
+    notes: tuple[str, ...] = ()
+    """What is lost of its entry there."""
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,7 +253,7 @@ class _Plan:
 
 def _origin(found: ClientServers, server: Server) -> Origin:
     is_off = bool(server.entry.get("disabled"))
-    return Origin(found.file.client.name, found.file.path, server.name, is_off)
+    return Origin(found.file.client.name, found.file.path, server.name, is_off, server.notes)
 
 
 def _ranked(group: Planned) -> list[str]:

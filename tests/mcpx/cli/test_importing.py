@@ -56,8 +56,8 @@ def test_everything_that_is_found_is_written_in_one_step(clients: Path) -> None:
     assert result.exit_code == 0
     path = clients / ".config/mcpx/config.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(load(path).servers) == ["github", "git", "git-vscode", "docs"]
-    assert load(path).servers["github"].transport.env == {"GITHUB_TOKEN": SECRET}
+    assert list(load(path).servers) == ["gh", "git", "git-vscode", "docs"]
+    assert load(path).servers["gh"].transport.env == {"GITHUB_TOKEN": SECRET}
     for line in (
         "Claude Desktop  ~/.config/Claude/claude_desktop_config.json",
         "  github: npx -y github (env: GITHUB_TOKEN)",
@@ -114,7 +114,7 @@ def test_json_is_one_object(clients: Path) -> None:
     assert result.exit_code == 1
     report = json.loads(result.stdout)
     assert not report["changed"]
-    assert [server["name"] for server in report["servers"]] == ["github", "git", "git-vscode", "docs"]
+    assert [server["name"] for server in report["servers"]] == ["gh", "git", "git-vscode", "docs"]
     assert [server["state"] for server in report["servers"]] == ["new"] * 4
     assert report["servers"][0]["entry"]["env"] == {"GITHUB_TOKEN": "***"}
     assert [origin["client"] for origin in report["servers"][0]["from"]] == ["claude-desktop", "vscode"]
