@@ -15,13 +15,17 @@ class Cause(msgspec.Struct, frozen=True):
     """Why an incarnation ended. `retryable` is false for faults that another attempt cannot mend.
 
     `held` is for what only somebody outside can mend, who will say so: the child is not tried again by
-    itself, but by a demand or `resume`.
+    itself, but by a demand or `resume`. `passing` is for what may be over soon by itself, and is no trouble
+    to try: what the child needs is away for a moment. `last_words` are what a child said that did not get
+    ready; one that says the same again and again is not worth starting as often.
     """
 
     text: str
     normal: bool = False
     retryable: bool = True
     held: bool = False
+    passing: bool = False
+    last_words: str = ""
     error: BaseException | None = None
 
 

@@ -16,6 +16,10 @@ The theory of operation:
   (`WAITING`). A timer always exists in `WAITING`: the child cannot be forgotten.
 * After `parking.after` consecutive failures, or at once after one that is not `retryable`, the child
   is `PARKED`: callers are refused, a slow probe goes on. No child is given up for good.
+* A child that did not get ready `parking.alike` times, with the same last words, is parked too: it will say
+  them again. Its probes get rarer and rarer.
+* While the cause is `passing`, a child is not parked before `parking.patience` seconds are over, and until
+  then attempts that demands have hastened are not counted: callers, however many, cost it nothing.
 * After a failure that is `held`, the child is `IDLE` until a demand or `Resume`: only somebody outside can
   mend its cause, and says so by that. It keeps its cause, and counts no failure.
 * A *demand* (a caller needs the child) collapses the wait into one attempt now, at most one in
@@ -70,7 +74,7 @@ from supervisors.facts import (
     Start,
     Stop,
 )
-from supervisors.policy import Policy, Restart, delay
+from supervisors.policy import Parking, Policy, Restart, delay, probe_delay
 
 
 class Phase(StrEnum):
@@ -95,6 +99,14 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     """Number of the newest incarnation; 0 before the first."""
     failures: int = 0
     """Consecutive failures, since one was last proven or long up."""
+    failing_since: float = float("-inf")
+    """When the first of them happened."""
+    alike: int = 0
+    """How often in a row it ended before it was ready, with the same last words."""
+    readied: int = 0
+    """How many incarnations have been ready."""
+    hastened: bool = False
+    """Whether the newest incarnation, or the next attempt, is earlier than it would be without a demand."""
     cause: Cause | None = None
     """Why the last incarnation ended, until one is ready again."""
     attempt_at: float = float("-inf")
@@ -158,7 +170,15 @@ def _attempt(state: ChildState, _fact: object, moment: Moment) -> Step:
 
 def _up(state: ChildState, _fact: Ready, moment: Moment) -> Step:
     event = ChildReady(state.child, state.generation, moment.now - state.attempt_at)
-    state = replace(state, phase=Phase.UP, up_since=moment.now, cause=None, probed_at=float("-inf"))
+    state = replace(
+        state,
+        phase=Phase.UP,
+        up_since=moment.now,
+        cause=None,
+        probed_at=float("-inf"),
+        alike=0,
+        readied=state.readied + 1,
+    )
     return state, [Announce(event)]
 
 
@@ -174,12 +194,37 @@ def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
         return _done(replace(state, cause=fact.cause), fact, moment)
     if fact.cause.held:
         return _hold(state, fact, moment)
-    failures = 1 if _was_healthy(state, moment) else state.failures + 1
-    state = replace(state, failures=failures, cause=fact.cause, up_since=None)
+    state = _counted(state, fact.cause, moment)
+    if (parking := state.policy.parking) and _is_given_up(state, fact.cause, parking, moment):
+        return _wait(state, Phase.PARKED, moment, probe_delay(state.alike, parking))
+    return _wait(state, Phase.WAITING, moment, delay(state.failures, moment.jitter, state.policy.backoff))
+
+
+def _counted(state: ChildState, cause: Cause, moment: Moment) -> ChildState:
+    """The state with one more failure, unless a demand has only brought it forward."""
+    is_first = state.failures == 0 or _was_healthy(state, moment)
+    since = moment.now if is_first else state.failing_since
+    is_extra = state.hastened and not is_first and _has_patience(state, cause, since, moment)
+    failures = 1 if is_first else state.failures + (not is_extra)
+    is_same = state.cause is not None and state.cause.last_words == cause.last_words
+    alike = 0 if state.phase is Phase.UP or not cause.last_words else state.alike + 1 if is_same else 1
+    return replace(
+        state, failures=failures, failing_since=since, alike=alike, cause=cause, up_since=None, hastened=False
+    )
+
+
+def _is_given_up(state: ChildState, cause: Cause, parking: Parking, moment: Moment) -> bool:
+    """Whether the child is parked after this failure, the last that was counted."""
+    if not cause.retryable or state.alike >= parking.alike:
+        return True
+    patient = _has_patience(state, cause, state.failing_since, moment)
+    return state.failures >= parking.after and not patient
+
+
+def _has_patience(state: ChildState, cause: Cause, since: float, moment: Moment) -> bool:
+    """Whether a failure since then is still taken for one that will be over soon."""
     parking = state.policy.parking
-    if parking and (failures >= parking.after or not fact.cause.retryable):
-        return _wait(state, Phase.PARKED, moment, parking.probe)
-    return _wait(state, Phase.WAITING, moment, delay(failures, moment.jitter, state.policy.backoff))
+    return cause.passing and parking is not None and moment.now - since < parking.patience
 
 
 def _hold(state: ChildState, fact: Exited, moment: Moment) -> Step:
@@ -215,10 +260,10 @@ def _hasten(state: ChildState, _fact: Demand, moment: Moment) -> Step:
     """A demand while waiting: now, or as soon as the demand interval allows."""
     earliest = state.attempt_at + state.policy.demand_interval
     if moment.now >= earliest:
-        return _attempt(state, None, moment)
+        return _attempt(replace(state, hastened=True), None, moment)
     if state.next_attempt_at is not None and state.next_attempt_at <= earliest:
         return state, []
-    return replace(state, next_attempt_at=earliest), [Arm(state.generation, earliest)]
+    return replace(state, next_attempt_at=earliest, hastened=True), [Arm(state.generation, earliest)]
 
 
 def _probe(state: ChildState, _fact: Demand, moment: Moment) -> Step:
@@ -237,7 +282,7 @@ def refused_for(state: ChildState, now: float) -> float:
 
 
 def _resume(state: ChildState, fact: Resume, moment: Moment) -> Step:
-    return _attempt(replace(state, failures=0), fact, moment)
+    return _attempt(replace(state, failures=0, alike=0, hastened=False), fact, moment)
 
 
 def _recycle(state: ChildState, fact: Recycle, _moment: Moment) -> Step:

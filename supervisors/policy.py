@@ -64,6 +64,19 @@ class Parking(msgspec.Struct, frozen=True, kw_only=True):
     """Time between attempts while parked."""
     refusal: float = 10.0
     """While parked: after an attempt that was made for a demand, demands cause none for this long."""
+    patience: float = 0.0
+    """After the first of consecutive failures whose cause is passing: it is not parked for this long, and
+    attempts that are made for demands count for nothing."""
+    alike: int = 3
+    """Starts in a row that end with the same last words, after which the child is parked."""
+    slowest_probe: float = 3600.0
+    """With the same last words each time, the time between attempts is doubled up to this."""
+
+
+def probe_delay(alike: int, parking: Parking) -> float:
+    """Seconds to the next attempt at a parked child that ended so often with the same last words."""
+    doublings = min(max(0, alike - parking.alike), 64)
+    return max(parking.probe, min(parking.slowest_probe, parking.probe * 2.0**doublings))
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return {"from_last_time": True, "listed_at": iso_seconds(self.catalogue.listed_at)}
 
     def describe_state(self, *, cause: bool = True) -> str:
-        """`ready`, `waiting, tried again in 4 s or by the next call: <cause>`, `needs sign-in: run: ...`, ...
+        """`ready`, `waiting, retry in 4 s or with the next call: <cause>`, `needs sign-in: run: ...`, ...
 
         The cause may quote the server: pass `cause=False` where its words must not appear.
         """
@@ -107,7 +107,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         if self.sign_in is not None:
             return f"{text}: run: {self.sign_in}"
         if self.state is State.WAITING and self.next_attempt_in_s is not None:
-            text += f", tried again in {self.next_attempt_in_s:.0f} s or by the next call"
+            text += f", retry in {self.next_attempt_in_s:.0f} s or with the next call"
         return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
 
     def refuse(self, what: str) -> str:

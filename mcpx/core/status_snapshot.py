@@ -217,14 +217,14 @@ def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspe
 
 
 def restarts(session: Upstream | DirectSession) -> int:
-    """How often a session was started again, but for those times that woke it."""
+    """How often a session was ready again after it had been, but for those times that woke it."""
     life = session.queue.lifecycle_or_none()
     if life is None:
         return 0
     woken = getattr(session, "rests", 0)
     if woken and life.phase is Phase.IDLE:
         woken -= 1  # it rests at the moment
-    return max(0, life.generation - 1 - woken)
+    return max(0, life.readied - 1 - woken)
 
 
 def _uptime(life: ChildState | None) -> float | None:
@@ -234,12 +234,12 @@ def _uptime(life: ChildState | None) -> float | None:
 
 
 def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
-    if info.cause is not None and upstream.config.is_remote_mcpx:
-        return info.cause  # of the failures here and there, the one that lasts
+    if info.cause is not None:
+        return info.cause  # why it does not serve now
     # in a direct session a client's own probe may fail
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)
-    return next(errors, info.cause)
+    return next(errors, None)
 
 
 def _latency(counters: Counters) -> Latency:

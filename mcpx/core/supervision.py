@@ -31,12 +31,14 @@ from supervisors import (
     Parking,
     Policy,
     Shutdown,
+    delay,
 )
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
+MAX_PAUSES: Final = 64  # that are summed up one by one
 SLOW_START_S: Final = 20.0  # one that takes longer, as for a download, does not keep others from starting
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
 
@@ -66,7 +68,10 @@ def restart_policy(config: PerServer, *, more_attempts: int = 0) -> Policy:
     """When it is tried again after a failure, by the settings of its entry; parked so many attempts later."""
     restart = config.restart
     backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-    parking = Parking(after=restart.park_after + more_attempts, probe=restart.park_probe)
+    counted = min(restart.park_after, MAX_PAUSES)  # the others are as long as pauses may be
+    patience = sum(delay(number, 1.0, backoff) for number in range(1, counted))
+    patience += (restart.park_after - counted) * restart.cap
+    parking = Parking(after=restart.park_after + more_attempts, probe=restart.park_probe, patience=patience)
     return Policy(backoff=backoff, parking=parking)
 
 

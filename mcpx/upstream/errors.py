@@ -69,7 +69,8 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
     try:
         cause = _explained(error, config)
         text = cut(redactor_of(config)(cause.text), MAX_CAUSE_CHARS)
-        return replace(cause, text=paragraphs(text))  # it may quote the server
+        is_passing = cause.retryable and not cause.held and isinstance(config.transport, Http | Sse)
+        return replace(cause, text=paragraphs(text), passing=is_passing)  # it may quote the server
     except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
         contain(odd, "cause", server=config.name)
         return Cause(type(error).__name__, error=error)

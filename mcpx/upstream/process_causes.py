@@ -7,6 +7,7 @@ is not its own.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from typing import Final
 
@@ -17,6 +18,7 @@ from mcpx.text import cut
 from mcpx.upstream.transport.loss import ConnectionLost
 from supervisors import Cause
 
+_VARYING: Final = re.compile(r"\w*\d\w*")  # times, ports and pids, which differ in the same complaint
 MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
 
@@ -34,7 +36,9 @@ def lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
         text += f"; its limits.address_space is {space:,} bytes"
     if leaf.stderr:
         text += f"; its last words: {leaf.stderr}"
-    return Cause(text, retryable=leaf.retryable, held=leaf.held, error=leaf)
+    return Cause(
+        text, retryable=leaf.retryable, held=leaf.held, last_words=_VARYING.sub("#", leaf.stderr), error=leaf
+    )
 
 
 def not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:

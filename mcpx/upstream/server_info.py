@@ -14,7 +14,7 @@ from mcpx.config.diagnosis import diagnose
 from mcpx.oauth.account import Account
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.call_queue import CallQueue
-from supervisors import Phase, refused_for
+from supervisors import ChildState, Parking, Phase, refused_for
 
 MAX_CAUSE_CHARS: Final = 1400  # of what is said elsewhere
 STATES: Final = {
@@ -66,13 +66,22 @@ def server_info(
         info,
         state=State.NEEDS_SIGN_IN if signed_out else STATES[queue.lifecycle_phase()],
         sign_in=account.login_command if signed_out and account is not None else None,
-        cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
+        cause=_cause(life),
         next_attempt_in_s=None if at is None else max(0.0, at - now),
         retry_in_s=None if at is None else min(at - now, refused_for(life, now)),
         catalogue=catalogue,
     )
     lacks_folder = life.phase is Phase.PARKED and life.cause and isinstance(life.cause.error, OSError)
     return _diagnosed(info, config) if lacks_folder else info
+
+
+def _cause(life: ChildState) -> str | None:
+    """Why it is not up; of one that says the same at each start, that it will not come up by itself."""
+    if life.cause is None or life.phase is Phase.UP:
+        return None
+    if life.phase is not Phase.PARKED or life.alike < (life.policy.parking or Parking()).alike:
+        return life.cause.text
+    return f"it ends in the same way at each start, so something in its setup is wrong: {life.cause.text}"
 
 
 def _diagnosed(info: ServerInfo, config: ServerConfig) -> ServerInfo:

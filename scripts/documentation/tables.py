@@ -65,8 +65,8 @@ ERRORS: Final = {
         "The error says how to agree. Do not repeat without it.",
     ),
     "server_unavailable": (
-        "The server was not ready within `queue_timeout`, or it is parked, disabled, or needs a sign-in.",
-        "The error gives the cause and the time of the next attempt. Repeat later.",
+        "The server was not ready within `queue_timeout`, or it is parked, disabled, needs setup or a sign-in.",
+        "The error gives the cause, and from when on a call tries again.",
     ),
     "overloaded": (
         "`queue_size` calls wait, no place of `max_concurrency` became free, HTTP 429, or over `limits`.",

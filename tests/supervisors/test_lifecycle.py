@@ -209,6 +209,64 @@ def test_a_parked_child_is_tried_once_for_demands_and_then_rests():
     assert lifecycle.refused_for(state, 14) == 0  # it was ready in between
 
 
+AWAY = Cause("connection refused", passing=True)
+
+
+def kept_away(cause, policy, *, until, demands):
+    """The states of a child that fails at once with that cause whenever it is tried, second by second."""
+    state, states = drive(ChildState(child="c", policy=policy), (Start(), 0))[0], []
+    for second in range(until):
+        while state.phase is Phase.STARTING:
+            state, _ = drive(state, (Exited(state.generation, cause), second))
+        states.append(state)
+        if demands:
+            state, _ = drive(state, (Demand(), second + 1))
+        elif state.next_attempt_at is not None and state.next_attempt_at <= second + 1:
+            state, _ = drive(state, (Due(state.generation), second + 1))
+    return states
+
+
+@pytest.mark.parametrize("demands", [False, True], ids=["alone", "called all the time"])
+def test_what_is_away_for_a_redeploy_is_not_given_up_and_what_stays_away_is(demands):
+    policy = Policy(parking=Parking(after=8, patience=31.5))
+    states = kept_away(AWAY, policy, until=90, demands=demands)
+    assert {state.phase for state in states[:31]} == {Phase.WAITING}
+    assert states[-1].phase is Phase.PARKED
+    crashing = kept_away(Cause("it exits"), policy, until=31, demands=demands)
+    assert crashing[-1].phase is Phase.PARKED
+
+
+def test_demands_do_not_make_the_pauses_longer_of_what_is_away():
+    policy = Policy(parking=Parking(after=8, patience=31.5))
+    called = kept_away(AWAY, policy, until=15, demands=True)
+    assert max(state.failures for state in called) == 2
+    assert called[-1].generation >= 15  # though it was tried for each
+
+
+def test_a_child_that_says_the_same_at_each_start_is_parked_and_probed_ever_more_rarely():
+    policy = Policy(parking=Parking(after=8, probe=300, slowest_probe=1000))
+    odd = Cause("exited with code 1", last_words="KEY is required")
+    state, _ = drive(
+        ChildState(child="c", policy=policy), (Start(), 0), (Exited(1, odd), 0), (Exited(2, odd), 0)
+    )
+    assert (state.phase, state.alike) == (Phase.WAITING, 2)
+    other, _ = drive(state, (Due(2), 1), (Exited(3, Cause("exited", last_words="KEY is wrong")), 1))
+    assert (other.phase, other.alike) == (Phase.WAITING, 1)
+    waits = []
+    state, now = drive(state, (Due(2), 1), (Exited(3, odd), 1))[0], 1
+    for _ in range(3):
+        assert state.phase is Phase.PARKED
+        waits.append(state.next_attempt_at - now)
+        now = state.next_attempt_at
+        state, _ = drive(state, (Due(state.generation), now), (Exited(state.generation + 1, odd), now))
+    assert waits == [300, 600, 1000]
+    assert drive(state, (Demand(), now + 1))[0].phase is Phase.STARTING
+    assert drive(state, (Resume(), now + 1))[0].alike == 0
+    ready, _ = drive(state, (Demand(), now), (Ready(state.generation + 1), now))
+    assert (ready.alike, ready.readied) == (0, 1)
+    assert drive(ready, (Exited(ready.generation, odd), now + 1))[0].alike == 0  # it has been ready
+
+
 def test_thirty_healthy_seconds_forget_the_failures():
     dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0)]
     state, _ = drive(ChildState(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 31))

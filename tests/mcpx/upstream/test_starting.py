@@ -73,8 +73,10 @@ async def test_a_working_folder_that_is_not_there_is_named(tmp_path):
     gone = tmp_path / "gone"
     async with open_watched(config_of({"s": {**entry(), "cwd": str(gone)}})) as watch:
         info = watch.hub.upstreams["s"].info()
-        assert info.state is State.PARKED
+        assert (info.state, info.missing) == (State.NEEDS_SETUP, (str(gone),))
         assert str(gone) in info.cause
+        gone.mkdir()
+        assert await watch.text("echo", {"text": "now"}) == "now"
 
 
 async def test_bad_servers_leave_the_others_working_in_less_than_the_startup_wait():
@@ -95,7 +97,7 @@ async def test_bad_servers_leave_the_others_working_in_less_than_the_startup_wai
         assert await watch.text("echo", {"text": "fine"}) == "fine"
         states = {info.name: info.state for info in watch.hub.registry.list_servers()}
         assert (states["none"], states["silent"]) == (State.PARKED, State.STARTING)
-        assert states["unset"] is State.DISABLED
+        assert states["unset"] is State.NEEDS_SETUP
         assert "THIS_IS_NOT_SET_ANYWHERE" in watch.hub.registry.get_server_info("unset").cause
         assert await watch.hub.settled(0.01) is False  # the silent one
 
