@@ -34,9 +34,9 @@ _INSPECT: Final = (
 )
 _EXEC: Final = (
     "Run one tool of one server; its own parameters go inside arguments. They are checked first, and nothing"
-    " is sent unless they fit. An error has a code and an outcome: not_sent (nothing happened; correct and"
-    " repeat), unknown (the action may have happened; check first) or failed (the server answered with an"
-    " error)."
+    " is sent unless they fit. An error of MCPX has a code and an outcome: not_sent (nothing happened;"
+    " correct and repeat), unknown (the action may have happened; check first) or failed (the server answered"
+    " with an error). One without is the tool's own answer."
 )
 _SELECT: Final = "JMESPath: the part of a JSON result to return, as items[].{id: id, title: title}"
 _RESOURCES: Final = "Read one resource of one server. Where a URI holds {a part in braces}, fill that in."

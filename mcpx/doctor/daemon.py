@@ -19,11 +19,13 @@ from mcpx.daemon.stale import clean_up
 from mcpx.doctor.cluster import check_cluster
 from mcpx.doctor.findings import Finding, Fix, note, ok, wrong
 from mcpx.doctor.installation import Installation
+from mcpx.doctor.servers import offline_text
 from mcpx.errors import DaemonError, MCPXError
 from mcpx.text import one_line
 from mcpx.trust.tokens import TokenError, load_named, named_tokens_file, token_file
 from mcpx.upstream.transport.process_table import PROC, has_proc, processes
 from mcpx.version import __version__
+from mcpx.wire.unreachable import OFFLINE
 
 SUBJECT: Final = "daemon"
 TWO: Final = "two daemons"
@@ -157,9 +159,13 @@ def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> I
 
 
 def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> Iterator[Finding]:
+    offline = [each["name"] for each in servers if OFFLINE in str(each["last_error"]) and _fails(each)]
+    if offline:
+        yield wrong(SUBJECT, f"in the daemon, {offline_text(offline)}")
     for server in servers:
-        name, state = server["name"], server["state"]
-        if state in {"parked", "waiting"}:
+        name = server["name"]
+        if _fails(server) and name not in offline:
+            state = server["state"]
             why = one_line(str(server["last_error"] or "no reason is known"))
             text = f"{name} is {state} in the daemon: {why}"
             yield wrong(SUBJECT, text, f"once that is mended: {installation.command('restart', name)}")
@@ -172,6 +178,10 @@ def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> I
             text = f"{server['name']} holds {size / MIB:.0f} MB, and was not called in {hours:.0f} h"
             advice = f'"idle_stop": 600 in its entry in {installation.file} stops it until it is needed'
             yield note(SUBJECT, text, advice)
+
+
+def _fails(server: dict[str, Any]) -> bool:
+    return server["state"] in {"parked", "waiting"}
 
 
 def _its_sign_in(installation: Installation, server: dict[str, Any]) -> Iterator[Finding]:

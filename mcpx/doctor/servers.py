@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mcpx.clients.masking import command_line
-from mcpx.config import Http, ServerConfig, Sse, Stdio, redactor_of
+from mcpx.config import Config, Http, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.config.diagnosis import DISABLED, INVALID, diagnose
 from mcpx.doctor.configuration import keeps_from_starting
 from mcpx.doctor.findings import Finding, note, ok, wrong
@@ -14,6 +14,7 @@ from mcpx.doctor.installation import Installation
 from mcpx.doctor.starting import Start, start_once
 from mcpx.oauth.record import identity_of
 from mcpx.text import one_line
+from mcpx.wire.unreachable import OFFLINE
 
 SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
 MIB: Final = 1 << 20
@@ -39,15 +40,33 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
     before = {server.name: _before_start(server, installation) for server in config.servers.values()}
     able = [name for name, finding in before.items() if finding is None]
     starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
+    offline = _offline(config, starts)
+    if offline:
+        yield wrong("network", offline_text(offline), servers=offline)
     for name, server in config.servers.items():
         if (finding := before[name]) is not None:
             yield finding
+        elif name in offline:
+            continue  # it is said once for all of them
         elif name in starts:
             yield from _started(server, starts[name], installation)
         else:
             command = _command(server, installation)
             found = f"; command found: {command}" if command else ""
             yield ok(name, f"was not started{found}", command=command)
+
+
+def _offline(config: Config, starts: Mapping[str, Start]) -> list[str]:
+    """The servers that no network leads to; none where others are reached, whose names are right."""
+    away = [name for name, start in starts.items() if OFFLINE in (start.problem or "")]
+    reached = [name for name, start in starts.items() if start.problem is None]
+    others = (config.servers[name].transport for name in reached)
+    return [] if any(isinstance(each, Http | Sse) for each in others) else away
+
+
+def offline_text(names: Sequence[str]) -> str:
+    """Say of these servers that no network leads to them."""
+    return f"no network leads to {', '.join(names)}, or their names could not be resolved: are you online?"
 
 
 def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Final
@@ -33,6 +36,10 @@ REFUSALS: Final = {
     },
 }
 """What ends a handshake for the sake of certificates. With TLS 1.3 it comes after the client's last word."""
+OFFLINE: Final = "its name could not be resolved, or no network leads there: are you online?"
+"""Why nothing at all is reached without a network; `mcpx doctor` says it once for all servers."""
+_NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.ENETDOWN})
+_ERRNO: Final = re.compile(r"\[Errno -?\d+\] ")
 _NO_TLS: Final = frozenset(
     {"HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "WRONG_VERSION_NUMBER"}
 )
@@ -56,9 +63,11 @@ def why_unreachable(error: BaseException) -> str:
             return _untrusted(each)
         if isinstance(each, ssl.SSLError):
             return _without_tls(each)
+        if isinstance(each, socket.gaierror) or getattr(each, "errno", None) in _NO_NETWORK:
+            return OFFLINE
         if isinstance(each, OSError) and isinstance(each.errno, int) and each.errno > 0:
             return os.strerror(each.errno)
-    return str(error) or type(error).__name__
+    return _ERRNO.sub("", str(error)) or type(error).__name__
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -65,7 +65,7 @@ ERRORS: Final = {
         "The error says how to agree. Do not repeat without it.",
     ),
     "server_unavailable": (
-        "The server was not ready within `queue_timeout`, or it is parked, disabled, needs setup or a sign-in.",
+        "The server was not ready within `queue_timeout`, is parked, disabled, or needs setup or a sign-in.",
         "The error gives the cause, and from when on a call tries again.",
     ),
     "overloaded": (

@@ -35,9 +35,9 @@ _TOOLS_WITH_QUERY: Final = _TOOLS.replace("parameter)", f"parameter, `{READ_ONLY
 _SERVERS: Final = "Servers: "
 _EXEC: Final = (
     "Run one tool of one server; its own parameters go inside arguments. They are checked first, and nothing"
-    " is sent unless they fit. An error has a code and an outcome: not_sent (nothing happened; correct and"
-    " repeat), unknown (the action may have happened; check first) or failed (the server answered with an"
-    " error)."
+    " is sent unless they fit. An error of MCPX has a code and an outcome: not_sent (nothing happened;"
+    " correct and repeat), unknown (the action may have happened; check first) or failed (the server answered"
+    " with an error). One without is the tool's own answer."
 )
 _EXEC_WITH_QUERY: Final = f"{_EXEC} Read-only tools are run with query instead."
 _QUERY: Final = (

@@ -74,6 +74,16 @@ def test_notes_are_worth_knowing_and_nothing_is_wrong(home):
     assert page.naming("ok", "odd: disabled")
 
 
+def test_without_a_network_one_line_says_so_for_all_servers(home):
+    away = {name: {"url": f"https://nowhere-{name}.invalid/mcp"} for name in ("a", "b", "c")}
+    home.write(away)
+    page = home.examine()
+    (said,) = [each for each in page.of("wrong") if "online" in each.text]
+    assert said.text.startswith("no network leads to a, b, c, or their names could not be resolved")
+    assert not any("Errno" in each.text for each in page.findings)
+    assert not any(page.naming("wrong", name) for name in ("a: ", "b: ", "c: "))
+
+
 def test_a_client_that_has_it_twice_or_cannot_say_how_is_named(home):
     twice = {"mcpx": home.own_entry(), "old": home.own_entry()}
     home.write_client(home.cursor, twice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import httpx2
 import pytest
@@ -12,6 +13,7 @@ from mcpx.errors import Code, Outcome
 from mcpx.upstream.errors import call_error, cause_of
 from mcpx.upstream.transport.exchange import PersonNeeded
 from mcpx.upstream.unavailable import SignInNeeded
+from mcpx.wire.unreachable import OFFLINE
 
 URL = "https://me:word@example.com:9/mcp?key=secret#x"
 
@@ -33,7 +35,9 @@ def caused_by(system: BaseException) -> httpx2.ConnectError:
             "Connection refused",
         ),
         (caused_by(ExceptionGroup("", [OSError(113, "x"), OSError(111, "y")])), "No route to host"),
-        (httpx2.ConnectError("[Errno -2] Name or service not known"), "[Errno -2] Name or service not known"),
+        (httpx2.ConnectError("[Errno -2] Name or service not known"), "Name or service not known"),
+        (caused_by(socket.gaierror(-2, "Name or service not known")), OFFLINE),
+        (caused_by(OSError(101, "Network is unreachable")), OFFLINE),
         (httpx2.ConnectError(""), "ConnectError"),
     ],
 )
