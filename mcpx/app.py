@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.config import Config, Http, Sse
-from mcpx.config.cluster_link import cluster_address
+from mcpx.config.cluster_link import cluster_link
 from mcpx.core.ending import end_at_once
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
@@ -238,13 +238,13 @@ def _membership(config: Config) -> Membership | None:
         DaemonError: It cannot be read whether there is one.
     """
     folder = configuration_folder(config.source)
-    address = cluster_address(config, folder)
-    if address is None:
+    link = cluster_link(config, folder)
+    if link is None:
         return None
     from mcpx.cluster.membership import Membership  # noqa: PLC0415 - for those who have a cluster
     from mcpx.core.federation.identity import own_id  # noqa: PLC0415 - likewise
 
-    return Membership(address, folder=folder, gateway=own_id(folder))
+    return Membership(link, folder=folder, gateway=own_id(folder))
 
 
 async def _finish_start(hub: Hub) -> None:

@@ -37,13 +37,15 @@ def cluster() -> None:
     metavar="auto|HOST:PORT",
     help="Ray's GCS; auto: the cluster that this machine is a node of.",
 )
+@click.option("--allow-open", is_flag=True, help="Join one without token authentication, too.")
 @json_option
-def start(config_path: str | None, address: str, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def start(config_path: str | None, address: str, allow_open: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Have the daemon join the cluster, and a node run on each of its machines; wait until they do.
 
     All daemons of this configuration join it from now on, until mcpx cluster stop. A daemon that runs is
     started again for that; attached clients stay connected. Exit code 1 if the cluster cannot be joined now:
-    the daemon keeps trying.
+    the daemon keeps trying. A cluster whose Ray answers without a token is refused, because whoever reaches
+    it, other users of its machines too, can run programs there and read what nodes are trusted by.
     """
     from mcpx.config import load
     from mcpx.daemon.cluster_file import write_cluster_file
@@ -51,8 +53,8 @@ def start(config_path: str | None, address: str, as_json: bool) -> None:  # noqa
     _check(address)
     paths = _paths(config_path)
     load(paths.config, resolve=False)
-    write_cluster_file(paths.folder, address)
-    _run_daemon(paths, address)
+    write_cluster_file(paths.folder, address, allow_open=allow_open)
+    _run_daemon(paths, address, allow_open=allow_open)
     answer = _wait(paths)
     if as_json:
         print_json(answer)
@@ -172,7 +174,7 @@ def _check(address: str) -> None:
         raise MCPXError(INSTALL)
 
 
-def _run_daemon(paths: DaemonPaths, address: str) -> None:
+def _run_daemon(paths: DaemonPaths, address: str, *, allow_open: bool) -> None:
     """Have a daemon run that is in the cluster at that address, with nodes."""
     from mcpx.daemon import lifecycle
     from mcpx.daemon.control_client import request
@@ -182,7 +184,9 @@ def _run_daemon(paths: DaemonPaths, address: str) -> None:
         answer = request(paths, {"mcpx": "cluster"})
     except MCPXError:  # it is in none
         answer = {}
-    if answer and answer["cluster"]["address"] == address:
+    about = (answer or {}).get("cluster", {})
+    is_same = (about.get("address"), about.get("allow_open")) == (address, allow_open)
+    if is_same and about["joined"]:
         return
     with lifecycle.startup_lock(paths) as lock:
         lifecycle.stop(paths, marked=False)

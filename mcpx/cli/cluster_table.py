@@ -11,6 +11,10 @@ from mcpx.cli.printing import console
 from mcpx.text import one_line
 
 MAX_PROBLEM: Final = 500  # characters
+OPEN: Final = (
+    "Ray answers without a token: whoever reaches it, other users of its machines too, owns this cluster."
+    " docs/cluster.md, Security, says how to close it"
+)
 _STYLES: Final = {"up": "green", "failing": "red", "not answering": "red"}
 _PLAIN: Final = frozenset({"memory", "object_store_memory"})
 
@@ -20,6 +24,8 @@ def show(answer: dict[str, Any]) -> None:
     about, output = answer["cluster"], console()
     if about["joined"]:
         output.print(Text(f"Ray {about['ray']} at {one_line(about['gcs'])}"))
+        if about.get("open"):
+            output.print(Text(OPEN, style="yellow"))
     else:
         problem = one_line(about.get("problem", "it was not asked yet"), MAX_PROBLEM)
         output.print(Text(f"Ray at {one_line(about['address'])} cannot be asked: {problem}", style="red"))

@@ -14,10 +14,10 @@ def is_clustered(config: Config) -> bool:
     Raises:
         DaemonError: That cannot be read.
     """
-    from mcpx.config.cluster_link import cluster_address
+    from mcpx.config.cluster_link import cluster_link
     from mcpx.paths import configuration_folder
 
-    return cluster_address(config, configuration_folder(config.source)) is not None
+    return cluster_link(config, configuration_folder(config.source)) is not None
 
 
 def started_here(config: Config) -> Config:

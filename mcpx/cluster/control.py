@@ -69,6 +69,7 @@ class ClusterControl:
         return ClusterStatus(
             address=self._ray.address,
             joined=self._ray.is_joined,
+            open=self._ray.joined is not None and self._ray.joined.is_open,
             problem=self._ray.problem or UNSET,
             not_shared=shared.get("not_shared", UNSET),
             gateways=[
@@ -87,11 +88,12 @@ class ClusterControl:
     def _describe(self) -> JSON:
         ray, joined = self._ray, self._ray.joined
         about: dict[str, Any] = {"address": ray.address, "joined": ray.is_joined}
+        about["allow_open"] = ray.allow_open
         if ray.problem is not None:
             about["problem"] = ray.problem
             about["refused"] = ray.was_tried
         if joined is not None:
-            about |= {"gcs": joined.address, "ray": joined.ray_version}
+            about |= {"gcs": joined.address, "ray": joined.ray_version, "open": joined.is_open}
         nodes = [self._row(node) for node in sorted(ray.nodes.values(), key=lambda node: node.name)]
         return {"cluster": about, "nodes": nodes} | self._sharing.status()
 

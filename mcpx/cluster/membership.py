@@ -16,6 +16,7 @@ from mcpx.cluster.gateways.sharing import Sharing
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.cluster.specs import cluster_config
 from mcpx.config import Config
+from mcpx.config.model import ClusterLink
 from mcpx.core.hub import Hub
 from supervisors import ChildSpec, Shutdown, Supervisor
 
@@ -23,10 +24,10 @@ STOP_S: Final = 5.0  # for the Ray process to end: it does at once
 
 
 class Membership:
-    """The cluster at `address`, for a gateway whose configuration keeps its files in `folder`."""
+    """The cluster of that link, for a gateway whose configuration keeps its files in `folder`."""
 
-    def __init__(self, address: str, *, folder: Path, gateway: str) -> None:
-        self._ray = RayProcess(address)
+    def __init__(self, link: ClusterLink, *, folder: Path, gateway: str) -> None:
+        self._ray = RayProcess(link.address, allow_open=link.allow_open)
         self._gateway = gateway
         self.cluster = Cluster(self._ray, folder=folder, gateway=gateway)
         """Where servers run: the hub's `Placement`."""

@@ -20,6 +20,7 @@ import structlog
 from mcpx.cluster.ray_child import RayChild, RayProcessEnded
 from mcpx.cluster.ray_process import protocol as say
 from mcpx.cluster.ray_process.protocol import (
+    ALLOW_OPEN,
     REQUEST_TIMEOUT_S,
     RESERVE_TIMEOUT_S,
     Answer,
@@ -59,15 +60,22 @@ class RayProcess:
 
     `nodes` are those that Ray last said live, by id; the mapping is replaced as a whole with each change.
     `joined` is what the process said when it joined, of the last one that did; `problem` says why none is
-    joined now.
+    joined now. A cluster that is open to everybody who reaches it is joined with `allow_open` only.
     """
 
-    def __init__(self, address: str, *, command: tuple[str, ...] = (sys.executable, *_MAIN)) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        allow_open: bool = False,
+        command: tuple[str, ...] = (sys.executable, *_MAIN),
+    ) -> None:
         self.address = address
+        self.allow_open = allow_open
         self.nodes: Mapping[str, NodeRecord] = MappingProxyType({})
         self.joined: Joined | None = None
         self.problem: str | None = NOT_TRIED
-        self._command = (*command, address)
+        self._command = (*command, address, *((ALLOW_OPEN,) if allow_open else ()))
         self._observers: list[Callable[[], None]] = []
         self._process: RayChild | None = None
         self._numbers = itertools.count(1)

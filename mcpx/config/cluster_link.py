@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcpx.config.model import Config
+from mcpx.config.model import ClusterLink, Config
 from mcpx.daemon.cluster_file import read_cluster_file
 
 
-def cluster_address(config: Config, folder: Path) -> str | None:
-    """The address of Ray's GCS, or `auto`; None where there is no cluster. `folder` is the configuration's.
+def cluster_link(config: Config, folder: Path) -> ClusterLink | None:
+    """The cluster; None where there is none. `folder` is the configuration's.
 
     Raises:
         DaemonError: `cluster.json` cannot be read.
     """
-    return read_cluster_file(folder) or (config.cluster.address if config.cluster is not None else None)
+    file = read_cluster_file(folder)
+    return config.cluster if file is None else ClusterLink(address=file.address, allow_open=file.allow_open)

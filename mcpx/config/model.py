@@ -179,6 +179,10 @@ class ClusterLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         NonEmpty,
         doc("HOST:PORT of Ray's GCS; auto: the cluster that this machine is a node of."),
     ] = "auto"
+    allow_open: Annotated[
+        bool,
+        doc("Join a cluster without token authentication, where whoever reaches Ray can do anything."),
+    ] = False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -225,11 +225,12 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The Ray cluster that this MCPX is a gateway of, and all its gateways, this one first.
 
     `problem` is why Ray is not joined, `not_shared` why nothing is shared with the others; absent if all is
-    well.
+    well. `open` says that Ray answers without a token, so that whoever reaches it owns the cluster.
     """
 
     address: str
     joined: bool
+    open: bool = False
     problem: str | msgspec.UnsetType = msgspec.UNSET
     not_shared: str | msgspec.UnsetType = msgspec.UNSET
     gateways: list[GatewayStatus] = []

@@ -20,13 +20,14 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class ClusterFile(msgspec.Struct, frozen=True):
-    """What it holds: the address of Ray's GCS, or `auto`."""
+    """What it holds: the address of Ray's GCS, or `auto`; and whether an open cluster is joined, too."""
 
     address: str
+    allow_open: bool = False
 
 
-def read_cluster_file(folder: Path) -> str | None:
-    """The address, or None where there is no file.
+def read_cluster_file(folder: Path) -> ClusterFile | None:
+    """What the file holds, or None where there is none.
 
     Raises:
         DaemonError: The file is there, and cannot be read: servers must not run elsewhere for that. Or others
@@ -37,7 +38,7 @@ def read_cluster_file(folder: Path) -> str | None:
         with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
             if others_may_change(os.fstat(file.fileno())):
                 raise DaemonError(f"{path}: others may change it; remove it, and run mcpx cluster start")
-            return msgspec.json.decode(file.read(MAX_BYTES), type=ClusterFile).address
+            return msgspec.json.decode(file.read(MAX_BYTES), type=ClusterFile)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -46,14 +47,14 @@ def read_cluster_file(folder: Path) -> str | None:
         ) from None
 
 
-def write_cluster_file(folder: Path, address: str) -> None:
+def write_cluster_file(folder: Path, address: str, *, allow_open: bool = False) -> None:
     """Have the daemons of this folder's configuration join that cluster.
 
     Raises:
         OSError: It cannot be written.
     """
     ensure_folder(folder)
-    replace_file(folder / FILE_NAME, msgspec.json.encode(ClusterFile(address)) + b"\n")
+    replace_file(folder / FILE_NAME, msgspec.json.encode(ClusterFile(address, allow_open)) + b"\n")
 
 
 def remove_cluster_file(folder: Path) -> bool:

@@ -11,6 +11,10 @@ from mcpx.text import one_line
 
 SUBJECT: Final = "cluster"
 MAX_NAMED: Final = 8
+OPEN: Final = (
+    "Ray answers without a token: whoever reaches it, other users of its machines too, can run programs there"
+    " and read the token and key of the nodes"
+)
 
 
 def check_cluster(
@@ -29,6 +33,8 @@ def check_cluster(
     else:
         here = "1 gateway" if len(gateways) <= 1 else f"{len(gateways)} gateways"
         yield ok(SUBJECT, f"{cluster['address']}: {len(up)} of {len(known)} nodes answer, {here}")
+    if cluster.get("open"):
+        yield note(SUBJECT, OPEN, "RAY_AUTH_MODE=token for all of Ray, then mcpx cluster start")
     for node in known:
         if node["state"] == "lost":
             why = one_line(str(node.get("problem") or "no reason is known"))

@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import Final
 
 from mcpx.config import Config, Stdio
-from mcpx.config.cluster_link import cluster_address
+from mcpx.config.cluster_link import cluster_link
 from mcpx.config.starting import processors
 from mcpx.environment import put_in_force
 from mcpx.paths import configuration_folder
@@ -60,7 +60,7 @@ def needed_first(config: Config) -> list[Stdio]:
 
     In a cluster there are none: nodes start them.
     """
-    if cluster_address(config, configuration_folder(config.source)) is not None:
+    if cluster_link(config, configuration_folder(config.source)) is not None:
         return []
     files = CatalogueFiles()
     needed: list[tuple[bool, Stdio]] = []

@@ -148,7 +148,7 @@ def cluster(folder: Path, nodes: int, servers: dict[str, Any]) -> Iterator[Gatew
     ray = RayNodes(folder / "r", nodes)
     config = {
         "mcpServers": servers,
-        "cluster": {"address": ray.address},
+        "cluster": {"address": ray.address, "allow_open": True},
         "queue_timeout": PATIENCE_S,
         "connect_timeout": PATIENCE_S,
         "result_token_budget": 0,

@@ -28,6 +28,9 @@ from tests.cluster import machine
 
 START_TIMEOUT_S = 60.0
 NODES: dict[str, dict[str, float]] = {"one": {}, "two": {"far": 9}, "three": {"far": 9, "gpu": 1}}
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef0123456789abcdef"}
+OPEN = {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}
+os.environ.setdefault("RAY_AUTH_TOKEN", TOKEN["RAY_AUTH_TOKEN"])  # the gateways of the tests have it
 QUICK = {"RAY_health_check_period_ms": "500", "RAY_health_check_initial_delay_ms": "1000"}
 """Ray's own detection of a death takes 15 s by default, with checks that are 3 s apart."""
 
@@ -43,7 +46,7 @@ class RayCluster:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=os.environ | environment,
+            env=os.environ | TOKEN | environment,
         )
         self._telling = threading.Lock()
         said = self._answer()

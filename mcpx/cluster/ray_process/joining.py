@@ -1,34 +1,71 @@
 """Joining a Ray cluster that exists: as a driver on this machine's own Ray node, in the namespace of MCPX.
 
-A cluster is never started here. The address has been tried before (`reaching`).
+A cluster is never started here. The address has been tried before (`reaching`). Ray's store holds the token
+and the key of the nodes, so Ray is asked first as a stranger would, without a token: a cluster that answers
+is open to every user of its machines, and to every host that reaches it, and is joined only if that is
+wanted. For one that does not, the token is where Ray looks for it: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, or
+`~/.ray/auth_token`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import ray
+from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._private.worker import global_worker  # Ray has no public name for the id of its cluster
+from ray._raylet import Config, GcsClient  # type: ignore[attr-defined]  # compiled
+from ray.exceptions import AuthenticationError, RaySystemError, RpcError
 
 from mcpx.cluster.ray_process.protocol import Joined
 from mcpx.cluster.ray_process.reaching import JoinError
 from mcpx.cluster.ray_process.store import Store
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 NAMESPACE: Final = "mcpx"
+_MODE: Final = "RAY_AUTH_MODE"
+HOW: Final = (
+    "run ray get-auth-token --generate, copy ~/.ray/auth_token to all machines, and start Ray everywhere with"
+    " RAY_AUTH_MODE=token (docs/cluster.md, Security)"
+)
+
+NOT_TAKEN: Final = (
+    "the Ray cluster wants a token, and the one here is missing or another: copy ~/.ray/auth_token from its"
+    " head to this machine, or set RAY_AUTH_TOKEN_PATH for the daemon"
+)
 
 
-def join(address: str) -> Joined:
+def join(address: str, *, allow_open: bool = False) -> Joined:
     """Join the cluster at that address, or with `auto` the one that Ray itself finds.
 
     Raises:
-        JoinError: It cannot be joined.
+        JoinError: It cannot be joined, or it is open, without `allow_open`.
     """
+    is_open = _is_open(address)
+    if is_open and not allow_open:
+        raise JoinError(
+            "the Ray cluster answers without a token: whoever reaches it, other users of its machines too,"
+            f" can run programs there and read the token and key of the nodes. To close it, {HOW};"
+            " to join all the same: mcpx cluster start --allow-open",
+            is_final=True,
+        )
+    if not is_open:
+        os.environ[_MODE] = "token"
+        Config.initialize("")
     try:
         context: Any = ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False
         )
     except ConnectionError as error:
+        if not is_open and not _answers(address):
+            raise JoinError(NOT_TAKEN, is_final=True) from error
         raise JoinError(_nothing_there(address, error)) from error
+    except AuthenticationError as error:
+        raise JoinError(NOT_TAKEN, is_final=True) from error
     except (RuntimeError, ValueError) as error:  # another version, or no Ray node on this machine
         raise JoinError(f"Ray does not let this process join {address}: {error}") from error
     worker: Any = global_worker
@@ -39,7 +76,50 @@ def join(address: str) -> Joined:
         ray_version=ray.__version__,
         token=credentials.token,
         certificate=credentials.certificate,
+        is_open=is_open,
     )
+
+
+def _is_open(address: str) -> bool:
+    """Whether Ray's GCS at that address answers whoever has no token.
+
+    Raises:
+        JoinError: It does not answer at all, or there is none to be found.
+    """
+    with _as_stranger():
+        return _answers(address)
+
+
+def _answers(address: str) -> bool:
+    """Whether Ray's GCS at that address takes the token that is shown, or none.
+
+    Raises:
+        JoinError: It does not answer at all, or there is none to be found.
+    """
+    try:
+        GcsClient(address=canonicalize_bootstrap_address_or_die(address))
+    except AuthenticationError:
+        return False
+    except ConnectionError as error:
+        raise JoinError(_nothing_there(address, error)) from error
+    except (RaySystemError, RpcError, RuntimeError, ValueError) as error:
+        raise JoinError(f"Ray's GCS at {address} cannot be asked: {error}") from error
+    return True
+
+
+@contextmanager
+def _as_stranger() -> Iterator[None]:
+    """Ask Ray without a token, whatever this process has."""
+    wanted = os.environ.get(_MODE)
+    os.environ[_MODE] = "disabled"
+    Config.initialize("")
+    try:
+        yield
+    finally:
+        del os.environ[_MODE]
+        if wanted is not None:
+            os.environ[_MODE] = wanted
+        Config.initialize("")
 
 
 def _nothing_there(address: str, error: ConnectionError) -> str:

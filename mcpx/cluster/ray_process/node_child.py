@@ -31,7 +31,7 @@ LAST_LINES: Final = 5  # of standard error
 MAX_LINE: Final = 64 * 1024  # bytes of what it says
 MAX_PROBLEM: Final = 1_000  # characters
 _RAYS_OWN: Final = frozenset(
-    {"RAY_JOB_ID", "RAY_RAYLET_PID", "SPT_NOENV", "PYTHONBREAKPOINT", "OMP_NUM_THREADS"}
+    {"RAY_JOB_ID", "RAY_RAYLET_PID", "SPT_NOENV", "PYTHONBREAKPOINT", "OMP_NUM_THREADS", "RAY_AUTH_TOKEN"}
 )
 _DEVICES: Final = "_VISIBLE_DEVICES"
 
@@ -181,7 +181,8 @@ class NodeChild:
 def child_environment(own: dict[str, str]) -> dict[str, str]:
     """The environment of the machine's Ray node, without what Ray sets for a worker that takes no resource.
 
-    Ray hides all GPUs from such a worker, and gives it one thread for arithmetic; servers need neither.
+    Ray hides all GPUs from such a worker, and gives it one thread for arithmetic; servers need neither. Nor
+    do they get Ray's token, with which they would own the cluster.
     """
     return {
         key: value

@@ -18,6 +18,8 @@ import msgspec
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024  # the whole table of some ten thousand nodes
 MAX_VALUE_BYTES: Final = 16 * 1024 * 1024  # of a value in the store; Ray's GCS keeps it in memory
 
+ALLOW_OPEN: Final = "--allow-open"  # on the command line of the process
+
 RESERVE_TIMEOUT_S: Final = 5.0  # then Ray has no node for it now
 REQUEST_TIMEOUT_S: Final = 5.0  # of all others; Ray's store answers within milliseconds
 
@@ -118,7 +120,8 @@ class Joined(msgspec.Struct, frozen=True, tag_field="say", tag="joined"):
     """The process has joined the cluster.
 
     `token` and `certificate` (PEM) are those of all its nodes, made by the first gateway. `cluster` is Ray's
-    id of the cluster: another one means that all nodes are others.
+    id of the cluster: another one means that all nodes are others. `is_open` says that Ray answers everybody
+    who reaches it, without a token.
     """
 
     address: str
@@ -126,6 +129,7 @@ class Joined(msgspec.Struct, frozen=True, tag_field="say", tag="joined"):
     ray_version: str
     token: str
     certificate: str
+    is_open: bool = False
 
     def __repr__(self) -> str:
         return f"Joined(address={self.address!r}, cluster={self.cluster!r}, ray_version={self.ray_version!r})"

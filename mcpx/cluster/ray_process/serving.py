@@ -77,13 +77,13 @@ class Watch:
             time.sleep(min(max(left, 0.05), 1.0))
 
 
-def serve(address: str) -> None:
+def serve(address: str, *, allow_open: bool = False) -> None:
     """Be the Ray process until standard input ends; does not return."""
     requests, output = _take_streams()
     watch = Watch(output)
     try:
         try_address(address)
-        joined = _join(address, watch)
+        joined = _join(address, watch, allow_open=allow_open)
     except JoinError as error:
         output.end(str(error), final=error.is_final)
         return
@@ -106,7 +106,7 @@ def serve(address: str) -> None:
         output.end(f"{type(error).__name__}: {error}")
 
 
-def _join(address: str, watch: Watch) -> Joined:
+def _join(address: str, watch: Watch, *, allow_open: bool) -> Joined:
     """Import Ray, and join.
 
     Raises:
@@ -119,7 +119,7 @@ def _join(address: str, watch: Watch) -> Joined:
             f"Ray is not installed ({error}): pip install 'mcpx-gateway[ray]'", is_final=True
         ) from error
     watch.beat(f"let this process join at {address}", JOIN_TIMEOUT_S)
-    return join(address)
+    return join(address, allow_open=allow_open)
 
 
 def _take_streams() -> tuple[IO[bytes], Output]:

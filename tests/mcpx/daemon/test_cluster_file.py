@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.daemon.cluster_file import FILE_NAME, read_cluster_file, remove_cluster_file, write_cluster_file
+from mcpx.daemon.cluster_file import (
+    FILE_NAME,
+    ClusterFile,
+    read_cluster_file,
+    remove_cluster_file,
+    write_cluster_file,
+)
 from mcpx.errors import DaemonError
 
 
@@ -15,7 +21,9 @@ def test_what_was_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "configs" / "x"
     assert read_cluster_file(folder) is None
     write_cluster_file(folder, "10.0.0.1:6379")
-    assert read_cluster_file(folder) == "10.0.0.1:6379"
+    assert read_cluster_file(folder) == ClusterFile("10.0.0.1:6379", allow_open=False)
+    write_cluster_file(folder, "auto", allow_open=True)
+    assert read_cluster_file(folder) == ClusterFile("auto", allow_open=True)
     assert (folder / FILE_NAME).stat().st_mode & 0o777 == 0o600
     assert remove_cluster_file(folder)
     assert read_cluster_file(folder) is None

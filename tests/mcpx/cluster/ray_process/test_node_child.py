@@ -75,6 +75,7 @@ def test_servers_get_neither_rays_variables_nor_its_hidden_devices() -> None:
     own = {
         "PATH": "/bin",
         "RAY_JOB_ID": "1",
+        "RAY_AUTH_TOKEN": "secret",
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "ROCR_VISIBLE_DEVICES": "0",
