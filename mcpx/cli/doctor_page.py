@@ -71,6 +71,8 @@ def _finding(title: str, finding: Finding) -> dict[str, Any]:
     }
     if finding.advice is not None:
         found["advice"] = finding.advice
+    if finding.command is not None:
+        found["command"] = finding.command
     if finding.fix is not None:
         found["fix"] = finding.fix.description
     return found | ({"details": finding.details} if finding.details else {})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+_PROGRAM: Final = re.compile(r"\b(?:mcpx|chmod|kill|export) ")
+_COMMAND: Final = re.compile(r"(?:mcpx|chmod|kill|export) (?:(?![;,] ).)+")
+_PLACEHOLDER: Final = re.compile(r"(?<!\S)[A-Z]{2,}(?!\S)")
 Level = Literal["ok", "note", "wrong"]
 """`note`: worth knowing, works all the same. `wrong`: something does not work, or is not safe."""
 
@@ -33,6 +37,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str | None = None
     fix: Fix | None = None
     details: dict[str, Any] = {}
+
+    @property
+    def command(self) -> str | None:
+        """The command that the advice is, or ends with after a colon; None where none runs as it stands."""
+        words, _, last = (self.advice or "").rpartition(": ")
+        for text in (self.advice or "", "" if _PROGRAM.search(words) else last):
+            if _COMMAND.fullmatch(text) and not _PLACEHOLDER.search(text):
+                return text
+        return None
 
 
 def ok(subject: str, text: str, **details: Any) -> Finding:

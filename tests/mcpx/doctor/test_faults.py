@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
+from mcpx.cli.main import cli
+from mcpx.doctor.findings import wrong
 from tests.mcpx.doctor import planting
 from tests.mcpx.doctor.homes import Home, server
 from tests.mcpx.scripted import entry
@@ -191,6 +196,44 @@ def test_a_planted_fault_is_named(home, fault):
     (finding,) = page.naming("wrong", *fault.words) or [None]
     assert finding is not None, page
     assert fault.advice in (finding.advice or ""), page
+    for each in filter(None, (finding.command for finding in page.findings)):
+        assert can_run(each), each
+
+
+def can_run(command: str) -> bool:
+    """Whether a shell finds one command in it, and, of MCPX's own, the command line all that it names."""
+    program, *words = shlex.split(command)
+    if program != "mcpx":
+        return program == "export" or shutil.which(program) is not None
+    context: click.Context = cli.make_context("mcpx", words)
+    while isinstance(context.command, click.Group):
+        name, found, words = context.command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        assert found is not None
+        context = found.make_context(name, words, parent=context)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("advice", "command"),
+    [
+        ("mcpx install cursor", "mcpx install cursor"),
+        ("mcpx install cursor, which has it join the daemon", None),
+        (
+            "once that is mended: mcpx restart github --config /a/b.json",
+            "mcpx restart github --config /a/b.json",
+        ),
+        ("mcpx import, or: mcpx add NAME -- COMMAND", None),
+        ("mcpx daemon restart; if that does not help: kill -9 17", None),
+        ("take it out, then: mcpx login x", "mcpx login x"),
+        ("set what is missing in your shell's start-up files", None),
+        ("export NO_PROXY=localhost,127.0.0.1,::1", "export NO_PROXY=localhost,127.0.0.1,::1"),
+        (None, None),
+    ],
+)
+def test_a_command_is_told_from_a_sentence(advice, command):
+    assert wrong("x", "is broken", advice).command == command
 
 
 def test_another_programs_readable_file_with_a_secret_is_worth_a_note(home):

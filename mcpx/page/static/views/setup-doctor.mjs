@@ -75,8 +75,15 @@ function Finding({ finding }) {
     <div class="stack tight">
       <p class="wrap">${finding.text}</p>
       ${finding.details?.excerpt && html`<${Excerpt} text=${finding.details.excerpt} />`}
-      ${finding.advice && html`<div class="row"><span class="muted">To do:</span> <code class="wrap">${finding.advice}</code><${Copy} text=${finding.advice} what="the advice" /></div>`}
+      ${finding.advice && html`<${Advice} advice=${finding.advice} command=${finding.command ?? ""} />`}
       ${finding.fix && html`<p class="muted small wrap"><code>mcpx doctor --fix</code> can do it: ${finding.fix}</p>`}
     </div>
   </li>`;
+}
+
+// A sentence, or a command that runs as it stands: that can be copied. A sentence may end with one.
+function Advice({ advice, command }) {
+  const words = advice.slice(0, advice.length - command.length);
+  return html`<div class="row"><span class="muted">To do:</span>${words && html` <span class="wrap">${words}</span>`}
+    ${command && html`<code class="wrap">${command}</code><${Copy} text=${command} what="the command" />`}</div>`;
 }
