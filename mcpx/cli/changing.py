@@ -44,8 +44,8 @@ def reload_daemon(config: str | os.PathLike[str] | None) -> str | None:
     try:
         answer = request(daemon_paths(config), {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
     except MCPXError as error:
-        return f"the daemon did not take it in: {error}"
-    return None if answer is None else "the daemon has taken it in"
+        return f"the daemon does not use it yet: {error}"
+    return None if answer is None else "the daemon uses it now"
 
 
 def short(path: str | os.PathLike[str]) -> str:

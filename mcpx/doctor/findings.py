@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-_PROGRAM: Final = re.compile(r"\b(?:mcpx|chmod|kill|export) ")
+_PROGRAM: Final = re.compile(r"(?:mcpx|chmod|kill|export) ")
 _COMMAND: Final = re.compile(r"(?:mcpx|chmod|kill|export) (?:(?![;,] ).)+")
 _PLACEHOLDER: Final = re.compile(r"(?<!\S)[A-Z]{2,}(?!\S)")
 Level = Literal["ok", "note", "wrong"]
@@ -42,7 +42,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str | None:
         """The command that the advice is, or ends with after a colon; None where none runs as it stands."""
         words, _, last = (self.advice or "").rpartition(": ")
-        for text in (self.advice or "", "" if _PROGRAM.search(words) else last):
+        for text in (self.advice or "", "" if _PROGRAM.match(words) else last):
             if _COMMAND.fullmatch(text) and not _PLACEHOLDER.search(text):
                 return text
         return None

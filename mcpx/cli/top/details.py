@@ -37,10 +37,10 @@ KEYS: Final = (
 MEANINGS: Final = (
     ("state", "asleep: started when it is needed; retries in: after a failure;"),
     ("", "parked: it failed too often, and r starts it again"),
-    ("up re", "for how long it has run; how often it was restarted"),
+    ("up re", "time since it was started; restarts"),
     ("calls /s", "calls since the daemon's start, however they ended; a second, now"),
-    ("p50 p95ms", "milliseconds that half of the last 512 calls took at most; 95 %"),
-    ("busy", "calls in flight + waiting"),
+    ("p50 p95ms", "half of the last 512 calls took at most so many ms; 95 of 100"),
+    ("busy", "calls that run, + calls that wait"),
     ("fail ref", "failed: sent, with no good answer; refused: nothing was sent"),
     ("saved", "tokens that reached no model, estimated, since the start"),
     ("mem cpu", "of its process and all that it has started; cpu is of one core"),

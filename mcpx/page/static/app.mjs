@@ -101,8 +101,8 @@ function skip(event, main) {
 
 function Lost() {
   return html`<div class="lost"><${Notice} tone="bad" live="alert" title="The daemon does not answer.">
-    What you see is how it was. This page reconnects by itself when the daemon runs again: a client starts it, or
-    <code>mcpx ui</code>, which opens a new window where this one cannot reconnect.
+    What you see is how it was. This page reconnects by itself when the daemon runs again. A client starts it when it
+    needs it; <code>mcpx ui</code> does at once, and opens a new window where this one cannot reconnect.
   </${Notice}></div>`;
 }
 

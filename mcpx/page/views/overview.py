@@ -147,7 +147,7 @@ def _problems(daemon: News) -> list[str]:
     """What is wrong with MCPX itself, in words."""
     audit, http, environment = (daemon.get(key) or {} for key in ("audit", "http", "environment"))
     said = {
-        "The configuration file cannot be used; what was read before is in force: {}": daemon.get(
+        "The configuration file cannot be used; MCPX still uses what it read before: {}": daemon.get(
             "config_error"
         ),
         "What servers offer cannot be pinned: {}": daemon.get("pins_error"),

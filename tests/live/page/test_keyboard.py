@@ -150,7 +150,7 @@ async def test_a_button_that_has_done_its_work_keeps_the_focus(visit: Visit) -> 
     restart = page.get_by_role("button", name="Restart")
     await tab_to(visit, restart)
     await page.keyboard.press("Enter")
-    await expect(page.get_by_text("Restarted")).to_be_visible()
+    await expect(page.get_by_text("Now: ready")).to_be_visible()
     await expect(restart).to_be_focused()
 
 

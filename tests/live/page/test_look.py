@@ -136,6 +136,6 @@ async def test_so_is_what_a_search_finds_and_a_definition(visit: Visit) -> None:
 async def test_so_is_a_report(visit: Visit) -> None:
     page = visit.page
     await visit.go("setup/doctor")
-    await page.get_by_role("button", name="Look only").click()
+    await page.get_by_role("button", name="Check without starting").click()
     await expect(page.get_by_role("heading", name="daemon")).to_be_visible(timeout=30_000)
     await check(visit, "a report")

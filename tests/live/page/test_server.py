@@ -164,7 +164,7 @@ async def test_a_death_and_the_return_are_seen_without_a_reload(visit: Visit, ho
     await expect(page.locator(".timeline li").first).to_contain_text("ready")
     await expect(state(page)).to_have_text("ready")
     await button(page, "Restart").click()
-    await expect(page.get_by_text("Restarted")).to_be_visible()
+    await expect(page.get_by_text("Now: ready")).to_be_visible()
     await expect(page.locator(".timeline li .tone-good", has_text="ready")).to_have_count(3)
 
 

@@ -136,7 +136,7 @@ async def test_so_is_all_else_on_the_page(visit: Visit, house: PageHouse) -> Non
         await expect(page.get_by_role("group", name="the answer")).to_be_visible()
         await check(visit, "search")
         await visit.go("setup/doctor")
-        await page.get_by_role("button", name="Look only").click()
+        await page.get_by_role("button", name="Check without starting").click()
         await expect(page.get_by_role("heading", name="daemon")).to_be_visible(timeout=30_000)
         await check(visit, "doctor")
         await visit.go("setup")

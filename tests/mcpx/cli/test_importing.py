@@ -176,7 +176,7 @@ def test_a_daemon_that_runs_takes_the_servers_in(clients: Path, monkeypatch: pyt
         return {}
 
     monkeypatch.setattr(control_client, "request", request)
-    assert "the daemon has taken it in" in run("codex", "--yes").stdout.splitlines()
+    assert "the daemon uses it now" in run("codex", "--yes").stdout.splitlines()
     assert asked == [(str(clients / ".config/mcpx/config.json"), {"mcpx": "reload"})]
 
     def refuse(*_, **__):
@@ -185,7 +185,7 @@ def test_a_daemon_that_runs_takes_the_servers_in(clients: Path, monkeypatch: pyt
     monkeypatch.setattr(control_client, "request", refuse)
     result = run("claude-desktop", "--yes")
     assert result.exit_code == 0
-    assert "the daemon did not take it in: it is ending" in result.stdout.splitlines()
+    assert "the daemon does not use it yet: it is ending" in result.stdout.splitlines()
 
 
 def test_clients_are_completed_by_a_shell(home: Path) -> None:

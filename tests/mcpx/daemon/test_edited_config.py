@@ -24,7 +24,7 @@ def test_the_daemon_takes_each_change_in(house):
     def change(*arguments):
         done = run_cli(house.folder, arguments[0], "--config", house.config, "--yes", *arguments[1:])
         assert done.returncode == 0, done
-        assert "the daemon has taken it in" in done.stdout
+        assert "the daemon uses it now" in done.stdout
         return done.stdout
 
     said = change("add", "n", "--", sys.executable, "-S", "-E", str(SERVER), "{}")

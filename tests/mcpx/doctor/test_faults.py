@@ -227,6 +227,7 @@ def can_run(command: str) -> bool:
         ("mcpx import, or: mcpx add NAME -- COMMAND", None),
         ("mcpx daemon restart; if that does not help: kill -9 17", None),
         ("take it out, then: mcpx login x", "mcpx login x"),
+        ("add to ~/.profile: export KEY=VALUE; then: mcpx restart x", "mcpx restart x"),
         ("set what is missing in your shell's start-up files", None),
         ("export NO_PROXY=localhost,127.0.0.1,::1", "export NO_PROXY=localhost,127.0.0.1,::1"),
         (None, None),

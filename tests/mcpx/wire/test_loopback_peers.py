@@ -38,13 +38,13 @@ def ends(server):
 
 
 @AT
-def test_a_process_of_this_userusers_are_known(host):
+def test_a_process_of_this_user_is_known(host):
     with connected(host) as (_, server):
         assert peers.is_own(*ends(server))
 
 
 @NEEDS_IPV6
-def test_a_process_that_uses_the_newer_family_for_the_older_oneusers_are_known():
+def test_a_process_that_uses_the_newer_family_for_the_older_one_is_known():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as client:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         with listener.accept()[0] as server:

@@ -11,7 +11,7 @@ const OUTCOMES = {
   unknown: { tone: "bad", word: "outcome unknown" },
   not_sent: { tone: "ask", word: "refused" },
   input_required: { tone: "ask", word: "wants input" },
-  task: { tone: "busy", word: "goes on as a task" },
+  task: { tone: "busy", word: "continues as a task" },
 };
 const CANCELLED = { tone: "idle", word: "cancelled" };
 const RUNNING = { tone: "busy", word: "running" };

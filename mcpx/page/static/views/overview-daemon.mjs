@@ -43,7 +43,7 @@ export function Clients({ clients, seen }) {
     <div class="panel-head"><h2 id="clients-title">Clients</h2><span
       class="muted small number">${clients.length}</span></div>
     ${clients.length === 0 && html`<p
-      class="muted">No client is connected. <code>mcpx install</code> puts MCPX into yours.</p>`}
+      class="muted">No client is connected. <a href="#/setup/install">Install</a> puts MCPX into yours.</p>`}
     <ul class="client-list">${clients.slice(0, SHOWN).map((client, index) => html`<${Client} key=${index}
       client=${client} seen=${seen} />`)}</ul>
     ${clients.length > SHOWN && html`<p class="small muted">and ${clients.length - SHOWN} more</p>`}

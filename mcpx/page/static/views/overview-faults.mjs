@@ -62,5 +62,5 @@ function Fault({ card }) {
 function Retry({ card }) {
   const left = card.next_attempt_in_s - (useNow() - card.seen) / 1000;
   return html`<span
-    class="small muted number">${left > 0.5 ? `again in ${duration(Math.ceil(left))}` : "again now"}</span>`;
+    class="small muted number">${left > 0.5 ? `next attempt in ${duration(Math.ceil(left))}` : "next attempt now"}</span>`;
 }

@@ -9,8 +9,8 @@ import { Since } from "./overview-daemon.mjs";
 import { address, isFault } from "./overview-faults.mjs";
 
 const ORDERS = {
-  given: { name: "as configured", compare: () => 0 },
   faults: { name: "faults first", compare: (one, other) => isFault(other) - isFault(one) },
+  given: { name: "as configured", compare: () => 0 },
   calls: { name: "most calls first", compare: (one, other) => other.calls - one.calls },
   name: { name: "by name", compare: (one, other) => one.name.localeCompare(other.name) },
 };
@@ -18,7 +18,7 @@ const ORDERS = {
 export function Servers({ servers }) {
   const [text, setText] = useState("");
   const [state, setState] = useState(null);
-  const [order, setOrder] = useState("given");
+  const [order, setOrder] = useState("faults");
   const states = useMemo(() => counts(servers), [servers]);
   const wanted = text.trim().toLowerCase();
   const shown = servers
@@ -50,7 +50,12 @@ export function Servers({ servers }) {
 
 function Nothing({ some }) {
   if (some) return html`<${Empty}>No server matches.</${Empty}>`;
-  return html`<${Empty}>No server is configured. <code>mcpx import</code> takes over those of your clients.</${Empty}>`;
+  return html`<div class="stack tight">
+    <${Empty}>No server is configured yet.</${Empty}>
+    <p><a class="button" href="#/setup/import">Import the servers of your AI clients</a></p>
+    <p class="muted">Or add one in a terminal: <code>mcpx add NAME -- COMMAND</code> for a program, or for an address
+      ${" "}<code>mcpx add NAME URL</code>. It appears here at once.</p>
+  </div>`;
 }
 
 // The states that there are, with how many servers are in each; in the order of the servers.

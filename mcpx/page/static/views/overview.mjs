@@ -40,7 +40,7 @@ export function Overview() {
     ${(state?.problems ?? []).map((text) => html`<${Notice} key=${text} tone="bad" live="alert">${text}</${Notice}>`)}
     ${state?.failed && html`<${Notice} tone="bad" live="alert">${state.failed}</${Notice}>`}
     ${ready && html`<${Faults} servers=${state.listed} />`}
-    <${Curves} />
+    <div hidden=${ready && !state.listed.length}><${Curves} /></div>
     ${ready && state.nodes?.length > 0 && html`<${Nodes} nodes=${state.nodes} cluster=${state.cluster} />`}
     ${ready && html`<div class="overview">
       <${Clients} clients=${state.clients ?? []} seen=${state.heard} />

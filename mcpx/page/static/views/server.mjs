@@ -119,7 +119,7 @@ function Offered({ current, name, offers, selected, card }) {
   if (current === "resources") return html`<${Resources} server=${name} offers=${offers} selected=${selected} />`;
   if (current === "prompts") return html`<${Prompts} server=${name} offers=${offers} selected=${selected} />`;
   if (current === "about") return html`<${About} offers=${offers} card=${card} />`;
-  return html`<${Tools} server=${name} offers=${offers} selected=${selected} />`;
+  return html`<${Tools} server=${name} offers=${offers} selected=${selected} card=${card} />`;
 }
 
 function About({ offers, card }) {

@@ -39,7 +39,9 @@ export function Change({ change, title, text, label, question, done, way = WAY, 
       <div class="stack tight"><h2>${title}</h2><p class="muted">${text}</p></div>
       ${failure && html`<${Failed} failure=${failure} again=${again} />`}
       ${!preview && !failure && html`<${Loading}>Looking at the files…</${Loading}>`}
-      ${made && html`<${Notice} tone="good" live="status" title="Done.">${done(made)}</${Notice}>`}
+      ${made && (made.changed
+        ? html`<${Notice} tone="good" live="status" title="Done.">${done(made)}</${Notice}>`
+        : html`<${Notice} tone="ask" live="status" title="Nothing was changed.">What is shown below is why.</${Notice}>`)}
       ${preview && children}
       ${preview && label && html`<div class="row">
         <${Action} kind="primary" disabled=${waiting} run=${run} confirm=${{ title, text: question, yes: label }}>${label}</${Action}>

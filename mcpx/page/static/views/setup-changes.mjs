@@ -8,10 +8,10 @@ import { Table } from "../widgets/table.mjs";
 import { Change, useChange } from "./setup-change.mjs";
 
 const STATES = {
-  done: { tone: "good", word: "in force" },
+  done: { tone: "good", word: "applied" },
   begun: { tone: "bad", word: "was interrupted" },
-  undone: { tone: "off", word: "taken back" },
-  "taken-back": { tone: "off", word: "was interrupted, and taken back" },
+  undone: { tone: "off", word: "undone" },
+  "taken-back": { tone: "off", word: "was interrupted, and undone" },
 };
 
 export function Changes() {
@@ -23,7 +23,7 @@ export function Changes() {
   return html`
     <${Change} change=${change} title="Undo" label=${can ? `Take back ${preview.command}` : null}
       way="Copies of what is there now are kept."
-      text="Takes back the last change that MCPX made to files; said again, the one before."
+      text="Undoes the last change that MCPX made to files. Do it again for the one before."
       question=${`These files become what they were: ${preview?.files?.map((each) => each.file).join(", ")}.`}
       done=${(made) => html`<p>${made.command} was taken back.</p>`}>
       ${preview?.undone

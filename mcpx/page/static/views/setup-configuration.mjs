@@ -39,12 +39,12 @@ function Standing({ answer, again }) {
     <div class="spread">
       <div class="row"><h2 class="mono wrap">${answer.path}</h2><${Copy} text=${answer.path} what="the path" /></div>
       <div class="row">
-        <${Badge} tone=${answer.problem ? "bad" : "good"}>${answer.problem ? "not in force" : "in force"}</${Badge}>
-        <button class="small" onClick=${again}>Look again</button>
+        <${Badge} tone=${answer.problem ? "bad" : "good"}>${answer.problem ? "not in use" : "in use"}</${Badge}>
+        <button class="small" onClick=${again}>Refresh</button>
       </div>
     </div>
-    <p class="muted">${answer.usable ? `${counted(answer.servers, "server")}, ` : ""}${mistakes ? counted(mistakes, "mistake") : "no mistakes"}. This page shows the file; to change it, use your editor or the commands of the other tabs.</p>
-    ${answer.problem && html`<${Notice} tone="bad" live="alert" title="The file as it is cannot be used, so what was read before is in force.">
+    <p class="muted">${answer.usable ? `${counted(answer.servers, "server")}, ` : ""}${mistakes ? counted(mistakes, "mistake") : "no mistakes"}. This page shows the file. To change it, use your editor, or in a terminal <code>mcpx add</code>, <code>remove</code>, <code>enable</code> and <code>disable</code>; <a href="#/setup/import">Import</a> adds the servers of your clients.</p>
+    ${answer.problem && html`<${Notice} tone="bad" live="alert" title="The file as it is cannot be used. MCPX still uses what it read before.">
       <span class="break">${answer.problem}</span>
     </${Notice}>`}
   </section>`;

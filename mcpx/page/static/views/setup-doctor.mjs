@@ -22,9 +22,9 @@ export function Doctor() {
       <h2 id="setup-doctor">Doctor</h2>
       <p class="muted">Looks at versions, the configuration, servers, clients, the daemon and this computer.</p>
       <div class="row">
-        <button class="primary" aria-disabled=${busy} onClick=${() => busy || examine(true)}>Examine everything</button>
-        <button aria-disabled=${busy} onClick=${() => busy || examine(false)}>Look only</button>
-        <span class="muted small">To examine everything starts each server, and each client's entry, once; to look starts nothing.</span>
+        <button class="primary" aria-disabled=${busy} onClick=${() => busy || examine(true)}>Check everything</button>
+        <button aria-disabled=${busy} onClick=${() => busy || examine(false)}>Check without starting</button>
+        <span class="muted small">The first starts each server, and each client's entry, once; the second starts nothing.</span>
       </div>
       ${state.since && html`<${Running} since=${state.since} />`}
     </section>
@@ -48,7 +48,7 @@ function tell(state) {
 
 function Running({ since }) {
   const now = useNow();
-  return html`<${Loading}>Examining… ${duration((now - since) / 1000)}</${Loading}>`;
+  return html`<${Loading}>Checking… ${duration((now - since) / 1000)}</${Loading}>`;
 }
 
 function Report({ report, at, starts }) {

@@ -56,7 +56,7 @@ export function share(value) {
   return `${trimmed(percent, Math.abs(percent) < 9.95 ? 1 : 0)} %`;
 }
 
-// seconds as 3 d 4 h, 4 h 12 m, 5 m, 12 s
+// seconds as 3 d 4 h, 4 h 12 min, 5 min, 12 s
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   const whole = Math.max(0, Math.floor(seconds));
@@ -65,8 +65,8 @@ export function duration(seconds) {
     return `${Math.floor(whole / its)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
   };
   if (whole >= DAY) return pair("d", DAY, "h", HOUR);
-  if (whole >= HOUR) return pair("h", HOUR, "m", MINUTE);
-  return whole >= MINUTE ? `${Math.floor(whole / MINUTE)} m` : `${whole} s`;
+  if (whole >= HOUR) return pair("h", HOUR, "min", MINUTE);
+  return whole >= MINUTE ? `${Math.floor(whole / MINUTE)} min` : `${whole} s`;
 }
 
 // 14:03:22, 14:03, and a date with its time; of milliseconds since 1970

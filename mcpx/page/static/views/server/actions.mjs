@@ -83,7 +83,7 @@ function Waiting({ server, begun }) {
           <input value=${address} autocomplete="off" spellcheck=${false}
             onInput=${(event) => setAddress(event.target.value)} /></label>
         <${Action} kind="small" disabled=${!address} run=${() => post(request(server, "sign-in-answer"), { address })}
-          done="Taken">Go on with it</${Action}>
+          done="Sent">Continue with it</${Action}>
       </div>
     </details>
   `;

@@ -25,7 +25,7 @@ export function Approvals({ server, version }) {
       <p class="muted">Approve what you understand. A description is read by models as instructions.</p>
       ${changes.length > 1 && html`<${Action} kind="primary" run=${() => approve(agreed)}
         confirm=${{ title: `Approve ${changes.length} changes?`,
-          text: "All that is shown on this page is in force then.",
+          text: "Everything on this page is used from then on.",
             yes: "Approve all" }}>Approve all ${changes.length}</${Action}>`}
     </div>
     ${changes.map((each, index) => html`<${Change} key=${`${each.kind} ${each.tool}`} change=${each}
@@ -42,7 +42,7 @@ function Change({ change, approve }) {
     <div class="spread">
       <h2><span class="mono wrap">${name}</span> <span class="muted">${WORDS[change.kind] ?? change.kind}</span></h2>
       <div class="row">
-        <${Badge} tone=${change.blocked ? "ask" : "busy"}>${change.blocked ? "not in force" : "in force"}</${Badge}>
+        <${Badge} tone=${change.blocked ? "ask" : "busy"}>${change.blocked ? "not used" : "in use"}</${Badge}>
         <${Action} kind="primary small" run=${approve} label=${`Approve ${name}`}>Approve</${Action}>
       </div>
     </div>

@@ -8,6 +8,8 @@ import { CallFailure, Questions, useTrial } from "./trial.mjs";
 
 export function Prompts({ server, offers, selected }) {
   const prompt = offers.prompts.find((each) => each.name === selected);
+  if (!offers.prompts.length && selected === undefined) return html`<div class="panel"><${Empty}>It offers no
+    prompts.</${Empty}></div>`;
   return html`<div class=${`sides${selected === undefined ? "" : " chosen"}`}>
     <nav class="panel side-list" aria-label="Prompts">
       ${!offers.prompts.length && html`<${Empty}>It offers no prompts.</${Empty}>`}

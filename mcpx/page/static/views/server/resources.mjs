@@ -12,6 +12,8 @@ const MAX_SHOWN = 300; // rows at a time
 // selected: the URI that the address names
 export function Resources({ server, offers, selected }) {
   const { resources, templates } = offers;
+  if (!resources.length && !templates.length && selected === undefined) return html`<div class="panel"><${Empty}>It lists
+    no resources.</${Empty}></div>`;
   return html`<div class=${`sides${selected === undefined ? "" : " chosen"}`}>
     <div class="stack">
       <${List} server=${server} resources=${resources} selected=${selected} more=${offers.more?.resources} />

@@ -42,7 +42,7 @@ function About({ tool, server }) {
     ${tool.hidden && html`<${Notice} tone="off"
       title="Clients do not have it:">the rule <code>${tool.hidden}</code> hides it.</${Notice}>`}
     ${tool.change && html`<${Notice} tone="ask" title=${tool.change === "new" ? "It is new." : "It has changed."}>
-      ${tool.refused ? "It does not run until it is approved. " : "What is new is in force. "}
+      ${tool.refused ? "It does not run until it is approved. " : "The new form is already in use. "}
       <a href=${place(server, "approvals")}>See the difference</a>
     </${Notice}>`}
     ${tool.asks && html`<p class="small muted">A person is asked before it runs (${tool.asks}).</p>`}

@@ -9,7 +9,8 @@ import { Tool } from "./tool.mjs";
 const MAX_SHOWN = 400; // rows at a time; a search finds the others
 
 // offers: as GET /servers/NAME answers; selected: the name of a tool
-export function Tools({ server, offers, selected }) {
+export function Tools({ server, offers, selected, card }) {
+  if (!offers.tools.length && selected === undefined) return html`<div class="panel"><${Empty}>${nothing(card)}</${Empty}></div>`;
   return html`<div class=${`sides${selected === undefined ? "" : " chosen"}`}>
     <${List} server=${server} tools=${offers.tools} more=${offers.more?.tools} selected=${selected} />
     <div class="side">${selected === undefined
@@ -18,6 +19,12 @@ export function Tools({ server, offers, selected }) {
         entry=${offers.tools.find((each) => each.name === selected)} version=${offers.version} />`}
     </div>
   </div>`;
+}
+
+// What stands in place of the tools where there are none: those of a server that has not run are not known.
+function nothing({ state }) {
+  if (state === "ready" || state === "asleep") return "It offers no tools.";
+  return `Its tools are not known, because it has not listed them yet (${state}).`;
 }
 
 function List({ server, tools, more, selected }) {
