@@ -29,9 +29,12 @@ def admitted(
     call: CallTool,
     *,
     rule: str | None,
+    given: bytes | msgspec.Raw,
     reply: RawReply,
 ) -> CallTool:
     """The call as it may be sent now; `rule` is the one by which a person is asked, if any.
+
+    `given` is what the client sent, as in `Exec`.
 
     The audit log learns from the reply's entry what became of that.
 
@@ -49,6 +52,7 @@ def admitted(
         policy=upstream.policy,
         tool=tool,
         arguments=call.arguments,
+        given=given,
         rule=rule,
         answers=context.answers,
         asks_likewise=upstream.config.is_remote_mcpx,

@@ -44,10 +44,16 @@ class Shown(msgspec.Struct, frozen=True):
     """Whether one of the tools that it runs may reach beyond its server's own data."""
 
     def call_of(
-        self, tool: ToolInfo, arguments: msgspec.Raw | bytes, context: RequestContext = NO_CONTEXT
+        self,
+        tool: ToolInfo,
+        arguments: msgspec.Raw | bytes,
+        context: RequestContext = NO_CONTEXT,
+        given: msgspec.Raw | bytes = b"",
     ) -> Exec:
-        """The request for `ToolCalls` that runs a native tool."""
-        return Exec(tool.server_name, tool.name, arguments, context, rest_as_resource=not self.three)
+        """The request for `ToolCalls` that runs a native tool; `given` as in `Exec`."""
+        return Exec(
+            tool.server_name, tool.name, arguments, context, rest_as_resource=not self.three, given=given
+        )
 
 
 class Exposure:

@@ -37,7 +37,8 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
     of it (None: the configured one, 0: none). `rest_as_resource` is for clients that are not shown the
     resources tool, which reads the rest of a result for the others. `read_only` has a
-    tool refused that is not read-only.
+    tool refused that is not read-only. `given` is what the client sent, as it came: read only where a person
+    is asked about the call, because `arguments` may be what another reader has made of it.
     """
 
     server_name: str
@@ -48,6 +49,7 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     max_tokens: int | None = None
     rest_as_resource: bool = False
     read_only: bool = False
+    given: msgspec.Raw | bytes = b""
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):

@@ -149,9 +149,11 @@ class Router:
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
         else:
-            self._submit(upstream, tool, call, reply)
+            self._submit(upstream, tool, message, call, reply)
 
-    def _submit(self, upstream: VisibleServer, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+    def _submit(
+        self, upstream: VisibleServer, tool: ToolInfo, message: Exec, call: CallTool, reply: RawReply
+    ) -> None:
         """Put a call whose arguments fit into its server's queue, if a person need not be asked first.
 
         Raises:
@@ -161,7 +163,8 @@ class Router:
         if rule is not None or call.context.answers is not None:
             if upstream.needs_sign_in:
                 raise upstream.queue.unavailable(call)  # before a person is asked in vain
-            call = admitted(self._approvals, upstream, tool, call, rule=rule, reply=reply)
+            given = message.given or message.arguments
+            call = admitted(self._approvals, upstream, tool, call, rule=rule, given=given, reply=reply)
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)
         session.submit(call, reply)
 
@@ -213,7 +216,7 @@ class Router:
                 upstream = self._registry.upstream(message.server_name)
                 now = self._tool(upstream, message)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                self._submit(upstream, now, fitting, reply)
+                self._submit(upstream, now, message, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 

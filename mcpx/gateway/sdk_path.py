@@ -21,10 +21,10 @@ from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub_view import HubView
-from mcpx.core.messages import Request
+from mcpx.core.messages import Exec, Request
 from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
-from mcpx.gateway.clients.identity import origin_of, request_outbound
+from mcpx.gateway.clients.identity import as_sent, origin_of, request_outbound
 from mcpx.gateway.clients.outbox import Backlog
 from mcpx.gateway.request_meta import encode_for_server, meta_for_server
 from mcpx.text import kind_of
@@ -47,6 +47,8 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Callable[[ms
     """
     notifications = _NotificationQueue(hub.clients)
     with_context = replace(request, context=_context(hub, ctx, notifications))
+    if isinstance(with_context, Exec):
+        with_context = replace(with_context, given=await as_sent(ctx))
     if hub.audit.watch is not None:
         hub.audit.watch.same(request, with_context)
     failure: CallError | MCPError | None = None

@@ -7,31 +7,35 @@ plain sight.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.text import cut, json_escaped, one_line, quoted, shown_name, shown_server
+from mcpx.trust.asked_arguments import MAX_NAME_CHARS, Arguments, written
 
 Decision = Literal["once", "session", "always"]
 KEY: Final = "mcpx/approval"
 """The name of the question among the input requests of a result."""
-MAX_ARGUMENTS_CHARS: Final = 1500  # of all arguments in a message
-MAX_VALUE_CHARS: Final = 300  # of one value, where several share the message
-MAX_NAME_CHARS: Final = 100
+ASKED: Final = "May this tool be run?"
+DECISION: Final = "decision"
+SHOW: Final = "show"
+"""The answer of a person who wants to see all arguments first."""
 MAX_CHANGE_CHARS: Final = 200
-MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their ends are shown as they came
+_MAX_PATH: Final = 8  # names on the way to a value that has a line of its own
 _MAX_REDACTED_CHARS: Final = 1 << 16  # at either end of a text, most of which is not shown
 _MAX_REASON_CHARS: Final = 200
-_CHOICES: Final = {"once": "Once", "session": "For this session", "always": "Always", "no": "No"}
-
-
-class TwiceNamed(ValueError):  # noqa: N818 - a condition
-    """A member is named twice: which of the two counts is the server's choice."""
+_CHOICES: Final = {
+    "once": "Once",
+    "session": "For this session",
+    "always": "Always",
+    SHOW: "Show everything first",
+    "no": "No",
+}
+_SEE_ALL: Final = f'  (Some are shortened. The answer "{_CHOICES[SHOW]}" shows them and asks again)'
 
 
 class CallShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,111 +51,135 @@ class CallShown(msgspec.Struct, frozen=True, kw_only=True):
     for_all: bool = True
 
 
-class Arguments(msgspec.Struct, frozen=True):
-    """The arguments of a call in a canonical form; `value` is None where they are too large to be read."""
-
-    canonical: bytes
-    value: JSON | None
-
-    @property
-    def digest(self) -> bytes:
-        """The same for arguments that mean the same, and for no others."""
-        return hashlib.sha256(self.canonical).digest()
-
-    @classmethod
-    def read(cls, raw: bytes) -> Arguments:
-        """Read the JSON of an object.
-
-        Raises:
-            TwiceNamed: A member is named twice.
-        """
-        if len(raw) > MAX_READ_BYTES:
-            return cls(raw, None)
-        try:
-            value = json.loads(raw, object_pairs_hook=_members)
-            return cls(json.dumps(value, sort_keys=True).encode(), value)
-        except TwiceNamed:
-            raise
-        except (RecursionError, ValueError):  # nested too deeply, or a number with too many digits
-            return cls(raw, None)
-
-
-def _members(pairs: list[tuple[str, Any]]) -> JSON:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise TwiceNamed(quoted(cut(name, MAX_NAME_CHARS)))
-            seen.add(name)
-    return members
-
-
-def form(call: CallShown, arguments: Arguments, redact: Callable[[str], str]) -> JSON:
-    """The parameters of the elicitation."""
+def form(
+    call: CallShown, arguments: Arguments, redact: Callable[[str], str], *, whole: bool = False
+) -> tuple[JSON, bool]:
+    """The parameters of the elicitation, and whether there is more to show; `whole` shows much of it."""
+    shown, is_cut = _shown(arguments.members, redact, _WHOLE if whole else _BRIEF)
+    can_show_more = is_cut and not whole
     lines = [
-        "May this tool be run?",
+        ASKED,
         "",
         f"Server: {cut(shown_server(call.server), MAX_NAME_CHARS)}",
         f"Tool: {cut(shown_name(call.tool), MAX_NAME_CHARS)}",
-        *_shown(arguments, redact),
+        *shown,
+        *([_SEE_ALL] if can_show_more else []),
         "",
         f"You are asked because of the rule {one_line(call.rule, MAX_NAME_CHARS)}",
     ]
     if call.change is not None:
         lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
-    return {"message": "\n".join(lines), "requestedSchema": _schema(for_all=call.for_all)}
+    offered = {"always": call.for_all, SHOW: can_show_more}
+    choices = {name: title for name, title in _CHOICES.items() if offered.get(name, True)}
+    return {"message": "\n".join(lines), "requestedSchema": _schema(choices)}, can_show_more
 
 
-def _schema(*, for_all: bool) -> JSON:
-    choices = {name: title for name, title in _CHOICES.items() if for_all or name != "always"}
+def _schema(choices: dict[str, str]) -> JSON:
     decision = {
         "type": "string",
         "title": "May it run?",
         "enum": list(choices),
         "enumNames": list(choices.values()),
     }
-    return {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
+    return {"type": "object", "properties": {DECISION: decision}, "required": [DECISION]}
 
 
-def _shown(arguments: Arguments, redact: Callable[[str], str]) -> Iterator[str]:
-    """The lines that show the arguments."""
-    if arguments.value is None:
-        raw = arguments.canonical
-        yield f"Arguments: {_value(raw.decode(errors='replace'), redact, MAX_ARGUMENTS_CHARS)}"
-        return
-    if not arguments.value:
-        yield "Arguments: none"
-        return
-    yield "Arguments:"
-    room = MAX_ARGUMENTS_CHARS
-    most = max(MAX_VALUE_CHARS, room // len(arguments.value))
-    for number, (name, value) in enumerate(arguments.value.items()):
-        written = json.dumps(value, ensure_ascii=False)
-        line = f"  {cut(quoted(redact(name)), MAX_NAME_CHARS)}: {_value(written, redact, most)}"
-        room -= len(line)
-        if room < 0 and number:
-            yield f"  and {len(arguments.value) - number:,} more that are not shown"
-            return
-        yield line
+class _Room(msgspec.Struct, frozen=True):
+    """The most characters of all values; those that one has in any case; the length from which the members
+    of a value have lines of their own, and the most lines.
+    """
+
+    all: int
+    least: int
+    long: int
+    lines: int
 
 
-def _value(written: str, redact: Callable[[str], str], most: int) -> str:
+_BRIEF: Final = _Room(all=1500, least=80, long=300, lines=200)
+_WHOLE: Final = _Room(all=60_000, least=200, long=1000, lines=2000)
+
+
+def _shown(members: JSON, redact: Callable[[str], str], room: _Room) -> tuple[list[str], bool]:
+    """The lines that show the arguments, and whether some are cut.
+
+    Each has its line, the short ones first, which are whole. What is long is cut; of an object or an array
+    each member has a line, where there are not too many.
+    """
+    if not members:
+        return ["Arguments: none"], False
+    parts = _parts(members, room)
+    most = _fair(sorted(len(text) for _, text in parts), room)
+    parts.sort(key=lambda part: len(part[1]) > most)  # stable: else in their order
+    lines = [f"  {_path(path, redact)}: {_value(text, redact, most)}" for path, text in parts]
+    return ["Arguments:", *lines], any(len(text) > most for _, text in parts)
+
+
+_Path = tuple[str | int, ...]
+
+
+def _parts(members: JSON, room: _Room) -> list[tuple[_Path, str]]:
+    """The values with their paths, as JSON; of the long ones their members, while there is room for lines."""
+    parts: list[tuple[_Path, str]] = []
+    waiting: deque[tuple[_Path, Any]] = deque(((name,), value) for name, value in members.items())
+    while waiting:
+        path, value = waiting.popleft()
+        text = written(value)
+        inner = _inner(value)
+        lines = len(parts) + len(waiting) + len(inner)
+        if not inner or len(text) <= room.long or lines > room.lines or len(path) >= _MAX_PATH:
+            parts.append((path, text))
+        else:
+            waiting.extendleft(((*path, name), each) for name, each in reversed(inner))
+    return parts
+
+
+def _inner(value: Any) -> list[tuple[str | int, Any]]:
+    """The members of an object, or the elements of an array with their places."""
+    if isinstance(value, dict):
+        return list(value.items())
+    return list(enumerate(value)) if isinstance(value, list) else []
+
+
+def _fair(lengths: list[int], room: _Room) -> int:
+    """The most characters of one value, so that all together have their room: short ones leave theirs."""
+    left = room.all
+    for done, length in enumerate(lengths):
+        share = left // (len(lengths) - done)
+        if length > share:
+            return max(room.least, share)
+        left -= length
+    return room.all
+
+
+def _path(path: _Path, redact: Callable[[str], str]) -> str:
+    """The names on the way to a value."""
+    names = (
+        f"[{name}]" if isinstance(name, int) else f".{cut(quoted(redact(name)), MAX_NAME_CHARS)}"
+        for name in path
+    )
+    return "".join(names).removeprefix(".")
+
+
+def _value(text: str, redact: Callable[[str], str], most: int) -> str:
     """JSON on one line, without secrets; of a long one the beginning and the end."""
-    if len(written) <= most and len(shown := json_escaped(redact(written))) <= most:
-        return shown
+    if len(text) <= most:
+        return json_escaped(redact(text))
     tail = most // 4
-    begin = json_escaped(redact(written[:_MAX_REDACTED_CHARS]))[: most - tail]
-    end = json_escaped(redact(written[-_MAX_REDACTED_CHARS:]))[-tail:]
-    return f"{begin} ... (shortened: {len(written):,} characters in all) ... {end}"
+    begin = json_escaped(redact(text[:_MAX_REDACTED_CHARS]))[: most - tail]
+    end = json_escaped(redact(text[-_MAX_REDACTED_CHARS:]))[-tail:]
+    return f"{begin} ... (shortened: {len(text):,} characters in all) ... {end}"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A decision, or the reason why there is none; `is_refusal` where a person has answered all the same."""
+    """A decision, or the reason why there is none; `is_refusal` where a person has answered all the same.
+
+    `wants_all`: the person wants to see all arguments first.
+    """
 
     decision: Decision | None = None
     reason: str = "there was no answer in time"
     is_refusal: bool = False
+    wants_all: bool = False
 
 
 NO_ANSWER: Final = Answer()
@@ -167,9 +195,11 @@ def read_answer(responses: bytes | msgspec.Raw) -> Answer:
     if not isinstance(answer, dict):
         return NO_ANSWER
     content, action = answer.get("content"), answer.get("action")
-    decision = content.get("decision") if isinstance(content, dict) else None
+    decision = content.get(DECISION) if isinstance(content, dict) else None
     if action == "accept" and decision in get_args(Decision):
         return Answer(decision)
+    if action == "accept" and decision == SHOW:
+        return Answer(reason="the person has seen all there is to show", wants_all=True)
     if action == "decline" or (action == "accept" and decision == "no"):
         return Answer(reason="the person said no", is_refusal=True)
     if isinstance(error := answer.get("error"), str):

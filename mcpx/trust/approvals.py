@@ -23,7 +23,8 @@ from msgspec.structs import replace
 from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import InputRequired
-from mcpx.trust.approval_form import NO_ANSWER, Answer, Arguments, Decision, form, read_answer
+from mcpx.trust.approval_form import NO_ANSWER, Answer, Decision, form, read_answer
+from mcpx.trust.asked_arguments import Arguments
 from mcpx.trust.policy import ServerPolicy
 from mcpx.trust.questions import (
     CANNOT_ASK,
@@ -76,7 +77,7 @@ class Approvals:
         question = self._kept.get(state)
         if question is not None and question.is_of(call, arguments.digest):
             if question.stage == "open":
-                return self._answered(question, call)
+                return self._answered(question, call, arguments)
             if question.stage == "input":
                 question.stage = "running"
                 return Admitted(replace(call.answers, state=question.server_state), question.by)
@@ -100,8 +101,11 @@ class Approvals:
 
     # --- questions
 
-    def _ask(self, call: ApprovalRequest, arguments: Arguments) -> CallError:
-        """The error by which the question goes to the client; or the one that says why it cannot."""
+    def _ask(self, call: ApprovalRequest, arguments: Arguments, *, whole: bool = False) -> CallError:
+        """The error by which the question goes to the client; or the one that says why it cannot.
+
+        With `whole` the arguments are shown at length.
+        """
         if not call.can_be_asked:
             return call.not_approved(CANNOT_ASK)
         now = time.monotonic()
@@ -110,6 +114,7 @@ class Approvals:
             text = f"{most} calls wait for a person to agree to them; nothing was sent, try again later"
             return call.failure(Code.OVERLOADED, text)
         within_s = self._within_s()
+        params, can_show_more = form(call.shown(), arguments, self.redact, whole=whole)
         question = self._keep(
             Question(
                 client=call.client,
@@ -120,9 +125,9 @@ class Approvals:
                 state=new_state(),
                 expires=now + within_s,
                 answers=_small(call.answers),
+                can_show_more=can_show_more,
             )
         )
-        params = form(call.shown(), arguments, self.redact)
         return ApprovalRequired(call, question, params, within_s)
 
     def _keep(self, question: Question) -> Question:
@@ -136,10 +141,11 @@ class Approvals:
         kept = self._kept.values()
         return [each for each in kept if each.stage == "open" and client in (None, each.client)]
 
-    def _answered(self, question: Question, call: ApprovalRequest) -> Admitted:
+    def _answered(self, question: Question, call: ApprovalRequest, arguments: Arguments) -> Admitted:
         """Take in the answer to a question.
 
         Raises:
+            ApprovalRequired: The person wants to see all arguments, and is asked again.
             CallError: `not_approved`.
         """
         late = time.monotonic() > question.expires
@@ -147,6 +153,8 @@ class Approvals:
         call, question.answers = replace(call, answers=question.answers), None
         if answer.decision is None:
             del self._kept[question.state]
+            if answer.wants_all and question.can_show_more:
+                raise self._ask(replace(call, rule=question.rule), arguments, whole=True)
             passed = None if answer.is_refusal else self._passed(call)
             if passed is None:
                 call = replace(call, rule=question.rule)

@@ -14,7 +14,8 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.text import shown_name, shown_server
-from mcpx.trust.approval_form import KEY, Arguments, CallShown, Decision, TwiceNamed
+from mcpx.trust.approval_form import KEY, CallShown, Decision
+from mcpx.trust.asked_arguments import Arguments, Unreadable, check
 from mcpx.trust.policy import ServerPolicy
 
 PREFIX: Final = "mcpx-approval-"
@@ -39,7 +40,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `client` is the identity of the client, and `session` the same where it has a session to agree for.
     `for_all` says whether the person behind the client may agree for all clients. `arguments` is the JSON
-    that is to be sent, `answers` what the client has brought. `asks_likewise` says that the server is at
+    that is to be sent, and `given` the message that they came in, where something else has read it before;
+    `answers` is what the client has brought. `asks_likewise` says that the server is at
     another MCPX, whose own states look like ours.
     """
 
@@ -51,6 +53,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool: ToolInfo
     arguments: bytes | msgspec.Raw
     rule: str | None
+    given: bytes | msgspec.Raw = b""
     answers: Any = None
     asks_likewise: bool = False
 
@@ -58,13 +61,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The arguments, for a person.
 
         Raises:
-            CallError: `invalid_arguments`: they could mean something else to the server.
+            CallError: `invalid_arguments`: they cannot be read to their end, or in more than one way.
         """
         try:
-            return Arguments.read(bytes(self.arguments))
-        except TwiceNamed as twice:
-            why = f"The arguments name {twice} twice, so it is not clear what would run"
-            raise self.failure(Code.INVALID_ARGUMENTS, f"{why}; nothing was sent") from None
+            arguments = Arguments.read(bytes(self.arguments))
+            if self.given:
+                check(bytes(self.given))
+        except Unreadable as why:
+            text = f"A person is asked before this tool runs, and the arguments {why}: they could be shown"
+            text = f"{text} another call than the server gets. Nothing was sent; send plain JSON"
+            raise self.failure(Code.INVALID_ARGUMENTS, text) from None
+        return arguments
 
     def shown(self) -> CallShown:
         """The call as a person is asked about it."""
@@ -124,6 +131,8 @@ class Question(msgspec.Struct, eq=False, kw_only=True):
     expires: float
     state: str
     answers: Any = None
+    can_show_more: bool = False
+    """Whether the person may ask to see all arguments first."""
     stage: Literal["open", "running", "input"] = "open"
     by: Decision | None = None
     server_state: str | None = None

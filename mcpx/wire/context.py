@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher
 
 BOTH_WAYS: Final = TransportContext(kind="stdio", can_send_request=True)
+NOTHING: Final = msgspec.Raw()
 ONE_WAY: Final = TransportContext(kind="stdio", can_send_request=False)
 
 
@@ -32,9 +33,12 @@ class WireContext(DispatchContext[TransportContext]):
         dispatcher: Dispatcher[TransportContext],
         request_id: RequestId | None,
         params: Mapping[str, Any] | None = None,
+        raw: msgspec.Raw = NOTHING,
     ) -> None:
         self._dispatcher = dispatcher
         self._request_id = request_id
+        self.raw = raw
+        """The params of a request, as they came."""
         self._progress_token = progress_token_from_params(params)
         self._closed = False
         self._transport = BOTH_WAYS

@@ -130,7 +130,7 @@ class Incoming:
         if refusal is not None:
             self._respond(request_id, envelope.failure(request_id, refusal), batch)
             return
-        context = WireContext(self._dispatcher, request_id, params)
+        context = WireContext(self._dispatcher, request_id, params, raw)
         context.batch = batch
         if batch is not None:
             batch.open()

@@ -35,7 +35,7 @@ class Line:
             os.set_blocking(fd, False)
         self._in, self._out = fds[2], fds[1]
         channel = Channel(fds[0], fds[3])
-        wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
+        wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None, refuses=True)
         connection = EraServer(server, wire)
         path = self.fast_path(server, connection)
         wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))

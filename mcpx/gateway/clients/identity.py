@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
+import msgspec
 from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -20,6 +22,7 @@ from mcpx.core.hub_view import HubView
 from mcpx.daemon.protocol import PROBE_KEY
 from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.upstream.context import SESSIONLESS, ClientId
+from mcpx.wire.context import WireContext
 
 _KEY: Final = "mcpx.client"
 _TRANSPORT_KEY: Final = "mcpx.transport"
@@ -64,6 +67,18 @@ def connection_of(session: ServerSession) -> Connection:
 def request_outbound(session: ServerSession) -> Outbound:
     """What sends to the client along with the request that is being handled."""
     return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
+
+
+async def as_sent(ctx: ServerRequestContext[Any, Any]) -> bytes | msgspec.Raw:
+    """The request that is being handled as the client has sent it: its params, or over HTTP its body.
+
+    The SDK reads both, and of two members by one name it keeps one.
+    """
+    if ctx.request is not None:
+        body: bytes = await ctx.request.body()
+        return body
+    channel = request_outbound(ctx.session)
+    return channel.raw if isinstance(channel, WireContext) else b""
 
 
 def is_of_this_machine(request: Any) -> bool:

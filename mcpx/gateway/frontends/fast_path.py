@@ -78,7 +78,7 @@ class FastPath(FastContexts):
         shown = self._exposure.shown
         try:
             if shown.native and (call := self._decode_native(raw)).name in shown.native:
-                return self._take_native(wire, request_id, call, shown)
+                return self._take_native(wire, request_id, call, shown, raw)
             params = self._decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             if (rich := self._decoded_richly(raw, error)) is None:
@@ -86,7 +86,7 @@ class FastPath(FastContexts):
             params = rich
         if not self._is_open(params.meta):
             return False
-        request = self._request(wire, params)
+        request = self._request(wire, params, raw)
         if request is None:
             runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
             return runs_a_tool and self._refuses(wire, request_id, params)
@@ -94,7 +94,12 @@ class FastPath(FastContexts):
         return True
 
     def _take_native(
-        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
+        self,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        params: NativeParams,
+        shown: Shown,
+        raw: msgspec.Raw,
     ) -> bool:
         """Serve a call of a native tool whose server has listed, unless its arguments are no object."""
         tool, arguments = shown.native[params.name], params.arguments
@@ -103,7 +108,7 @@ class FastPath(FastContexts):
         upstream = self._upstreams.get(tool.server_name)
         if upstream is None or not upstream.has_listed:
             return False
-        request = shown.call_of(tool, arguments, self._context(wire, params))
+        request = shown.call_of(tool, arguments, self._context(wire, params), raw)
         self._run(wire, request_id, request, params, fails_in_meta=has_output_schema(tool))
         return True
 
@@ -195,7 +200,7 @@ class FastPath(FastContexts):
 
     # --- the request
 
-    def _request(self, wire: WireDispatcher, params: Params) -> Exec | Read | None:
+    def _request(self, wire: WireDispatcher, params: Params, raw: msgspec.Raw) -> Exec | Read | None:
         """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""
         given = params.arguments
         upstream = self._upstreams.get(given.server_name)
@@ -213,6 +218,7 @@ class FastPath(FastContexts):
                 given.select,
                 given.max_tokens,
                 read_only=params.name == tools.QUERY,
+                given=raw,
             )
         if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))

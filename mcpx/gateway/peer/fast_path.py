@@ -75,17 +75,19 @@ class PeerFastPath(FastContexts):
             return False
         try:
             if method == CALL:
-                return self._take_call(wire, request_id, self._decode_call(raw))
+                return self._take_call(wire, request_id, raw)
             return self._take_read(wire, request_id, self._decode_read(raw))
         except (msgspec.DecodeError, RecursionError):
             return False
 
-    def _take_call(self, wire: WireDispatcher, request_id: RequestId, params: NativeParams) -> bool:
+    def _take_call(self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw) -> bool:
+        params = self._decode_call(raw)
         arguments = params.arguments
         if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
         context = self._context(wire, params)
-        self._run(wire, request_id, Exec(self._server, params.name, arguments, context), params.meta)
+        request = Exec(self._server, params.name, arguments, context, given=raw)
+        self._run(wire, request_id, request, params.meta)
         return True
 
     def _take_read(self, wire: WireDispatcher, request_id: RequestId, params: ReadParams) -> bool:

@@ -106,7 +106,7 @@ class PostedCalls:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         assert params.meta is not None  # noqa: S101 - it agrees with the headers
-        posted = _PostedCall(self._door, message.id, params, params.meta, scope)
+        posted = _PostedCall(self._door, message.id, params, params.meta, scope, given=message.params)
         await posted.serve(receive, send)
         return True
 
@@ -144,7 +144,14 @@ class _PostedCall:
     is_local: Final = False  # of another MCPX it is not known where the person sits
 
     def __init__(
-        self, door: PeerServer, request_id: RequestId, params: NativeParams, meta: Meta, scope: Scope
+        self,
+        door: PeerServer,
+        request_id: RequestId,
+        params: NativeParams,
+        meta: Meta,
+        scope: Scope,
+        *,
+        given: msgspec.Raw,
     ) -> None:
         self.client = self  # without a session each request is a client of its own
         self.capabilities: Capabilities = read_capabilities(bytes(meta.capabilities))
@@ -175,7 +182,7 @@ class _PostedCall:
                 token=None if bearer is None else bearer.token.name,
             ),
         )
-        self._request = Exec(self._peer, params.name, params.arguments, context)
+        self._request = Exec(self._peer, params.name, params.arguments, context, given=given)
         self._encoder = PeerEncoder(self._hub.views, door.stamp, name=name, capabilities=self.capabilities)
 
     # --- of the caller

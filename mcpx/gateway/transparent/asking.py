@@ -174,6 +174,7 @@ def approval_request(
         policy=policy,
         tool=tool,
         arguments=arguments,
+        given=request.raw,
         rule=rule,
         answers=answers,
         asks_likewise=asks_likewise,

@@ -7,15 +7,16 @@ import json
 import pytest
 
 from mcpx.config import Redactor
-from mcpx.trust.approval_form import Arguments, CallShown, TwiceNamed, form, read_answer
+from mcpx.trust.approval_form import CallShown, form, read_answer
+from mcpx.trust.asked_arguments import MAX_MEMBERS, MAX_READ_BYTES, MAX_VALUES, Arguments, Unreadable, check
 
 NO_SECRETS = Redactor()
 
 
-def shown(arguments: object, *, tool: str = "t", redact: Redactor = NO_SECRETS) -> str:
+def shown(arguments: object, *, tool: str = "t", redact: Redactor = NO_SECRETS, whole: bool = False) -> str:
     raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
     call = CallShown(server="s", tool=tool, rule="tools.ask: t")
-    params = form(call, Arguments.read(raw), redact)
+    params, _ = form(call, Arguments.read(raw), redact, whole=whole)
     return str(params["message"])
 
 
@@ -49,19 +50,71 @@ def test_long_values_are_shortened_in_plain_sight():
     assert len(message) < 2000
 
 
-def test_many_arguments_are_counted():
-    message = shown({f"name{number}": "y" * 100 for number in range(100)})
-    assert len(message) < 2200
-    assert "more that are not shown" in message
+def test_every_name_is_shown_and_what_is_short_comes_whole_and_first():
+    message = shown({f"name{number}": "y" * 400 for number in range(100)} | {"path": "/etc/shadow"})
+    lines = message.splitlines()
+    assert lines[5] == '  "path": "/etc/shadow"'
+    assert all(f'"name{number}": "yyyy' in message for number in range(100))
+    assert "not shown" not in message
+    assert "Show everything first" in message
 
 
-def test_of_large_arguments_the_ends_are_shown():
-    raw = b'{"path": "/a", "content": "' + b"x" * 400_000 + b'y"}'
-    message = shown(raw)
-    assert "(shortened: 400,030 characters in all)" in message
-    assert 'xy"}' in message
-    assert '"path": "/a"' in message
-    assert len(message) < 2000
+def test_what_lies_deep_in_long_values_has_lines_of_its_own():
+    rows = [{"id": number, "text": "y" * 50} for number in range(20)]
+    message = shown({"options": {"rows": rows, "path": "/etc/shadow", "a.b": {"c": "z" * 400}}})
+    assert '  "options"."path": "/etc/shadow"\n' in message
+    assert '  "options"."rows"[19]: {"id": 19,' in message
+    assert '  "options"."a.b"."c": "zzz' in message
+
+
+def test_all_of_it_is_shown_to_those_who_ask_for_it():
+    arguments = {"script": "x" * 4000 + "; rm -rf /; " + "x" * 4000}
+    assert "rm -rf" not in shown(arguments)
+    assert json.dumps(arguments["script"]) in shown(arguments, whole=True)
+    assert "Show everything" not in shown(arguments, whole=True)
+    large = shown({f"n{number}": "x" * 100_000 for number in range(50)}, whole=True)
+    assert large.count("(shortened: 100,002 characters in all)") == 50
+    assert len(large) < 80_000
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a":%s%s}' % (b"[" * 100_000, b"]" * 100_000),
+        *(b'{"path":1,"path":2,"pad":%s%s}' % (b"[" * depth, b"]" * depth) for depth in range(940, 1000)),
+        b'{"a":"%s"}' % (b"x" * MAX_READ_BYTES),
+        b'{"a":[%s1]}' % (b"1," * 2 * MAX_VALUES + b" " * (1 << 18)),
+        b'{"a":["%s"]}' % (b'","' * 2 * MAX_VALUES),
+        json.dumps({str(number): 1 for number in range(MAX_MEMBERS + 1)}).encode(),
+        b'{"a":NaN}',
+        b'{"a":-Infinity}',
+        b'{"a":"\\ud800"}',
+        b'{"\\udc00\\ud800":1}',
+        b'{"a":"\xff"}',
+        b'{"a":"\xed\xa0\x80"}',
+        '{"a":1}'.encode("utf-16"),
+        b'\xef\xbb\xbf{"a":1}',
+        b'{"a":1}x',
+        b'{"a":01}',
+        b"[]",
+        b"",
+    ],
+)
+def test_what_cannot_be_read_to_its_end_is_refused(raw):
+    with pytest.raises(Unreadable):
+        Arguments.read(raw)
+
+
+@pytest.mark.parametrize("number", ["-0", "1.50", "9" * 1000, "0.1000000000000000055", "1E2"])
+def test_numbers_are_shown_as_they_are_written(number):
+    raw = b'{"n":[%s]}' % number.encode()
+    assert f'"n": [{number}]' in shown(raw)
+    assert Arguments.read(raw).digest != Arguments.read(b'{"n":[%s]}' % repr(float(number)).encode()).digest
+
+
+def test_large_text_is_read():
+    raw = json.dumps({"content": 'a, [b] {c}: "d" ' * 100_000}).encode()
+    assert len(Arguments.read(raw).members["content"]) == 1_600_000
 
 
 def test_secrets_are_taken_out():
@@ -84,14 +137,12 @@ def test_the_same_arguments_have_the_same_digest_and_others_have_not():
 
 @pytest.mark.parametrize("raw", [b'{"a":1,"a":1}', b'{"x":[{"a":1,"b":2,"a":3}]}', b'{"a":1,"\\u0061":2}'])
 def test_a_member_named_twice_is_refused(raw):
-    with pytest.raises(TwiceNamed, match="a"):
+    with pytest.raises(Unreadable, match='name "a" twice'):
         Arguments.read(raw)
-
-
-def test_arguments_nested_too_deeply_are_shown_as_they_came():
-    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    assert Arguments.read(deep).value is None
-    assert "(shortened: 200,006 characters in all)" in shown(deep)
+    in_text = json.dumps({"name": "exec", "arguments": {"arguments": raw.decode()}}).encode()
+    for given in (raw, json.dumps(raw.decode()).encode(), in_text):
+        with pytest.raises(Unreadable, match='name "a" twice'):
+            check(given)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,12 @@ class Fds(Talk):
         self._in, self._out, self._rest = fd_in, fd_out, b""
 
     async def write(self, line: str) -> None:
-        os.write(self._out, line.encode() + b"\n")
+        left = line.encode() + b"\n"
+        while left:
+            try:
+                left = left[os.write(self._out, left) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._out)
 
     async def read(self) -> str:
         while b"\n" not in self._rest:
