@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp_types import METHOD_NOT_FOUND
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
@@ -26,6 +26,7 @@ from mcpx.gateway.clients.identity import connection_of, is_of_this_machine, req
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
 from mcpx.gateway.transparent.sessions import DoorSessions
+from mcpx.gateway.transparent.subjects import TOOLS_CALL
 from mcpx.upstream.direct.client import INITIALIZE, DirectClient
 from mcpx.upstream.direct.messages import CANCELLED
 from mcpx.upstream.requests import Passed
@@ -107,13 +108,22 @@ class TransparentServer(Server[Any]):
 
 
 async def _params(ctx: Context) -> msgspec.Raw:
-    """The params as they came, where the transport keeps them."""
+    """The params as they came, where the transport keeps them.
+
+    Raises:
+        MCPError: They are of a call, and the SDK has read something else in them than stands there.
+    """
     if ctx.request is not None:
         try:
-            message = envelope.decode_message(await ctx.request.body())
+            message = envelope.decode_message(body := await ctx.request.body())
         except (msgspec.DecodeError, RecursionError):
-            pass  # a batch
+            is_batch = body.lstrip()[:1] == b"["
         else:
             if message.method == ctx.method and message.id == ctx.request_id:
                 return message.params
+            is_batch = False
+        if ctx.method == TOOLS_CALL and not is_batch:
+            raise MCPError(
+                INVALID_PARAMS, "The arguments cannot be read (half a character?); nothing was sent"
+            )
     return encode_read(ctx.params)

@@ -105,7 +105,7 @@ def test_what_cannot_be_read_to_its_end_is_refused(raw):
         Arguments.read(raw)
 
 
-@pytest.mark.parametrize("number", ["-0", "1.50", "9" * 1000, "0.1000000000000000055", "1E2"])
+@pytest.mark.parametrize("number", ["-0", "1.50", "9" * 200, "0.1000000000000000055", "1E2"])
 def test_numbers_are_shown_as_they_are_written(number):
     raw = b'{"n":[%s]}' % number.encode()
     assert f'"n": [{number}]' in shown(raw)
