@@ -90,23 +90,24 @@ class Access:
             self._note()
 
     def end_port(self, port: int) -> None:
-        """End every session of a port."""
+        """End every session of a port, which the caller notes."""
         for session in [each for each, known in self._sessions.items() if known.port == port]:
             self._drop(session)
-        self._note()
 
     def end_all(self) -> None:
         """End every session, and let no code in any more that was given so far."""
         self._codes.clear()
-        for session in list(self._sessions):
-            self._drop(session)
-        self._note()
+        if self._sessions:
+            for session in list(self._sessions):
+                self._drop(session)
+            self._note()
 
     def end_streams(self) -> None:
         """End what is open, as the daemon leaves: the sessions stay for the next one."""
-        for session in list(self._sessions):
-            self.on_end(session)
-        self._note()
+        if self._sessions:
+            for session in list(self._sessions):
+                self.on_end(session)
+            self._note()
 
     # --- for the next daemon
 

@@ -124,6 +124,10 @@ async def test_a_tab_waits_for_a_daemon_that_was_stopped_and_a_new_link_opens_on
     await in_thread(house.run, "daemon", "restart")
     again = await page.request.get(f"{visit.origin}/ui/", fail_on_status_code=False)
     assert again.status == 401
+    link = (await anyio.to_thread.run_sync(house.run, "ui", "--print")).stdout.strip()
+    beside = await page.context.new_page()
+    await beside.goto(link)
+    await is_live(visit, house)  # the window that was signed out continues, as it was
 
 
 async def test_a_tab_lives_through_an_upgrade_and_says_so(visit: Visit, house: PageHouse) -> None:

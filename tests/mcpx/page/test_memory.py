@@ -97,6 +97,13 @@ async def test_without_a_session_nothing_listens_and_the_port_is_kept(tmp_path, 
         assert (await visitor.get("/ui/")).status == 401
 
 
+async def test_of_a_page_that_nobody_has_opened_nothing_is_kept(tmp_path, monkeypatch, kept):
+    async with running(tmp_path, monkeypatch) as page:
+        await page.hub.reload(replace(page.hub.config, ui=False))
+        await page.hub.reload(replace(page.hub.config, ui=True))
+    assert not kept.exists()
+
+
 async def test_a_page_that_was_turned_off_lets_nobody_in_later(tmp_path, monkeypatch):
     async with running(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
