@@ -35,6 +35,9 @@ def changing_options(command: _Command) -> _Command:
     return command
 
 
+diff_option = click.option("--diff", is_flag=True, help="Show every entry, and what changes in the files.")
+
+
 def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
     """Whether the change is to be made; the person is asked on a terminal, where `yes` does not say so.
 

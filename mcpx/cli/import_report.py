@@ -10,47 +10,86 @@ from pathlib import Path
 from typing import Any
 
 from mcpx.cli.changing import short
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import MAX_ROWS, echo, rows, width
 from mcpx.clients import ClientServers, ImportPlan, Planned, Server, masking
 from mcpx.paths import config_hint
+from mcpx.text import cut
 
 
 def show(
-    found: Sequence[ClientServers], missing: Mapping[str, Sequence[str]], plan: ImportPlan, path: Path
+    found: Sequence[ClientServers],
+    missing: Mapping[str, Sequence[str]],
+    plan: ImportPlan,
+    path: Path,
+    *,
+    diff: bool = False,
 ) -> None:
-    """Print what was found, client by client, and how the configuration would change."""
+    """Print what was found and would be written, client by client; server by server where that is too long.
+
+    With `diff` it is client by client in any case, and how the configuration would change.
+    """
     by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
-    for each in found:
-        echo(f"{each.file.client.title}  {short(each.file.path)}", bold=True)
-        for line, colour in _lines(each, by_origin):
-            echo(f"  {line}", fg=colour)
-    for name, places in missing.items():
-        echo(f"{name}: no such file: {', '.join(short(place) for place in places)}", fg="yellow")
-    if not found:
-        add = f"mcpx add{config_hint(path)} NAME -- COMMAND"
-        echo(f"no file of a client was found; to add a server by hand: {add}")
-        return
-    if plan.new:
+    lines = [line for each in found for line in _of_client(each, by_origin)]
+    lines += [
+        (f"{name}: no such file: {', '.join(map(short, places))}", "yellow")
+        for name, places in missing.items()
+    ]
+    if not diff and rows(text for text, _ in lines) > MAX_ROWS:
+        lines = _by_server(found, missing, plan)
+    for text, colour in lines:
+        echo(text, fg=colour, bold=colour is None and not text.startswith(" "))
+    if diff and plan.changes:
         echo("")
         echo(masking.masked_diff(plan.before, plan.after, short(path)))
         echo("")
-    elif plan.servers:
+    elif plan.servers and not plan.changes:
         echo(f"nothing to do: {short(path)} has all of them")
-    elif not any(each.problem for each in found):
+    elif not plan.changes and not any(each.problem for each in found):
         echo("nothing to do: no server that MCPX could take over")
+
+
+def show_empty(path: Path, missing: Mapping[str, Sequence[str]], *, named: bool) -> None:
+    """Print that no file was found, where it was looked for clients that were named, and what to do."""
+    for name, places in missing.items() if named else ():
+        echo(_missing(name, places), fg="yellow")
+    add = f"mcpx add{config_hint(path)} NAME -- COMMAND"
+    looked = "" if named else f", of {len(missing)} clients that MCPX knows"
+    echo(f"no file of a client was found{looked}; to add a server by hand: {add}")
+
+
+def _missing(name: str, places: Iterable[str]) -> str:
+    return f"{name}: no such file: {', '.join(map(short, places))}"
 
 
 def show_done(plan: ImportPlan, path: Path, reloaded: str | None) -> None:
     """Print what was done, and what the person has to do before every server works."""
-    echo(f"wrote {counted(len(plan.new), 'server')} to {short(path)}; mcpx undo takes it back")
     if reloaded:
         echo(reloaded)
-    todo = [(server.name, need) for server in plan.new for need in server.needs]
-    for name, need in todo:
-        echo(f"to do for {name}: {need}", fg="yellow")
+    for server in plan.new:
+        for need in server.needs:
+            echo(f"to do for {server.name}: {need}", fg="yellow")
+        if server.needs and server.entry.get("disabled"):
+            echo(f"  then: mcpx enable {server.name}{config_hint(path)}", fg="yellow")
     if others_read(path):
         echo(f"others can read {short(path)}, and it may hold secrets: chmod 600 {path}", fg="yellow")
     echo(f"next: mcpx install{config_hint(path)} puts MCPX into your clients")
+    echo(f"wrote {_counts(plan)} to {short(path)}; {_new_names(plan)}mcpx undo takes it back")
+
+
+def _counts(plan: ImportPlan) -> str:
+    """`12 servers from 17 entries`."""
+    entries = sum(len(server.origins) for server in plan.new)
+    wrote = counted(len(plan.new), "server")
+    return wrote if entries == len(plan.new) else f"{wrote} from {entries} entries"
+
+
+def _new_names(plan: ImportPlan) -> str:
+    """`beta, gamma are now alpha; `."""
+    said = ""
+    for server in plan.servers:
+        if names := server.aliases:
+            said += f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} now {server.name}; "
+    return said
 
 
 def as_json(
@@ -78,13 +117,14 @@ def as_json(
                     {"client": origin.client, "file": str(origin.path), "name": origin.name}
                     for origin in server.origins
                 ],
+                "aliases": server.aliases,
                 "notes": server.notes,
                 "needs": server.needs,
             }
             for server in plan.servers
         ],
     }
-    if plan.new:
+    if plan.changes:
         report["diff"] = masking.masked_diff(plan.before, plan.after, str(path))
     if reloaded:
         report["daemon"] = reloaded
@@ -104,29 +144,87 @@ def others_read(path: Path) -> bool:
         return False
 
 
-def _lines(
-    each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned]
-) -> Iterator[tuple[str, str | None]]:
-    """The lines of one file, each with its colour."""
+_Line = tuple[str, str | None]
+"""A line, and its colour."""
+
+
+def _of_client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned]) -> Iterator[_Line]:
+    """The lines of one file."""
+    yield f"{each.file.client.title}  {short(each.file.path)}", None
     if each.problem:
-        yield f"cannot be used: {each.problem}", "red"
+        yield f"  cannot be used: {each.problem}", "red"
     for server in each.servers:
         planned = by_origin.get((each.file.path, server.name))
-        yield _server_line(each, server, planned), None
+        yield f"  {_server_line(each, server, planned)}", None
         for note in (*masking.commands_shown(server.entry), *server.notes):
-            yield f"  {note}", "yellow"
+            yield f"    {note}", "yellow"
         for need in planned.needs if planned else server.needs:
-            yield f"  to do: {need}", "yellow"
+            yield f"    to do: {need}", "yellow"
     for left_out in each.left_out:
-        yield f"{left_out.name}: not taken over: {left_out.reason}", "yellow"
+        yield f"  {left_out.name}: not taken over: {left_out.reason}", "yellow"
     for name in each.own:
-        yield f"{name}: MCPX itself", None
-    for note in each.notes:
-        yield note, "yellow"
-    if others_read(each.file.path) and any(masking.holds_secrets(server.entry) for server in each.servers):
-        yield f"others can read this file, and it may hold secrets: chmod 600 {each.file.path}", "yellow"
+        yield f"  {name}: MCPX itself", None
+    for note in _remarks(each):
+        yield f"  {note}", "yellow"
     if not (each.problem or each.servers or each.left_out or each.own or each.notes):
-        yield "no servers", None
+        yield "  no servers", None
+
+
+def _remarks(each: ClientServers) -> list[str]:
+    """What is said of a whole file."""
+    holds_secrets = any(masking.holds_secrets(server.entry) for server in each.servers)
+    if not (holds_secrets and others_read(each.file.path)):
+        return list(each.notes)
+    advice = f"others can read this file, and it may hold secrets: chmod 600 {each.file.path}"
+    return [*each.notes, advice]
+
+
+def _by_server(
+    found: Sequence[ClientServers], missing: Mapping[str, Sequence[str]], plan: ImportPlan
+) -> list[_Line]:
+    """A line for each server and each thing that is left out; what is lost of several in one."""
+    titles = {each.file.path: each.file.client.title for each in found}
+    most = width() - len("...")
+    lines: list[_Line] = []
+    for server in plan.new:
+        aliases = f" ({', '.join(server.aliases)})" if server.aliases else ""
+        begin = f"+ {server.name}{aliases}: "
+        clients = ", ".join(dict.fromkeys(titles[origin.path] for origin in server.origins))
+        state = ", switched off" if server.entry.get("disabled") else ""
+        end = f"  [{clients}]{state}"
+        room = max(16, most - len(begin) - len(end) - len("..."))
+        lines.append((cut(f"{begin}{cut(masking.command_line(server.entry), room)}{end}", most), "green"))
+        lines += [(f"    {note}", "yellow") for note in masking.commands_shown(server.entry)]
+    present = [server.name for server in plan.servers if server.present]
+    if present:
+        lines.append((cut(f"  in the configuration already: {', '.join(present)}", most), None))
+    lines += [(cut(f"  {text}", most), "yellow") for text in _left_over(found, plan)]
+    lines += [
+        (f"  {each.file.client.title} cannot be used: {each.problem}", "red")
+        for each in found
+        if each.problem
+    ]
+    lines += [(f"  {name}: no such file", "yellow") for name in missing]
+    return [*lines, ("  --diff shows every entry, and the change to the file", None)]
+
+
+def _left_over(found: Iterable[ClientServers], plan: ImportPlan) -> Iterator[str]:
+    """What is lost, what is to do, and what is not taken: the same of several in one sentence."""
+    said: dict[str, list[str]] = {}
+    for server in plan.servers:
+        for need in server.needs:
+            said.setdefault(f"to do: {need}", []).append(server.name)
+    for each in found:
+        for server_there in each.servers:
+            for note in server_there.notes:
+                said.setdefault(note, []).append(f"{server_there.name} of {each.file.client.title}")
+        for entry in each.left_out:
+            name = f"{entry.name} of {each.file.client.title}"
+            said.setdefault(f"not taken over: {entry.reason}", []).append(name)
+        for remark in _remarks(each):
+            said.setdefault(remark, []).append(each.file.client.title)
+    for sentence, names in said.items():
+        yield f"{', '.join(names)}: {sentence}"
 
 
 def _server_line(each: ClientServers, server: Server, planned: Planned | None) -> str:
@@ -137,13 +235,18 @@ def _server_line(each: ClientServers, server: Server, planned: Planned | None) -
     if planned is None:
         return f"{line}: MCPX itself"
     first = planned.origins[0]
-    if planned.present:
-        return f"{line}: in the configuration already" + (
-            f", as {planned.name}" if planned.name != server.name else ""
+    renamed = ""
+    if planned.name != server.name:
+        is_alias = server.name in planned.aliases
+        renamed = f"becomes {planned.name}" + (
+            ", and is found by either name" if is_alias else ", as the name is taken"
         )
+    if planned.present:
+        return f"{line}: in the configuration already" + (f", as {planned.name}" if renamed else "")
     if (first.path, first.name) != (each.file.path, server.name):
-        return f"{line}: the same as {first.name} of {first.client}"
-    return line if planned.name == server.name else f"{line}: becomes {planned.name}, as the name is taken"
+        same = f"the same as {first.name} of {first.client}"
+        return f"{line}: {same}; {renamed}" if renamed else f"{line}: {same}"
+    return f"{line}: {renamed}" if renamed else line
 
 
 def _client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.consent import changing_options, diff_option, exit_unchanged, may_go_on
 from mcpx.cli.known_names import complete_client
 
 if TYPE_CHECKING:
@@ -17,25 +17,35 @@ if TYPE_CHECKING:
 
 @click.command("import", short_help="Take over the servers of your AI clients.")
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
+@diff_option
 @changing_options
 def import_servers(
+    *,
     clients: tuple[str, ...],
     config_path: str | None,
-    dry_run: bool,  # noqa: FBT001 - click passes it by name
-    as_json: bool,  # noqa: FBT001 - click passes it by name
-    yes: bool,  # noqa: FBT001 - click passes it by name
+    diff: bool,
+    dry_run: bool,
+    as_json: bool,
+    yes: bool,
 ) -> None:
     """Write the servers of your AI clients into MCPX's configuration.
 
     Looks into the file of each CLIENT (claude-desktop, vscode, cursor, codex and so on), or of all that there
-    are. Equal servers become one; what the configuration has stays as it is. The clients' files are not
-    changed: mcpx install --adopt does that. mcpx undo takes it back.
+    are. Equal servers of several clients become one, which is found by all of its names; what the
+    configuration has stays as it is. The clients' files are not changed: mcpx install --adopt does that. mcpx
+    undo takes it back.
     """
-    sys.exit(_import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes))
+    sys.exit(_import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes, diff=diff))
 
 
 def _import(
-    clients: tuple[str, ...], config_path: str | None, *, dry_run: bool, as_json: bool, yes: bool
+    clients: tuple[str, ...],
+    config_path: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    yes: bool,
+    diff: bool,
 ) -> int:
     from mcpx.changes import read_file
     from mcpx.cli import import_report as report
@@ -54,11 +64,14 @@ def _import(
     except DocumentError as error:
         raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
     failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
-    if not as_json:
-        report.show(found, missing if clients or not found else {}, plan, path)
+    if not as_json and not found:
+        report.show_empty(path, missing, named=bool(clients))
+    elif not as_json:
+        report.show(found, missing if clients else {}, plan, path, diff=diff)
     changed, reloaded = False, None
-    if plan.new:
-        question = f"Write {report.counted(len(plan.new), 'server')} to {path}?"
+    if plan.changes:
+        what = report.counted(len(plan.new), "server") if plan.new else "other names of servers"
+        question = f"Write {what} to {path}?"
         if may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
             _write(path, plan)
             changed, reloaded = True, reload_daemon(path)
@@ -66,7 +79,7 @@ def _import(
         print_json(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
     elif changed:
         report.show_done(plan, path, reloaded)
-    if plan.new and not changed and not failed:
+    if plan.changes and not changed and not failed:
         exit_unchanged(dry_run=dry_run)
     return int(failed)
 

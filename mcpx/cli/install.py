@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from mcpx.cli.changing import reload_daemon, take_back_interrupted
-from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.consent import changing_options, diff_option, exit_unchanged, may_go_on
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.printing import echo, print_json
 
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 @click.command(short_help="Put MCPX into your AI clients.")
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
 @click.option("--adopt", is_flag=True, help="Move the clients' own servers into MCPX's configuration.")
+@diff_option
 @changing_options
 def install(
     *,
     clients: tuple[str, ...],
     adopt: bool,
+    diff: bool,
     config_path: str | None,
     dry_run: bool,
     as_json: bool,
@@ -44,7 +47,7 @@ def install(
     take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
     plan = plan_installs(_installed(clients), config_path, adopt=adopt)
     if not as_json:
-        report.show(plan)
+        report.show(plan, diff=diff)
     change, reloaded, edits = None, None, plan.edits()
     if edits and may_go_on(
         f"Put MCPX into {', '.join(plan.changed)}?", yes=yes, dry_run=dry_run, as_json=as_json
@@ -94,6 +97,8 @@ def uninstall(
     elif change is not None:
         titles = ", ".join(dict.fromkeys(each.file.client.title for each in taken_out))
         echo("done; mcpx undo takes it back. MCPX's own configuration keeps its servers")
+        copies = shlex.quote(str(change.folder.parent))
+        echo(f"copies of the files, secrets in them too, stay for mcpx undo; to remove them: rm -r {copies}")
         echo(f"next: restart {titles}")
     elif not taken_out:
         echo("nothing to do" if clients else "nothing to do: MCPX is in no client")

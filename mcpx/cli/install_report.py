@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.cli.changing import short
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import MAX_ROWS, echo, rows
 from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
@@ -21,39 +21,77 @@ _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
 
-def show(plan: InstallPlan) -> None:
-    """Print what would become of each file."""
+_Line = tuple[str, str | None]
+"""A line, and its colour."""
+
+
+def show(plan: InstallPlan, *, diff: bool = False) -> None:
+    """Print what would become of each file: entry by entry, or in a line each where that is too long."""
+    lines = list(_whole(plan))
+    if not diff and rows(text for text, _ in lines) > MAX_ROWS:
+        lines = [*_short(plan), ("  --diff shows every entry", None)]
+    for text, colour in lines:
+        echo(text, fg=colour, bold=colour is None and not text.startswith(" "))
+
+
+def _whole(plan: InstallPlan) -> Iterator[_Line]:
+    """Every entry that is written, and every one that moves."""
     from mcpx.clients.masking import command_line, commands_shown
 
     for each in plan.installations:
         client, path = each.file.client, each.file.path
-        echo(f"{client.title}  {short(path)}{'' if each.before is not None else ' (new)'}", bold=True)
+        yield f"{client.title}  {short(path)}{'' if each.before is not None else ' (new)'}", None
         if each.outcome == "refused":
-            echo(f"  refused, and not changed: {each.problem}", fg="red")
+            yield f"  refused, and not changed: {each.problem}", "red"
             continue
         if line := plan.commands.get(str(path)):
-            echo(f"  runs: {shlex.join(line)}")
-        _show_entries(plan, each)
-        _show_adopted(plan, each)
-        for name, why in plan.staying.get(str(path), {}).items():
-            echo(f"  {name} stays: {why}", fg="yellow")
-        for note in each.notes:
-            echo(f"  note: {note}", fg="yellow")
+            yield f"  runs: {shlex.join(line)}", None
+        yield from _entries(plan, each)
+        for name, ours in each.adopted.items():
+            where = f", as {ours}" if ours != name else ""
+            yield f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", "red"
+            yield from ((f"      {note}", "yellow") for note in plan.losses(each.file, name))
+        yield from _remarks(plan, each)
     if plan.adoption is not None and plan.new_servers:
-        echo(f"MCPX  {short(plan.config)}", bold=True)
+        yield f"MCPX  {short(plan.config)}", None
         for server in plan.adoption.new:
-            echo(f"  + {server.name}: {command_line(server.entry)}", fg="green")
-            for note in commands_shown(server.entry):
-                echo(f"      {note}", fg="yellow")
+            yield f"  + {server.name}: {command_line(server.entry)}", "green"
+            yield from ((f"      {note}", "yellow") for note in commands_shown(server.entry))
 
 
-def _show_adopted(plan: InstallPlan, each: Installation) -> None:
-    """Print which servers move, and what is lost of each."""
-    for name, ours in each.adopted.items():
-        where = f", as {ours}" if ours != name else ""
-        echo(f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", fg="red")
-        for note in plan.losses(each.file, name):
-            echo(f"      {note}", fg="yellow")
+def _short(plan: InstallPlan) -> Iterator[_Line]:
+    """A line for each file, and what is said of it."""
+    from mcpx.clients.masking import commands_shown
+
+    for each in plan.installations:
+        title, path = each.file.client.title, short(each.file.path)
+        if each.outcome == "refused":
+            yield f"{title}  {path}: refused, and not changed: {each.problem}", "red"
+            continue
+        words = {"added": "+ mcpx", "updated": "mcpx is brought up to date", "present": "MCPX is there"}
+        moves = [name if name == ours else f"{name} as {ours}" for name, ours in each.adopted.items()]
+        what = words[each.outcome] if each.replaced or each.outcome != "updated" else words["present"]
+        moved = f"; to MCPX: {', '.join(moves)}" if moves else ""
+        yield f"{title}  {path}: {what}{moved}", "green" if each.outcome != "present" else None
+        yield from _remarks(plan, each)
+    lost: dict[str, list[str]] = {}
+    for each in plan.installations:
+        for name in each.adopted:
+            for note in plan.losses(each.file, name):
+                lost.setdefault(note, []).append(f"{name} of {each.file.client.title}")
+    for note, names in lost.items():
+        yield f"  {', '.join(names)}: {note}", "yellow"
+    if plan.adoption is not None and plan.new_servers:
+        yield f"MCPX  {short(plan.config)}: + {', '.join(plan.new_servers)}", "green"
+        for server in plan.adoption.new:
+            yield from ((f"  {server.name} {note}", "yellow") for note in commands_shown(server.entry))
+
+
+def _remarks(plan: InstallPlan, each: Installation) -> Iterator[_Line]:
+    for name, why in plan.staying.get(str(each.file.path), {}).items():
+        yield f"  {name} stays: {why}", "yellow"
+    for note in each.notes:
+        yield f"  note: {note}", "yellow"
 
 
 def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
@@ -117,15 +155,15 @@ def _removal(each: Removal) -> dict[str, Any]:
     return report | ({"problem": each.problem} if each.problem else {})
 
 
-def _show_entries(plan: InstallPlan, each: Installation) -> None:
+def _entries(plan: InstallPlan, each: Installation) -> Iterator[_Line]:
     where = ".".join(each.key)
     for name, entry in each.entries.items():
         if name in each.replaced:
-            echo(f"  - {where}.{name}: {_text(plan, each.replaced[name])}", fg="red")
+            yield f"  - {where}.{name}: {_text(plan, each.replaced[name])}", "red"
         if name in each.replaced or each.outcome == "added":
-            echo(f"  + {where}.{name}: {_text(plan, entry)}", fg="green")
+            yield f"  + {where}.{name}: {_text(plan, entry)}", "green"
         else:
-            echo(f"  MCPX is there, as {name}")
+            yield f"  MCPX is there, as {name}", None
 
 
 def _client(plan: InstallPlan, each: Installation, *, is_done: bool) -> dict[str, Any]:

@@ -13,7 +13,9 @@ import codecs
 import json
 import os
 import re
+import shutil
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
@@ -23,6 +25,8 @@ from mcpx.text import escaped
 if TYPE_CHECKING:
     from rich.console import Console
 
+MAX_ROWS: Final = 21
+"""Of a plan: the question stands right under it, on a screen of 24."""
 PIPE_WIDTH: Final = 100_000  # cells; a pipe has no width of its own, and nothing is cut or wrapped there
 _PADDING: Final = re.compile(r" +$", re.MULTILINE)
 _SURROGATES: Final = "backslashreplace"
@@ -35,6 +39,16 @@ def echo(text: str, *, err: bool = False, **style: Any) -> None:
     else:
         styled = any(style.values()) and not without_style()
         click.echo(click.style(escaped(text), **style) if styled else escaped(text), err=err)
+
+
+def width() -> int:
+    """The cells of a line of standard output."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+
+
+def rows(texts: Iterable[str]) -> int:
+    """The rows that lines take on standard output."""
+    return sum(1 + max(0, len(text) - 1) // width() for text in texts)
 
 
 def print_json(value: object) -> None:

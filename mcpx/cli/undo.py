@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Take back the last change of files.")
-@click.option("--list", "listed", is_flag=True, help="Show every change, and where its copies are.")
+@click.option("--list", "listed", is_flag=True, help="Show every change, a line each.")
+@click.option("--files", is_flag=True, help="With --list: the files of each change, and its copies.")
 @click.option("--force", is_flag=True, help="Also where a file was changed since; what it holds is kept.")
 @changing_options
 def undo(
     *,
     listed: bool,
+    files: bool,
     force: bool,
     config_path: str | None,
     dry_run: bool,
@@ -37,7 +39,7 @@ def undo(
     from mcpx.changes import carry_out, plan_undo
 
     if listed:
-        _show_history(as_json=as_json)
+        _show_history(as_json=as_json, files=files)
         return
     interrupted = take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
     planned = None if interrupted else plan_undo(force=force)
@@ -101,7 +103,7 @@ def _files(planned: Undo) -> list[dict[str, str]]:
     ]
 
 
-def _show_history(*, as_json: bool) -> None:
+def _show_history(*, as_json: bool, files: bool) -> None:
     from mcpx.changes import history, undone
 
     changes = history()
@@ -112,12 +114,17 @@ def _show_history(*, as_json: bool) -> None:
         return
     for change in reversed(changes):
         state = "undone" if change.id in gone else str(change.state)
-        echo(f"{_when(change)}  {change.command}  ({state})", bold=True)
-        for file in change.files:
+        number = len(change.files)
+        count = f"{number} file{'' if number == 1 else 's'}"
+        echo(f"{_when(change)}  {change.command}  ({state})  {count}", bold=files)
+        for file in change.files if files else ():
             echo(f"  {short(file.path)}")
-        echo(f"  copies: {short(change.folder)}")
+        if files:
+            echo(f"  copies: {short(change.folder)}")
     if not changes:
         echo("nothing was changed yet")
+    elif not files:
+        echo("--files shows the files of each, and where its copies are", err=True)
 
 
 def _row(change: Change, *, is_undone: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mcpx.cli.main import cli
 from mcpx.config import load
 from mcpx.daemon import control_client
 from mcpx.errors import MCPXError
+from tests.mcpx.cli.ten_clients import SERVERS, make_home, mcpx
 from tests.mcpx.clients.homes import placed
 
 SECRET = "hunter2hunter2"
@@ -60,15 +62,30 @@ def test_everything_that_is_found_is_written_in_one_step(clients: Path) -> None:
     assert load(path).servers["gh"].transport.env == {"GITHUB_TOKEN": SECRET}
     for line in (
         "Claude Desktop  ~/.config/Claude/claude_desktop_config.json",
-        "  github: npx -y github (env: GITHUB_TOKEN)",
+        "  github: npx -y github (env: GITHUB_TOKEN): becomes gh, and is found by either name",
         "  cannot be used: line 1, column 20: a colon is missing between the key and its value",
         "  git: npx: becomes git-vscode, as the name is taken",
         "  gh: npx -y github (env: GITHUB_TOKEN): the same as github of claude-desktop",
         "  docs: https://h/mcp?key=***",
-        '+        "GITHUB_TOKEN": "***"',
-        "wrote 4 servers to ~/.config/mcpx/config.json; mcpx undo takes it back",
     ):
         assert line in result.stdout.splitlines()
+    end = "to ~/.config/mcpx/config.json; github is now gh; mcpx undo takes it back"
+    assert result.stdout.splitlines()[-1] == f"wrote 4 servers from 5 entries {end}"
+
+
+def test_what_changes_in_the_file_is_shown_where_it_is_asked_for(clients: Path) -> None:
+    assert "+++" not in run("--dry-run").stdout
+    assert '+        "GITHUB_TOKEN": "***"' in run("--dry-run", "--diff").stdout
+
+
+def test_the_plan_for_ten_clients_and_the_question_fit_one_screen(home: Path) -> None:
+    make_home(home)
+    for command in (("import",), ("install", "--adopt")):
+        lines = mcpx(home, *command, "--dry-run").stdout.splitlines()
+        assert len(lines) <= 23, lines
+        assert len(mcpx(home, *command, "--dry-run", "--diff").stdout.splitlines()) > 40
+        for name in SERVERS - {"broken", "developer", "local"}:
+            assert any(re.search(rf"\b{name}\b", line) for line in lines), name
 
 
 def test_a_second_import_has_nothing_to_do(clients: Path) -> None:
@@ -85,7 +102,7 @@ def test_a_second_import_has_nothing_to_do(clients: Path) -> None:
 def test_without_yes_nothing_is_changed(clients: Path, arguments: tuple[str, ...], code: int) -> None:
     result = run(*arguments)
     assert result.exit_code == code
-    assert "+++ ~/.config/mcpx/config.json" in result.stdout
+    assert "  git: npx: becomes git-vscode, as the name is taken" in result.stdout.splitlines()
     assert "nothing was changed" in result.stderr
     assert not (clients / ".config/mcpx").exists()
 
@@ -155,8 +172,11 @@ def test_a_configuration_that_is_broken_is_not_touched(clients: Path, content: s
 def test_where_nothing_is_found_it_says_where_it_looked(home: Path) -> None:
     result = run("--yes")
     assert result.exit_code == 0
+    (line,) = result.stdout.splitlines()
+    assert line.startswith("no file of a client was found, of ")
+    assert "mcpx add NAME -- COMMAND" in line
+    result = run("claude-code", "--yes")
     assert "claude-code: no such file: ~/.claude.json" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("no file of a client was found; ")
 
 
 def test_a_file_that_others_can_read_is_named_where_it_holds_secrets(clients: Path) -> None:

@@ -69,7 +69,10 @@ def test_the_list_has_every_change_and_its_copies(home: Path) -> None:
         ("undo install cursor", "done"),
     ]
     assert Path(rows[0]["copies"]).is_dir()
-    assert "(undone)" in mcpx(home, "undo", "--list").stdout
+    lines = mcpx(home, "undo", "--list").stdout.splitlines()
+    assert len(lines) == len(rows)
+    assert lines[1].endswith("install cursor  (undone)  1 file")
+    assert "copies: " in mcpx(home, "undo", "--list", "--files").stdout
 
 
 def test_a_file_that_was_changed_since_keeps_that(home: Path) -> None:
