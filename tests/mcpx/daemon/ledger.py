@@ -136,13 +136,14 @@ class Surfaces:
         await self._scraped(ledger, by_client, by_server)
 
     def _table(self, text: str, servers: dict[str, Ends]) -> None:
-        """`mcpx status` as it is printed; states are of one word here."""
+        """`mcpx status` as it is printed."""
         lines = text.splitlines()
         at = next(number for number, line in enumerate(lines) if line.startswith("server "))
         heads = lines[at].replace("p99 ms", "p99").split()
         for line in lines[at + 1 : lines.index("", at)]:
-            row = dict(zip(heads, line.split(), strict=False))
-            if (ends := servers.get(row.get("server", ""))) is not None:
+            words = line.split()
+            row = dict(zip(heads[2:], words[2 - len(heads) :], strict=True))  # a state may be two words
+            if (ends := servers.get(words[0])) is not None:
                 shown = int(row["calls"]), int(row["fail"]), int(row["ref"])
                 assert shown == (sum(ends.values()), ends["failed"], ends["refused"]), line
 
@@ -167,7 +168,8 @@ class Surfaces:
             ends = ledger.by(0).get(client["name"], {})
             assert client["calls"] == sum(ends.values()), client
 
-    async def _scraped(self, ledger: Ledger, by_client: dict[str, Ends], by_server: dict[str, Ends]) -> None:
+    async def scrape(self) -> Samples:
+        """The metrics: by name, and by the values of the labels in the order of their names."""
         headers = {"Authorization": f"Bearer {self._token}"}
         async with httpx2.AsyncClient(timeout=20, trust_env=False) as client:
             text = (await client.get(self._metrics, headers=headers)).text
@@ -176,6 +178,10 @@ class Surfaces:
             for sample in family.samples:
                 labels = tuple(value for _, value in sorted(sample.labels.items()))
                 found.setdefault(sample.name, {})[labels] = sample.value
+        return found
+
+    async def _scraped(self, ledger: Ledger, by_client: dict[str, Ends], by_server: dict[str, Ends]) -> None:
+        found = await self.scrape()
         ended = {(end, name): ends[end] for name, ends in by_server.items() for end in ENDS}
         self._rose(found, "mcpx_server_calls_ended_total", ended)
         calls = {(name,): sum(ends.values()) for name, ends in by_server.items()}
