@@ -14,8 +14,9 @@ Three ways to show a text:
 * `escaped` is for results on a terminal: nothing is lost, what harms is seen as `\x1b` or `\u202e`.
 
 A joiner stays where writing needs it: U+200C or U+200D alone between two letters beyond Latin (Persian,
-Hindi) and U+200D alone between two emojis. The variation selectors U+FE0E and U+FE0F behind a sign beyond
-ASCII only choose between two drawings of it; they are dropped without a trace.
+Hindi) and U+200D alone between two emojis. So does one variation selector U+FE0E or U+FE0F behind a sign
+beyond ASCII, or in a keycap, where it chooses between two drawings. Behind a letter it draws nothing, and
+selectors behind letters could hold a text that nobody sees: they are dropped without a trace.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import re
 from typing import Any, Final
 
 # What Unicode calls Default_Ignorable_Code_Point or Format and no script needs, the braille blank,
-# surrogates, interlinear marks and noncharacters. Joiners are among them, until `_NOT_JOINING` lets one stay.
+# surrogates, interlinear marks and noncharacters. Joiners are among them, until `_NOT_NEEDED` lets one stay.
 _INVISIBLE: Final = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     r"\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
@@ -36,18 +37,23 @@ _CONTROL: Final = re.compile(rf"[{_CONTROLS}\ud800-\udfff]")
 _LETTER: Final = r"[^\W\d_\x00-\u024f\u115f\u1160\u3164\uffa0]"  # beyond Latin, where no word has a joiner
 _INDIC: Final = r"[\u0900-\u0dff]"  # with the signs behind a letter, which are no letters to `re`
 _EMOJI: Final = r"[\u2190-\u27ff\u2900-\u2bff\u3030\u303d\U0001f000-\U0001faff]"
-_NOT_JOINING: Final = (  # behind one character: it is no joiner that writing needs
-    rf"(?<!{_LETTER}[\u200c\u200d](?={_LETTER}))(?<!{_INDIC}[\u200c\u200d](?={_INDIC}))"
-    rf"(?<!{_EMOJI}\u200d(?={_EMOJI}))"
+_SIGN: Final = (
+    r"[\u00a9\u00ae\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2100-\u27ff\u2900-\u2bff\u3030\u303d\u3297\u3299"
+    r"\U0001f000-\U0001faff]"
 )
-_DRAWING: Final = re.compile(r"[\ufe0e\ufe0f](?<=[^\x00-\x7f\ufe00-\ufe0f].)|\ufe0f(?<=[0-9#*].)(?=\u20e3)")
-_HIDDEN: Final = re.compile(f"[{_INVISIBLE}]{_NOT_JOINING}")
+_NOT_NEEDED: Final = (  # behind one character: it is no joiner or selector that writing needs
+    rf"(?<!{_LETTER}[\u200c\u200d](?={_LETTER}))(?<!{_INDIC}[\u200c\u200d](?={_INDIC}))"
+    rf"(?<!{_EMOJI}\u200d(?={_EMOJI}))(?<!{_EMOJI}\ufe0f\u200d(?={_EMOJI}))"
+    rf"(?<!{_SIGN}[\ufe0e\ufe0f])(?<![0-9#*]\ufe0f(?=\u20e3))"
+)
+_NO_DRAWING: Final = re.compile(rf"[\ufe0e\ufe0f](?<=[^\x00-\x7f\ufe00-\ufe0f].){_NOT_NEEDED}")
+_HIDDEN: Final = re.compile(f"[{_INVISIBLE}]{_NOT_NEEDED}")
 _SUSPECT: Final = re.compile(f"[{_INVISIBLE}]")
 _BLANK: Final = re.compile(rf"[\s{_CONTROLS}]+")
 _CONTROL_IN_LINES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_HARMFUL: Final = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_INVISIBLE}]{_NOT_JOINING}")
-_HARMFUL_IN_STRING: Final = re.compile(f"[{_CONTROLS}{_INVISIBLE}]{_NOT_JOINING}")
+_HARMFUL: Final = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_INVISIBLE}]{_NOT_NEEDED}")
+_HARMFUL_IN_STRING: Final = re.compile(f"[{_CONTROLS}{_INVISIBLE}]{_NOT_NEEDED}")
 
 _PLAIN_NAME: Final = re.compile(r"[\w$@][\w.:/@+-]*")
 _PLAIN_SERVER: Final = re.compile(r"[\w$@](?:[\w.:/@+ -]*[\w.:/@+-])?")
@@ -93,7 +99,7 @@ def paragraphs(text: str) -> str:
 def escaped(text: str) -> str:
     r"""`text` for a terminal: what harms (but `\n` and `\t`) as its escape, `\x1b` or `\u202e`."""
     if not text.isascii():
-        text = _DRAWING.sub("", text)
+        text = _NO_DRAWING.sub("", text)
     return _HARMFUL.sub(_escape, text)
 
 
@@ -152,7 +158,7 @@ def kind_of(value: Any) -> str:
 
 def _seen(text: str) -> str:
     """`text` without its invisible characters."""
-    return text if text.isascii() else _HIDDEN.sub("", _DRAWING.sub("", text))
+    return text if text.isascii() else _HIDDEN.sub("", text)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -56,16 +56,39 @@ def test_controls_are_a_space_in_a_line_and_an_escape_on_a_terminal(character):
 
 
 @pytest.mark.parametrize(
-    "text", [PERSIAN, HINDI, FAMILY, "\U0001f469\U0001f3fd\u200d\U0001f4bb", "高血压", "é", "עברית"]
+    "text",
+    [
+        *(PERSIAN, HINDI, FAMILY, "\U0001f469\U0001f3fd\u200d\U0001f4bb", "高血压", "é", "עברית"),
+        *(
+            "\u26a0\ufe0f Deprecated",
+            "I \u2764\ufe0f it",
+            "\u2764\ufe0f\u200d\U0001f525",
+            "1\ufe0f\u20e3",
+            "\u2139\ufe0f",
+        ),
+        *("\u26a0\ufe0e", "a \u2194\ufe0f b", "\u00a9\ufe0f", "\U0001f170\ufe0f"),
+    ],
 )
 def test_what_people_write_stays_as_it_is(text):
     assert one_line(text) == paragraphs(text) == escaped(text) == text
     assert is_clean(text)
 
 
-def test_a_heart_stays_a_heart():
-    assert one_line("I \u2764\ufe0f it") == escaped("I \u2764\ufe0f it") == "I \u2764 it"
-    assert one_line("1\ufe0f\u20e3") == "1\u20e3"
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("\u26a0\ufe0f\ufe0f\ufe0e", "\u26a0\ufe0f"),
+        ("\u26a0\u200b\ufe0f", "\u26a0"),
+        ("\u26a0\ufe01\U000e0100", "\u26a0"),
+        ("\u0434\ufe0f\u0430\ufe0e", "\u0434\u0430"),
+        ("e\u0301\ufe0f", "e\u0301"),
+        ("\x80\ufe0f", ""),
+        ("12\ufe0f3", "123"),
+    ],
+)
+def test_selectors_that_choose_no_drawing_hold_no_text(text, seen):
+    assert paragraphs(text) == seen
+    assert one_line(text) == seen
 
 
 @pytest.mark.parametrize(

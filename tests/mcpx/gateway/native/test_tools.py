@@ -288,3 +288,20 @@ async def failure(line, name):
     """The error of a call by that name."""
     assert await line.call(name) is None
     return line.error
+
+
+async def test_what_chooses_a_drawing_stays_in_a_description_and_what_hides_goes(tmp_path):
+    said = "\u26a0\ufe0f Deprecated \u2139\ufe0f 1\ufe0f\u20e3 \u2764\ufe0f\u200d\U0001f525"
+    schema = {"type": "object", "properties": {"a": {"type": "string", "description": said}}}
+    tool = {"name": "old", "inputSchema": schema, "title": said, "description": said}
+    hiding = {**tool, "name": "hiding", "title": "h", "description": f"{said} a\u200bb\ufe0f\U000e0041"}
+    (tmp_path / "tools").write_text(json.dumps([tool, hiding]))
+    config = config_of({"s": entry(tools=str(tmp_path / "tools"))}, expose="both")
+    async with open_watched(config) as watch, client_of(watch) as line:
+        listed = {tool["name"]: tool for tool in (await line.ask("tools/list", {}))["tools"]}
+        assert listed["s__old"] == {**tool, "name": "s__old"}
+        assert listed["s__hiding"]["description"] == f"{said} ab"
+        shown = await line.call("inspect", {"server_name": "s", "tool_names": ["old"]})
+        assert shown["content"][0]["text"].count(said) >= 2  # of the tool, and of its parameter
+        hidden = await line.call("inspect", {"server_name": "s", "tool_names": ["hiding"]})
+        assert f"{said} ab" in hidden["content"][0]["text"]
