@@ -226,8 +226,8 @@ class ScriptedServer:
         self.note("call", tool=name, arguments=arguments, id=request_id, pid=os.getpid())
         if name.startswith("die"):
             self.die(request_id, name, arguments)
-        elif arguments.get("hold"):
-            pass  # it has run, and is never answered
+        elif (held := arguments.get("hold")) and not (isinstance(held, str) and Path(held).exists()):
+            pass  # it has run, and is never answered; or not before there is that file
         elif name == "hang":
             self.hanging[request_id] = (params.get("_meta") or {}).get("progressToken")
         elif name == "crowd":

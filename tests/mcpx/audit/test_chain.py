@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from hashlib import sha256
 
 import anyio
 import anyio.lowlevel
@@ -206,7 +207,11 @@ def written(tmp_path_factory):
     return log, log.files[0].read_bytes()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=150,
+    deadline=None,
+)
 @given(data=st.data())
 def test_one_flipped_bit_is_found(written, monkeypatch, data):
     monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
@@ -242,6 +247,20 @@ def test_lines_that_change_places_or_come_twice_are_found(written, monkeypatch):
         log.files[0].write_bytes(b"".join(other))
         assert log.problems() != []
     log.files[0].write_bytes(text)
+
+
+def test_a_line_in_the_middle_with_a_right_hash_of_its_own_is_found(written, monkeypatch):
+    monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
+    log, text = written
+    lines = text.splitlines(keepends=True)
+    content, _, _ = lines[4].replace(b"tool 4", b"tool 5").partition(b',"hash":')
+    assert content not in lines[4]
+    lines[4] = b'%b,"hash":"%b"}\n' % (content, sha256(content).hexdigest().encode())
+    log.files[0].write_bytes(b"".join(lines))
+    try:
+        assert log.problems() == ["line 6 does not follow on the one before it"]
+    finally:
+        log.files[0].write_bytes(text)
 
 
 async def test_lines_cut_off_stay_missing_when_the_chain_goes_on(log, monkeypatch):

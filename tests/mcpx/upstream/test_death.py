@@ -13,7 +13,7 @@ import pytest
 
 from mcpx.catalog.snapshot import State
 from mcpx.errors import CallError, Code, Outcome
-from tests.mcpx.scripted import one_server
+from tests.mcpx.scripted import one_server, soon
 
 pytestmark = pytest.mark.anyio
 
@@ -131,3 +131,31 @@ async def test_callers_who_come_while_it_restarts_are_served(ears):
                 tasks.start_soon(ask, str(number))
         assert sorted(texts) == ["0", "1", "2", "3", "4"]
         assert len(ears.of("started")) == 2
+
+
+async def test_a_tool_that_only_destroys_nothing_is_not_run_again(ears):
+    """`destructiveHint: false` says that a run adds something: two runs may add it twice."""
+    settings = {"annotations": {"die": {"destructiveHint": False}}}
+    async with one_server(ears, settings=settings) as watch:
+        error = await watch.failure("die")
+        assert (error.code, error.outcome) == (Code.SERVER_DIED, Outcome.UNKNOWN)
+        await watch.becomes(State.READY)
+        assert await watch.text("echo", {"text": "behind it"}) == "behind it"
+        assert len(ears.of("call", tool="die")) == 1
+
+
+async def test_calls_keep_their_order_through_a_death(ears, tmp_path):
+    settings = {"annotations": {"echo": {"readOnlyHint": True}}, "max_concurrency": 6}
+    answers = tmp_path / "answers"
+    async with one_server(ears, settings=settings) as watch, anyio.create_task_group() as tasks:
+        upstream = watch.hub.upstreams["s"]
+        for number in range(9):  # six in flight, three behind them
+            tasks.start_soon(watch.text, "echo", {"text": str(number), "hold": str(answers)})
+            if number < 6:
+                await ears.hear("call", count=number + 1)
+            else:
+                await soon(lambda number=number: upstream.queued == number - 5)
+        answers.touch()
+        first = kill(watch)
+    again = [event["arguments"]["text"] for event in ears.of("call") if event["pid"] != first]
+    assert again == [str(number) for number in range(9)]
