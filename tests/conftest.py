@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.forking import client
 
@@ -61,10 +62,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try properties on some examples; with `--hypothesis-profile=thorough` on as many as hypothesis does."""
-    settings.register_profile("thorough")
-    settings.register_profile("suite", max_examples=40)
+    """Try properties on some examples; with `--hypothesis-profile=thorough` on as many as hypothesis does.
+
+    Neither counts seconds: a machine that is busy with other things is no fault of what is tested.
+    """
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("thorough", patient)
+    settings.register_profile("suite", patient, max_examples=40)
     settings.load_profile(config.getoption("hypothesis_profile", None) or "suite")
+    _hear_signals()
+
+
+def _hear_signals() -> None:
+    """Ignore no signal that a shell ignores for what runs behind it (`nohup`, `&`): children would, too."""
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            heard = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, heard)
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,7 +109,8 @@ class RayCluster:
 
 @contextmanager
 def cluster_of(nodes: dict[str, dict[str, float]], **environment: str) -> Iterator[RayCluster]:
-    """A cluster of these nodes, the head first, with what each has."""
+    """A cluster of these nodes, the head first, with what each has; the only one on this machine."""
+    machine.take_turn()
     folder = Path(tempfile.mkdtemp(prefix="mcpx-ray-", dir="/tmp"))  # short, for the names of sockets
     try:
         cluster = RayCluster(folder, nodes, **environment)
@@ -119,6 +120,14 @@ def cluster_of(nodes: dict[str, dict[str, float]], **environment: str) -> Iterat
             cluster.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Wait for other clusters before the first test here, outside the time that a test may take."""
+    if find_spec("ray") is not None:
+        machine.take_turn()
+    return (yield)
 
 
 @pytest.fixture(scope="session")

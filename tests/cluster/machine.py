@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from mcpx.paths import wait_for_lock
+
+TURN_TIMEOUT_S = 1800.0  # a whole run of the tests, and another one
 
 
 def processes_under(pid: int) -> list[int]:
@@ -72,3 +77,19 @@ def _parent(process: Path) -> int | None:
     except OSError:
         return None
     return None if state == "Z" else int(parent)
+
+
+_held: list[int] = []
+
+
+def take_turn() -> None:
+    """Keep other clusters of Ray off this machine until this process ends: two starve each other.
+
+    Waits for those of other workers and of other runs of the tests. Does nothing the second time.
+    """
+    if _held:
+        return
+    path = Path(tempfile.gettempdir(), f"mcpx-tests-ray-{os.getuid()}.lock")
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    wait_for_lock(lock, path, timeout_s=TURN_TIMEOUT_S)
+    _held.append(lock)

@@ -16,7 +16,9 @@ from mcpx.errors import ConfigError
 from tests.mcpx.config.test_properties import documents
 
 ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/home/me"}
-ANY_FILE = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_FILE = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture
