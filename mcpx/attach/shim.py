@@ -160,7 +160,7 @@ class Shim:
         for line in self._from_client.feed(chunk):
             if isinstance(line, TooLong):
                 self._to_client.put(too_long(line))
-            elif (passed := self._session.from_client(line)) is not None:
+            elif isinstance(line, bytes) and (passed := self._session.from_client(line)) is not None:
                 self._pass_on([passed])
         self._write_daemon()
 
@@ -212,7 +212,7 @@ class Shim:
 
     def _read_daemon(self, chunk: bytes) -> None:
         for line in self._from_daemon.feed(chunk):
-            if isinstance(line, TooLong):
+            if not isinstance(line, bytes):
                 continue
             if self._greeted:
                 self._connecting.succeeded()

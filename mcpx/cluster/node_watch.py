@@ -24,7 +24,7 @@ from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.observe.contained import contain
 from mcpx.text import cut, one_line
 from mcpx.upstream.transport.loss import Ending
-from mcpx.wire.lines import LineSplitter, TooLong
+from mcpx.wire.lines import LineSplitter
 from mcpx.wire.tls_channel import TlsChannel
 
 log = structlog.get_logger()
@@ -146,7 +146,7 @@ class NodeWatch:
         self._silent_s, self._is_heard = 0.0, True
         for line in self._lines.feed(data):
             try:
-                if isinstance(line, TooLong):
+                if not isinstance(line, bytes):
                     self._lost.set("it says a line that is too long")
                 else:
                     self._take(line)

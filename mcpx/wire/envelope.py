@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.wire.intake import LargeMessage
+
 RequestId = int | str
 Bytes = bytes | memoryview
 
@@ -20,6 +22,15 @@ _LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
 _USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
 
 
+_ENDS_BYTES: Final = 1024  # of a large message, in which all but its contents must be
+_ID_OR_METHOD: Final = (
+    rb'"jsonrpc"\s*:\s*"2\.0"|"id"\s*:\s*(?:\d{1,15}|"[^"\\]{1,200}")|"method"\s*:\s*"[\w/.$-]{1,100}"'
+)
+_MEMBER: Final = re.compile(rb'"(id|method)"\s*:\s*(\d{1,15}|"[^"\\]{1,200}")')
+_LARGE_HEAD: Final = re.compile(
+    rb"(\{(?:\s*(?:" + _ID_OR_METHOD + rb')\s*,)*)\s*"(result|error|params)"\s*:\s*(?=\{)'
+)
+_LARGE_TAIL: Final = re.compile(rb"\}((?:\s*,\s*(?:" + _ID_OR_METHOD + rb"))*)\s*\}\s*\Z")
 _USUAL_REQUEST: Final = re.compile(
     rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*,\s*)?"method"\s*:'
 )
@@ -109,6 +120,24 @@ def split_large_answer(line: bytes) -> RPCMessage | None:
     if head is None:
         return None
     return RPCMessage(id=int(head[1]), result=msgspec.Raw(memoryview(line)[head.end() : -1]))
+
+
+def split_large(line: LargeMessage) -> RPCMessage | None:
+    """Split a large message without decoding it, in the usual spellings; None for anything else.
+
+    Whether what it holds is JSON shows when that is decoded.
+    """
+    head = _LARGE_HEAD.match(line, 0, _ENDS_BYTES)
+    tail = _LARGE_TAIL.search(line, max(0, len(line) - _ENDS_BYTES))
+    if head is None or tail is None or tail.start() < head.end():
+        return None
+    given = [*_MEMBER.finditer(head[1]), *_MEMBER.finditer(tail[1])]
+    if len({each[1] for each in given}) < len(given):
+        return None  # one is named twice
+    values = {each[1]: msgspec.json.decode(each[2]) for each in given}
+    message = RPCMessage(id=values.get(b"id"), method=values.get(b"method"))
+    setattr(message, head[2].decode(), msgspec.Raw(memoryview(line)[head.end() : tail.start() + 1]))
+    return message if (message.method is None) == (head[2] != b"params") else None
 
 
 def split_request(line: bytes) -> RPCMessage | None:

@@ -14,7 +14,8 @@ import msgspec
 
 from mcpx.wire import envelope
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT_BYTES, TooLong
+from mcpx.wire.intake import LARGE_BYTES, LargeMessage
+from mcpx.wire.lines import KEPT_BYTES, Line, TooLong
 from mcpx.wire.mending import mend_lone_surrogates, mend_numbers
 
 PARSE_ERROR: Final = -32700  # as JSON-RPC has them
@@ -65,23 +66,23 @@ class MalformedLine(msgspec.Struct, frozen=True):
     error: Exception
 
 
-def describe(line: bytes | TooLong, error: Exception | None = None) -> MalformedLine:
+def describe(line: Line, error: Exception | None = None) -> MalformedLine:
     """Say why a line could not be read, given what its decoding raised."""
     if isinstance(line, TooLong):
-        too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
-        text = f"a line over {line.limit} bytes"
+        too_large = ResponseTooLarge(f"the answer is {line.problem}")
+        text = f"a line {line.problem}"
         return MalformedLine(line.head, line.tail, text, INVALID_REQUEST, too_large)
     text, code, failure = _cause(line, error)
     tail = line[-KEPT_BYTES:] if len(line) > ID_SEARCH_BYTES else b""
-    return MalformedLine(line[:ID_SEARCH_BYTES], tail, text, code, failure)
+    return MalformedLine(bytes(line[:ID_SEARCH_BYTES]), bytes(tail), text, code, failure)
 
 
-def _cause(line: bytes, error: Exception | None) -> tuple[str, int, Exception]:
+def _cause(line: bytes | LargeMessage, error: Exception | None) -> tuple[str, int, Exception]:
     match error:
         case UnicodeDecodeError():
             return "not UTF-8", PARSE_ERROR, MalformedMessage("the answer is not UTF-8")
         case RecursionError():
-            return "nested too deeply", PARSE_ERROR, UnreadableAnswer(TOO_DEEP, line)
+            return "nested too deeply", PARSE_ERROR, UnreadableAnswer(TOO_DEEP, bytes(line))
         case msgspec.ValidationError():
             text = f"not a JSON-RPC message ({error})"
             return text, INVALID_REQUEST, MalformedMessage("the answer is not JSON")
@@ -89,6 +90,17 @@ def _cause(line: bytes, error: Exception | None) -> tuple[str, int, Exception]:
             return FAILED, INTERNAL_ERROR, MalformedMessage("the answer cannot be taken apart")
         case _:
             return f"not JSON ({error})", PARSE_ERROR, MalformedMessage("the answer is not JSON")
+
+
+def unusual(line: LargeMessage, head: bytes) -> MalformedLine:
+    """Describe a large message whose envelope cannot be read from its two ends."""
+    text = (
+        "not UTF-8" if line.error else f"over {LARGE_BYTES} bytes, and unusually written around its contents"
+    )
+    code = PARSE_ERROR if line.error else INVALID_REQUEST
+    return MalformedLine(
+        head, bytes(line[-KEPT_BYTES:]), f"a line {text}", code, MalformedMessage(f"the answer is {text}")
+    )
 
 
 def invalid(line: bytes, text: str) -> MalformedLine:

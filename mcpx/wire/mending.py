@@ -25,6 +25,16 @@ _PAIR: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _UP_TO_LONE: Final = re.compile(
     rb"(?:[^\\]++|" + _PAIR + rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2})[\s\S])*+(?=" + _SURROGATE + rb")"
 )
+# All but an escape at the end that is not whole, or is the first half of a pair.
+_HALF: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_WHOLE: Final = re.compile(
+    rb"(?:[^\\]++|"
+    + _PAIR
+    + rb"|(?!"
+    + _HALF
+    + rb"(?:\\(?:u[0-9a-fA-F]{0,4})?)?\Z)\\(?:u[0-9a-fA-F]{4}|[^u]))*+"
+)
+_UNDECIDED_BYTES: Final = 12  # of two escapes
 _ESCAPE_BYTES: Final = 6  # of one such escape
 _STRING: Final = rb'"(?:[^"\\]++|\\[\s\S])*+"'
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD]")  # one pass; looking for plain bytes takes twice as long
@@ -49,6 +59,24 @@ def mend_lone_surrogates(line: bytes) -> bytes:
         parts += [found[0], _REPLACEMENT]
         at = found.end() + _ESCAPE_BYTES
     return b"".join((*parts, line[at:])) if parts else line
+
+
+class Mender:
+    """Mends lone surrogates in a text that comes in pieces; give it b"" at the end."""
+
+    def __init__(self) -> None:
+        self._kept = b""  # an escape that may go on, or be half of a pair
+
+    def __call__(self, piece: bytes) -> bytes:
+        """Mend what has come, but for what the next piece decides."""
+        text, self._kept = self._kept + piece, b""
+        if piece and b"\\" in text[-_UNDECIDED_BYTES:]:
+            whole = _WHOLE.match(text)
+            end = whole.end() if whole else 0
+            if len(text) - end > _UNDECIDED_BYTES:  # it is no JSON
+                end = len(text)
+            text, self._kept = text[:end], text[end:]
+        return mend_lone_surrogates(text) if may_have_lone_surrogates(text) else text
 
 
 def mend_numbers(line: bytes) -> bytes:

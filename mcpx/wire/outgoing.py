@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -41,6 +42,11 @@ OnProgress = Callable[[bytes], None]
 """Called with the params of a progress notification: the members in JSON as they came, without the braces and
 the token. Must not raise."""
 
+MAX_ERROR_BYTES: Final = 1 << 18  # of an error that is read with its data
+MAX_ERROR_HEAD_BYTES: Final = 8192
+_ERROR_HEAD: Final = re.compile(
+    rb'\s*\{\s*"code"\s*:\s*(-?\d{1,15})\s*,\s*"message"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")'
+)
 _NULL: Final = b"null"  # in the place of an error: there is none
 
 
@@ -226,7 +232,9 @@ def has_error(message: RPCMessage) -> bool:
 
 
 def read_error(raw: msgspec.Raw) -> PeerError:
-    """Read the error of an answer."""
+    """Read the error of an answer; of a large one, what stands at its beginning."""
+    if len(raw) > MAX_ERROR_BYTES:
+        return _read_head(raw)
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -234,6 +242,14 @@ def read_error(raw: msgspec.Raw) -> PeerError:
     return PeerError(
         error.code, error.message, None if error.data is msgspec.UNSET else error.data, bytes(raw)
     )
+
+
+def _read_head(raw: msgspec.Raw) -> PeerError:
+    """An error that is too large to be read, with its code and message where these stand first."""
+    found = _ERROR_HEAD.match(memoryview(raw)[:MAX_ERROR_HEAD_BYTES])
+    if found is None:
+        return PeerError(INTERNAL_ERROR, "the peer's error is too large to be read", None, bytes(raw))
+    return PeerError(int(found[1]), msgspec.json.decode(found[2]), None, bytes(raw))
 
 
 def decode_result(raw: msgspec.Raw) -> dict[str, Any]:

@@ -20,11 +20,12 @@ from mcpx.observe.contained import contain
 from mcpx.wire import batch, envelope, malformed
 from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel, flush_all
-from mcpx.wire.envelope import Bytes, RequestId
+from mcpx.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
-from mcpx.wire.lines import TooLong
+from mcpx.wire.intake import LargeMessage
+from mcpx.wire.lines import KEPT_BYTES, Line, TooLong
 from mcpx.wire.malformed import MalformedLine
-from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers, shallow
+from mcpx.wire.mending import Mender, may_have_lone_surrogates, mend_lone_surrogates, mend_numbers, shallow
 from mcpx.wire.outgoing import Outgoing
 from mcpx.wire.turns import MAX_MESSAGES_PER_TURN, Lines, Turns
 
@@ -75,10 +76,10 @@ class Receiver(Generic[D]):
         self._refuses = refuses
         self._on_malformed = on_malformed
         self._limit = limit
-        self._delayed: deque[bytes | TooLong] = deque()  # behind an `initialize` or a batch
+        self._delayed: deque[Line] = deque()  # behind an `initialize` or a batch
         self._batch: Batch | None = None  # to which the message belongs that is being taken
         self._members: deque[bytes] = deque()  # of a batch, not taken yet
-        self._turns = Turns(channel, limit, self._take_few)
+        self._turns = Turns(channel, limit, self._take_few, Mender if mends else None)
         self.feed = self._turns.feed
 
     @property
@@ -124,9 +125,12 @@ class Receiver(Generic[D]):
             else:
                 self._take(line)
 
-    def _take(self, line: bytes | TooLong) -> None:  # noqa: C901 - the hot path: a call more is a microsecond
-        if isinstance(line, TooLong):
-            self._skip(malformed.describe(line))
+    def _take(self, line: Line) -> None:
+        if not isinstance(line, bytes):
+            if isinstance(line, TooLong):
+                self._skip(malformed.describe(line))
+            else:
+                self._take_large(line)
             return
         if len(line) > self._request_limit and self._is_own_and_too_large(line):
             return
@@ -139,6 +143,21 @@ class Receiver(Generic[D]):
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             self._take_malformed(line, error)
             return
+        self._take_message(message, line)
+
+    def _take_large(self, line: LargeMessage) -> None:
+        """Take a large message, of which nothing but the two ends is looked at."""
+        message = None if line.error else envelope.split_large(line)
+        head = bytes(line[: KEPT_BYTES])
+        if message is None:
+            self._skip(malformed.unusual(line, head))
+        elif message.method is not None and len(line) > self._request_limit:
+            self._refuse_too_large(message.id, head)
+        else:
+            self._take_message(message, head)
+
+    def _take_message(self, message: RPCMessage, line: bytes) -> None:
+        """Take a message; `line` is what it came in, or the head of that."""
         if message.method is None:
             if not self._outgoing.take_answer(message) and not (message.result or message.error):
                 self._refuse(malformed.invalid(line, malformed.NEITHER))
@@ -190,11 +209,14 @@ class Receiver(Generic[D]):
         own = envelope.split_request(line)
         if own is None:
             return False
-        if own.id is not None:
-            self._respond(own.id, envelope.failure(own.id, TOO_LARGE))
+        self._refuse_too_large(own.id, line)
+        return True
+
+    def _refuse_too_large(self, request_id: RequestId | None, line: bytes) -> None:
+        if request_id is not None:
+            self._respond(request_id, envelope.failure(request_id, TOO_LARGE))
         problem = f"a request or notification over {self._request_limit} bytes"
         self._on_malformed(line[:MAX_SHOWN_BYTES], problem)
-        return True
 
     # --- batches
 

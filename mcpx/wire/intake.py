@@ -1,0 +1,173 @@
+"""Large messages as they come in: in memory that is bounded over all peers, checked piece by piece.
+
+A message over `LARGE_BYTES` is put together in one buffer, so that it is never there twice, and each piece is
+checked (UTF-8) and mended as it comes, so that no turn of the event loop is spent on the whole.
+
+All large messages together hold `SHARED_BYTES`, and beyond that one grows at a time: whose turn it is not is
+read no further, which makes its sender wait. The turn is over when the message is done with: when nothing
+refers to it any more, or after `released`. One whose sender is silent for `STALL_S` while others wait loses
+its turn, and is given up if it is not whole. So a peer that stops in the middle holds nobody up for long.
+Imported by `mcpx attach`, so standard library and msgspec only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import time
+from collections.abc import Callable
+from typing import Final
+
+LARGE_BYTES: Final = 2 << 20
+SHARED_BYTES: Final = 32 << 20
+STALL_S: Final = 5.0
+HEAD_BYTES: Final = 4096  # that say what a message was which is given up
+_LOOK_S: Final = 0.5
+
+Mend = Callable[[bytes], bytes]
+"""Mends a piece, given b"" at the end; what it is not sure of it keeps for the next."""
+
+
+class LargeMessage(bytearray):
+    """A message over `LARGE_BYTES`; `error` says why it is no UTF-8. Counted until nothing refers to it."""
+
+    def __init__(self, reader: Reader, mend: Mend | None = None) -> None:
+        super().__init__()
+        self.error: UnicodeDecodeError | None = None
+        self.given_up = False
+        self._counted = 0
+        self._released = False
+        self._reader: Reader | None = reader
+        self._check = codecs.getincrementaldecoder("utf-8")().decode
+        self._mend = mend
+        self._between = False  # the checked text ends within a character
+
+    def add(self, piece: bytes) -> None:
+        """Take in what has come."""
+        if self.error is None and (self._between or not piece.isascii()):
+            self._decode(piece)
+        self += piece if self._mend is None else self._mend(piece)
+        self._count()
+        if self._reader is not None:
+            INTAKE.grown(self, self._reader)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        if self.error is None and self._between:
+            self._decode(b"", final=True)
+        if self._mend is not None:
+            self += self._mend(b"")
+        self._reader = None
+        self._count()
+
+    def _decode(self, piece: bytes, *, final: bool = False) -> None:
+        try:
+            self._check(piece, final)
+        except UnicodeDecodeError as error:
+            self.error = UnicodeDecodeError("utf-8", b"", 0, 1, error.reason)
+        self._between = piece[-1:] >= b"\x80"
+
+    def _count(self) -> None:
+        if not self._released:
+            INTAKE.held += len(self) - self._counted
+            self._counted = len(self)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it has come."""
+        return self._reader is None
+
+    def give_up(self) -> None:
+        """Its sender is silent, and others wait: drop all but the head."""
+        self.given_up = True
+        del self[HEAD_BYTES:]
+        self._count()
+
+    def released(self) -> None:
+        """It is counted elsewhere from now on."""
+        INTAKE.held -= self._counted
+        self._counted = 0
+        if not self._released:
+            self._released = True
+            INTAKE.over(self)
+
+    def __del__(self) -> None:
+        self.released()
+
+
+class Reader:
+    """What reads a peer, and can stop reading it for a while."""
+
+    def hold(self) -> None:
+        """Read no further."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Read on."""
+        raise NotImplementedError
+
+
+class Intake:
+    """The turns of large messages. One event loop a process reads messages."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        """Bytes of all large messages."""
+        self._turn: int | None = None  # the `id` of the one that may grow
+        self._growing: LargeMessage | None = None  # the same, until it is whole
+        self._moved = 0.0  # when it last grew
+        self._waiting: dict[int, tuple[LargeMessage, Reader]] = {}  # in order of arrival
+        self._timer: asyncio.TimerHandle | None = None
+
+    def grown(self, message: LargeMessage, reader: Reader) -> None:
+        """A message that is not whole yet has become larger: hold its reader, if it is not its turn."""
+        if self._turn == id(message):
+            self._moved = time.monotonic()
+        elif self.held > SHARED_BYTES and id(message) not in self._waiting:
+            if self._turn is None:
+                self._give(message)
+            else:
+                self._waiting[id(message)] = (message, reader)
+                reader.hold()
+                self._look_later()
+
+    def _give(self, message: LargeMessage) -> None:
+        self._turn, self._growing, self._moved = id(message), message, time.monotonic()
+
+    def whole(self, message: LargeMessage) -> None:
+        """All of a message has come; it keeps its turn until it is done with."""
+        if self._growing is message:
+            self._growing, self._moved = None, time.monotonic()
+
+    def over(self, message: LargeMessage) -> None:
+        """A message is done with."""
+        waiting = self._waiting.pop(id(message), None)
+        if waiting is not None:
+            waiting[1].release()
+        if self._turn == id(message):
+            self._next()
+
+    def _next(self) -> None:
+        self._turn = self._growing = None
+        if self._waiting:
+            message, reader = self._waiting.pop(next(iter(self._waiting)))
+            self._give(message)
+            reader.release()
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Pass on the turn of a message that stands still."""
+        self._timer = None
+        if not self._waiting:
+            return
+        if time.monotonic() - self._moved > STALL_S:
+            if self._growing is not None:
+                self._growing.give_up()
+            self._next()
+        self._look_later()
+
+
+INTAKE: Final = Intake()
