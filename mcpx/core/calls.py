@@ -25,6 +25,7 @@ from mcpx.core.auditing import note_question, note_refused, noting_refusals
 from mcpx.core.execution import ExecutionResult
 from mcpx.core.first_listings import INSPECT_WAIT_S, await_first_listings, await_listing
 from mcpx.core.input_required import input_requests, obtain_input
+from mcpx.core.large_views import Apart
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, as_call_error, tool_of
 from mcpx.core.results import ResultRenderer
 from mcpx.core.sign_in_links import SignInLinks
@@ -55,6 +56,15 @@ class Requests(Protocol):
     def request(self, message: Message, reply: Reply[Any]) -> object:
         """As `ActorRef.request`."""
         ...
+
+
+Render = Callable[[msgspec.Raw], R | Apart[R]]
+"""Makes something of a result; a large one apart."""
+
+
+async def _rendered(render: Render[R], raw: msgspec.Raw) -> R:
+    made = render(raw)
+    return await made if isinstance(made, Apart) else made
 
 
 class ToolCalls:
@@ -95,7 +105,7 @@ class ToolCalls:
             note_refused(self._audit, message, refusal)
             reply.reject(refusal)
 
-    async def run(self, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+    async def run(self, request: Request, render: Render[R]) -> R | JSON:
         """The rendered result; or the input requests of the server, for a client that takes them as a result.
 
         Waits for the server's first listing, if that is on its way.
@@ -106,7 +116,7 @@ class ToolCalls:
         """
         try:
             try:
-                return render(await self._result_of(request))
+                return await _rendered(render, await self._result_of(request))
             except InputRequired as need:
                 return await self.provide_input(request, need, render)
         except (CallError, MCPError):
@@ -114,9 +124,7 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever one result raises costs that call alone
             raise as_call_error(error, request) from None
 
-    async def provide_input(
-        self, request: Request, need: InputRequired, render: Callable[[msgspec.Raw], R]
-    ) -> R | JSON:
+    async def provide_input(self, request: Request, need: InputRequired, render: Render[R]) -> R | JSON:
         """What follows where the server asks for input, or a person has to agree to the call.
 
         A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
@@ -145,7 +153,7 @@ class ToolCalls:
             repeated = replace(request, context=replace(request.context, answers=answers))
             self._note_same(request, repeated)
             try:
-                return render(await self._result_of(repeated))
+                return await _rendered(render, await self._result_of(repeated))
             except SignInNeeded as again:
                 return await self._when_signed_in(repeated, again, render)
             except InputRequired as again:
@@ -154,9 +162,7 @@ class ToolCalls:
         text = f"{rounds} without a result; it may have taken effect"
         raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
 
-    async def _when_signed_in(
-        self, request: Request, need: SignInNeeded, render: Callable[[msgspec.Raw], R]
-    ) -> R | JSON:
+    async def _when_signed_in(self, request: Request, need: SignInNeeded, render: Render[R]) -> R | JSON:
         """What follows where a person has to sign in first; or the link by which they can, as a result.
 
         Raises:
@@ -173,7 +179,7 @@ class ToolCalls:
         self._note_same(request, repeated)
         request = repeated
         try:
-            return render(await self._result_of(request))
+            return await _rendered(render, await self._result_of(request))
         except SignInNeeded:
             raise  # once is enough
         except InputRequired as again:

@@ -47,8 +47,18 @@ _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
+class CountedPieces(list[Bytes]):
+    """A result in pieces of which the costs are known: a large one, which was read elsewhere."""
+
+    def __init__(self, pieces: Iterable[Bytes], cost: tuple[int, int]) -> None:
+        super().__init__(pieces)
+        self.cost = cost
+
+
 def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
     """The cost of a server's result, and of the result in pieces that was made of it."""
+    if isinstance(pieces, CountedPieces):
+        return pieces.cost
     direct = _texts(raw)
     if len(pieces) > 1 and sum(map(len, pieces)) >= sum(map(len, direct)):
         spent = direct  # in pieces that are the server's own, and nothing was cut

@@ -18,10 +18,11 @@ import anyio
 import msgspec
 
 from mcpx.core.result_pages import NO_LIMIT, Limit
+from mcpx.core.result_shaping import MAX_KEPT_BYTES
+from mcpx.core.shaping_worker import ShapingJob
 from mcpx.rendering.json_rows import Rows, find_rows
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
-MAX_KEPT_BYTES: Final = 64 << 20
 MAX_AGE_S: Final = 3600.0
 MAX_REMEMBERED_CHARS: Final = 16 << 20  # of the text whose rows are remembered; that takes as much again
 MAX_REMEMBERED_ROWS: Final = 200_000
@@ -32,7 +33,10 @@ _SEALED_ID_BYTES: Final = 8  # what cannot be guessed is the seal
 
 
 class KeptResult(msgspec.Struct, frozen=True, eq=False):
-    """The texts of one result as the server gave them, in their order."""
+    """The texts of one result as the server gave them, in their order; or the `source` that has them.
+
+    The texts of a large result are not taken out of it: `mcpx.core.large_views` makes its pages in a worker.
+    """
 
     id: str
     texts: tuple[str, ...]
@@ -42,6 +46,8 @@ class KeptResult(msgspec.Struct, frozen=True, eq=False):
     """By the event loop's clock."""
     limit: Limit = NO_LIMIT
     """What is shown of it at a time."""
+    source: tuple[msgspec.Raw, ShapingJob] | None = None
+    """A large result, and the job that made its first page."""
 
 
 class KeptResults:
@@ -69,18 +75,37 @@ class KeptResults:
 
         Other results may be dropped for it.
         """
-        owner = client or SESSIONLESS
         size = _ENTRY_BYTES + sum(map(sys.getsizeof, texts))
-        if size > self._max_bytes or not owner.connected:
-            return None
-        self._make_room(size)
-        results = self._by_client.setdefault(owner, {})
-        kept = KeptResult(self._new_id(owner, results), texts, size, anyio.current_time(), limit)
-        results[kept.id] = kept
-        self._bytes[owner] = self._bytes.get(owner, 0) + size
+        kept = KeptResult(self.new_id(client), texts, size, anyio.current_time(), limit)
+        return kept if self._put(kept, client) else None
+
+    def keep_source(self, raw: msgspec.Raw, job: ShapingJob, client: ClientId | None) -> bool:
+        """Keep a large result as it came, under the id that the job has; whether there is room for it."""
+        size = _ENTRY_BYTES + len(raw)
+        further = job.order.further
+        kept = KeptResult(job.result_id, (), size, anyio.current_time(), further, (raw, job))
+        return self._put(kept, client)
+
+    def keep_as(self, result_id: str, texts: tuple[str, ...], client: ClientId | None, limit: Limit) -> None:
+        """Keep a result under an id that was given out."""
+        size = _ENTRY_BYTES + sum(map(sys.getsizeof, texts))
+        self._put(KeptResult(result_id, texts, size, anyio.current_time(), limit), client)
+
+    def _put(self, kept: KeptResult, client: ClientId | None) -> bool:
+        owner = client or SESSIONLESS
+        if kept.size > self._max_bytes or not owner.connected:
+            return False
+        self._make_room(kept.size)
+        self._by_client.setdefault(owner, {})[kept.id] = kept
+        self._bytes[owner] = self._bytes.get(owner, 0) + kept.size
         if self._timer is None:
             self._expire()
-        return kept
+        return True
+
+    def new_id(self, client: ClientId | None) -> str:
+        """An id that no result of this client has yet."""
+        owner = client or SESSIONLESS
+        return self._new_id(owner, self._by_client.get(owner, {}))
 
     def _new_id(self, owner: ClientId, results: Container[str]) -> str:
         if self.seal is None or not owner.sessionless:

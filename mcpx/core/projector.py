@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mcpx.config import CallLimits
+from mcpx.core.results import ResultRenderer
 from mcpx.rendering.projection import (
     DEADLINE_S,
     TASK,
@@ -25,6 +26,12 @@ SHARED_DEADLINE_S: Final = 2.0  # for one projection, while others wait for a pr
 MAX_VALUE_BYTES: Final = 64 << 20  # of a projection; one larger could not be kept
 PATIENCE_S: Final = CallLimits().queue_timeout
 _ROOM_BYTES: Final = 1024  # of an answer, beside the value
+
+
+def patience_for(results: ResultRenderer, server: str) -> float:
+    """Seconds that work for a server waits for its turn: its `queue_timeout`."""
+    config = results.settings.servers.get(server)
+    return PATIENCE_S if config is None else config.call_limits.queue_timeout
 
 
 class NoTurn(Exception):  # noqa: N818 - a condition

@@ -30,12 +30,13 @@ class ResultLimits:
 
     def find(self, request: Exec | Read, size: int) -> Limit | None:
         """The limit for a result of `size` bytes; None where it is surely within."""
+        return self.of_first(request).of_size(size)
+
+    def of_first(self, request: Exec | Read) -> Limit:
+        """The limit for what a call gives."""
         if isinstance(request, Exec) and request.max_tokens is not None:
-            limit = Limit(request.max_tokens)
-        else:
-            limit = self.of_pages(request)
-        least = limit.tokens if limit.chars is None else limit.chars
-        return limit if 0 < least < size else None
+            return Limit(request.max_tokens)
+        return self.of_pages(request)
 
     def of_pages(self, request: Exec | Read) -> Limit:
         """The limit for further pages of a result, whatever its call asked for."""

@@ -39,6 +39,11 @@ class Limit(msgspec.Struct, frozen=True):
     chars: int | None = None
     as_resource: bool = False
 
+    def of_size(self, size: int) -> Limit | None:
+        """The limit for so many bytes; None where they are surely within."""
+        least = self.tokens if self.chars is None else self.chars
+        return self if 0 < least < size else None
+
     def holds(self, texts: Sequence[str]) -> bool:
         """Whether texts are within it."""
         if self.chars is not None:

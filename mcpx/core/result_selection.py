@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.core.kept_results import KeptResult
 from mcpx.core.result_address import PREFIX, SERVER
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.content import text_block, texts_of
@@ -68,24 +67,22 @@ def may_be_json(text: str) -> bool:
     return text.lstrip(" \t\r\n")[:1] in {"{", "["}
 
 
-def nothing_selected(
-    projected: Projected, kept: KeptResult | None, *, after_call: bool = False
-) -> ToolResult:
+def nothing_selected(projected: Projected, kept_id: str | None, *, after_call: bool = False) -> ToolResult:
     """The answer where a projection failed, or is null or empty: what there is, and how to go on."""
     value = msgspec.json.decode(projected.value)
     problem = projected.problem
     said = f"select failed: {problem}" if problem else f"{msgspec.json.encode(value).decode()}: nothing fits"
-    where = _select_again(kept)
+    where = _select_again(kept_id)
     text = "\n".join(filter(None, (said, projected.hint, _DONE if after_call else "", where)))
     plain: JSON = {"error": text} if problem else {"result": value}
     return ToolResult(content=[text_block(text)], structured_content=plain, is_error=bool(problem))
 
 
-def no_turn(late: Exception, kept: KeptResult | None, server: str) -> CallError:
+def no_turn(late: Exception, kept_id: str | None, server: str) -> CallError:
     """The error for a call whose result waited too long for its turn to be selected from."""
-    text = f"select: {late}. {_DONE} {_select_again(kept)}".rstrip()
+    text = f"select: {late}. {_DONE} {_select_again(kept_id)}".rstrip()
     return CallError(Code.OVERLOADED, text, server=server, outcome=Outcome.UNKNOWN)
 
 
-def _select_again(kept: KeptResult | None) -> str:
-    return f'Select again: resources("{SERVER}", "{PREFIX}{kept.id}?select=...")' if kept else ""
+def _select_again(kept_id: str | None) -> str:
+    return f'Select again: resources("{SERVER}", "{PREFIX}{kept_id}?select=...")' if kept_id else ""

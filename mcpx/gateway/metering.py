@@ -6,16 +6,18 @@ without. Nothing here raises: a fault of the meter costs no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import mcp_types
 import msgspec
 from mcp.server.context import ServerRequestContext
 
+from mcpx.core.calls import Render
 from mcpx.core.costs import definitions_cost
 from mcpx.core.exposure import Exposure
 from mcpx.core.hub_view import HubView
+from mcpx.core.large_views import Apart
 from mcpx.core.messages import Exec, Request
 from mcpx.core.stats import INSPECT, RESOURCES
 from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY
@@ -67,11 +69,11 @@ class MeteredCall:
         self._ctx = ctx
         self._served: tuple[Request, msgspec.Raw] | None = None
 
-    def rendering(self, request: Request, render: Callable[[msgspec.Raw], R]) -> Callable[[msgspec.Raw], R]:
+    def rendering(self, request: Request, render: Render[R]) -> Render[R]:
         """`render`, which also remembers what a server has answered to this request."""
         self._served = (request, msgspec.Raw())  # nothing, where it fails
 
-        def rendered(raw: msgspec.Raw) -> R:
+        def rendered(raw: msgspec.Raw) -> R | Apart[R]:
             self._served = (request, raw)
             return render(raw)
 

@@ -6,7 +6,6 @@ rest to `mcpx.core.calls`, so they give the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
+from mcpx.core.calls import Render
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Request
 from mcpx.errors import CallError
@@ -38,7 +38,7 @@ Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
 
 
-async def run(hub: HubView, ctx: Context, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -> R | JSON:
     """The rendered result; or the input requests of the server, as the result that they are.
 
     Raises:

@@ -37,7 +37,7 @@ _MAX_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON
 _DENSE_WORK: Final = 600_000  # the same without TOON, for callers that need objects
 _CONTAINER_WORK: Final = 8  # what an object or array costs, beside a scalar
 _MAX_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
-_MAX_QUESTION_BYTES: Final = 4_194_304  # of what a server asks in place of a result, with images
+MAX_QUESTION_BYTES: Final = 4_194_304  # of what a server asks in place of a result, with images
 _NOTHING: Final = msgspec.Raw()
 _BRACKET: Final = ord("[")
 _QUOTE: Final = b'"'
@@ -235,7 +235,7 @@ def _apart(raw: msgspec.Raw, server: str) -> _Parts | None:
         raise _broken(f"its result cannot be read ({error})", server) from None
     if parts.result_type in {None, COMPLETE}:
         return parts
-    if len(memoryview(raw)) > _MAX_QUESTION_BYTES or is_dense(raw):
+    if len(memoryview(raw)) > MAX_QUESTION_BYTES or is_dense(raw):
         raise _too_large("what it gives or asks in place of a result is too large", server)
     return None
 

@@ -40,6 +40,16 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     others: JSON = {}
 
 
+def members_of(shaped: ToolResult, *, structured: bool) -> JSON:
+    """The members of a result, but for its envelope, which is of the client's revision."""
+    made: JSON = {"content": shaped.content, "isError": shaped.is_error}
+    if structured and shaped.structured_content is not None:
+        made["structuredContent"] = shaped.structured_content
+    if shaped.meta is not None:
+        made["_meta"] = shaped.meta
+    return made | shaped.others
+
+
 def shape_tool_result(
     raw: JSON, *, form: TextForm | None = DEFAULT_FORM, is_large: bool = False, server: str = ""
 ) -> ToolResult:

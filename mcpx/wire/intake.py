@@ -17,6 +17,7 @@ import codecs
 import time
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 LARGE_BYTES: Final = 2 << 20
 SHARED_BYTES: Final = 32 << 20
@@ -35,8 +36,10 @@ class LargeMessage(bytearray):
         super().__init__()
         self.error: UnicodeDecodeError | None = None
         self.given_up = False
+        self.content_id = 0
         self._counted = 0
         self._released = False
+        self._intake = INTAKE
         self._reader: Reader | None = reader
         self._check = codecs.getincrementaldecoder("utf-8")().decode
         self._mend = mend
@@ -49,7 +52,7 @@ class LargeMessage(bytearray):
         self += piece if self._mend is None else self._mend(piece)
         self._count()
         if self._reader is not None:
-            INTAKE.grown(self, self._reader)
+            self._intake.grown(self, self._reader)
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -69,7 +72,7 @@ class LargeMessage(bytearray):
 
     def _count(self) -> None:
         if not self._released:
-            INTAKE.held += len(self) - self._counted
+            self._intake.held += len(self) - self._counted
             self._counted = len(self)
 
     @property
@@ -85,11 +88,11 @@ class LargeMessage(bytearray):
 
     def released(self) -> None:
         """It is counted elsewhere from now on."""
-        INTAKE.held -= self._counted
+        self._intake.held -= self._counted
         self._counted = 0
         if not self._released:
             self._released = True
-            INTAKE.over(self)
+            self._intake.over(self)
 
     def __del__(self) -> None:
         self.released()
@@ -118,6 +121,7 @@ class Intake:
         self._moved = 0.0  # when it last grew
         self._waiting: dict[int, tuple[LargeMessage, Reader]] = {}  # in order of arrival
         self._timer: asyncio.TimerHandle | None = None
+        self._by_content: WeakValueDictionary[int, LargeMessage] = WeakValueDictionary()
 
     def grown(self, message: LargeMessage, reader: Reader) -> None:
         """A message that is not whole yet has become larger: hold its reader, if it is not its turn."""
@@ -133,6 +137,16 @@ class Intake:
 
     def _give(self, message: LargeMessage) -> None:
         self._turn, self._growing, self._moved = id(message), message, time.monotonic()
+
+    def carries(self, message: LargeMessage, content: object) -> None:
+        """A message is known by this part of it from now on."""
+        message.content_id = id(content)
+        self._by_content[id(content)] = message
+
+    def kept(self, content: object) -> None:
+        """The message of this part is counted elsewhere from now on."""
+        if (message := self._by_content.pop(id(content), None)) is not None:
+            message.released()
 
     def whole(self, message: LargeMessage) -> None:
         """All of a message has come; it keeps its turn until it is done with."""

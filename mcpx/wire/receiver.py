@@ -22,7 +22,7 @@ from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
-from mcpx.wire.intake import LargeMessage
+from mcpx.wire.intake import INTAKE, LargeMessage
 from mcpx.wire.lines import KEPT_BYTES, Line, TooLong
 from mcpx.wire.malformed import MalformedLine
 from mcpx.wire.mending import Mender, may_have_lone_surrogates, mend_lone_surrogates, mend_numbers, shallow
@@ -148,12 +148,13 @@ class Receiver(Generic[D]):
     def _take_large(self, line: LargeMessage) -> None:
         """Take a large message, of which nothing but the two ends is looked at."""
         message = None if line.error else envelope.split_large(line)
-        head = bytes(line[: KEPT_BYTES])
+        head = bytes(line[:KEPT_BYTES])
         if message is None:
             self._skip(malformed.unusual(line, head))
         elif message.method is not None and len(line) > self._request_limit:
             self._refuse_too_large(message.id, head)
         else:
+            INTAKE.carries(line, message.result)
             self._take_message(message, head)
 
     def _take_message(self, message: RPCMessage, line: bytes) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import ToolCalls
+from mcpx.core.large_views import Apart
 from mcpx.core.messages import Exec, Read, as_call_error
 from mcpx.core.meter import ClientMeter
 from mcpx.gateway.clients.handles import StreamCaller
@@ -21,15 +22,18 @@ from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
 
+Encoded = list[Bytes] | Apart[list[Bytes]]
+"""A result in pieces; of a large one, they are made apart."""
+
 
 class Encoder(Protocol):
     """Makes the `result` of responses to one client, in pieces."""
 
-    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
+    def tool(self, raw: msgspec.Raw, request: Exec) -> Encoded:
         """The result of a tool."""
         ...
 
-    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes]:
+    def resource(self, raw: msgspec.Raw, request: Read) -> Encoded:
         """The result of a read."""
         ...
 
@@ -70,25 +74,38 @@ class TakenCall:
             except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
                 error = fault
         if error is None:
-            self._answer(pieces)
+            if isinstance(pieces, list):
+                self._answer(pieces)
+            else:
+                self._go_on(pieces)
         elif isinstance(error, InputRequired):
-            scope = anyio.CancelScope()
-            self._wire.fast_cancels[self.key] = scope.cancel
-            self._wire.spawn(self._provide_input, error, scope)
+            self._go_on(error)
         else:
             self._fail(error)
 
-    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
+    def _go_on(self, with_: InputRequired | Apart[list[Bytes]]) -> None:
+        scope = anyio.CancelScope()
+        self._wire.fast_cancels[self.key] = scope.cancel
+        self._wire.spawn(self._answer_later, with_, scope)
+
+    async def _answer_later(
+        self, with_: InputRequired | Apart[list[Bytes]], scope: anyio.CancelScope
+    ) -> None:
         with scope:
             try:
-                result = await self._calls.provide_input(self._request, need, self._encoded)
-                pieces = result if isinstance(result, list) else self._encoder.members(result)
+                pieces = await self._input(with_) if isinstance(with_, InputRequired) else await with_
+            except InputRequired as need:  # a large result that was none
+                self._go_on(need)
             except Exception as error:  # noqa: BLE001 - as in `settled`
                 self._fail(error)
             else:
                 self._answer(pieces)
 
-    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
+    async def _input(self, need: InputRequired) -> list[Bytes]:
+        result = await self._calls.provide_input(self._request, need, self._encoded)
+        return result if isinstance(result, list) else self._encoder.members(result)
+
+    def _encoded(self, raw: msgspec.Raw) -> Encoded:
         request = self._request
         if isinstance(request, Exec):
             return self._encoder.tool(raw, request)
@@ -131,10 +148,16 @@ class FastCall(TakenCall):
         self._meter = meter
         self._fails_in_meta = fails_in_meta
 
-    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
-        request, pieces = self._request, super()._encoded(raw)
-        self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
+    def _encoded(self, raw: msgspec.Raw) -> Encoded:
+        pieces = super()._encoded(raw)
+        if isinstance(pieces, Apart):
+            return pieces.then(lambda made: self._note(raw, made))
+        self._note(raw, pieces)
         return pieces
+
+    def _note(self, raw: msgspec.Raw, pieces: list[Bytes]) -> None:
+        request = self._request
+        self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
 
     def _fail(self, error: BaseException) -> None:
         request, in_meta = self._request, self._fails_in_meta

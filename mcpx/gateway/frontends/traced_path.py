@@ -10,6 +10,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from mcpx.core.large_views import Apart
 from mcpx.core.messages import Exec, Read
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.frontends.fast_call import FastCall
@@ -52,9 +53,11 @@ class TracedCall(FastCall):
         with self._served.current():
             super().settled(reply)
 
-    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
+    async def _answer_later(
+        self, with_: InputRequired | Apart[list[Bytes]], scope: anyio.CancelScope
+    ) -> None:
         try:
-            await super()._provide_input(need, scope)
+            await super()._answer_later(with_, scope)
         finally:
             self._served.end("cancelled")  # unless it was answered
 

@@ -24,6 +24,7 @@ from mcpx.audit.entry import Kind
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
 from mcpx.core.auditing import noting_refusals
+from mcpx.core.calls import Render
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward, Read, Request
 from mcpx.errors import CallError
@@ -183,8 +184,9 @@ class ResourcesAndPrompts:
         Raises:
             CallError: The request failed.
         """
+        render: Render[JSON | list[Bytes]] = convert
         try:
-            result = await sdk_path.run(self._hub, ctx, request, convert)
+            result: JSON | list[Bytes] = await sdk_path.run(self._hub, ctx, request, render)
             return enclose(result) if isinstance(result, list) else self._enclosed(ctx, result)
         except UnknownResultType as unknown:
             if not is_modern(ctx) or unknown.kind == TASK:  # which only a call of a tool may become

@@ -13,6 +13,7 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 
 from mcpx.catalog.model import JSON
+from mcpx.core.large_views import Apart, refuse_large_question
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_views import ResultViews
 from mcpx.gateway.clients.handles import capabilities_in
@@ -20,6 +21,7 @@ from mcpx.gateway.clients.sessions import client_name
 from mcpx.rendering.result_members import COMPLETE, Bytes, enveloped
 from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members
 from mcpx.upstream.context import NO_CAPABILITIES, TASKS, Capabilities
+from mcpx.wire.intake import LARGE_BYTES
 
 _TYPE: Final = b'"resultType":"complete"}'
 _SHORT: Final = 32  # bytes of a result that may be empty
@@ -55,13 +57,27 @@ class PeerEncoder:
         """For the peer that has made a request."""
         return cls(views, stamp, name=client_name(ctx.session), capabilities=capabilities_in(ctx.params))
 
-    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
+    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of a tool; or the task that it is, for peers that take tasks.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
+        if len(raw) > LARGE_BYTES:
+            return Apart(lambda: self._made_apart(raw, request))
+        return self._tool(raw, request)
+
+    async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:
+        """A large result, which is a result or is refused."""
+        server = request.server_name
+        kind = await self._views.large.kind(raw, request.context.client, server)
+        if kind in {"", COMPLETE}:
+            return self._passed_as(kind, memoryview(raw))
+        refuse_large_question(raw, server)
+        return self._tool(raw, request) if isinstance(request, Exec) else self.passed(raw, server=server)
+
+    def _tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         try:
             return self.passed(raw, server=request.server_name)
         except UnknownResultType as unknown:
@@ -74,8 +90,10 @@ class PeerEncoder:
             tasks = self._views.tasks
             return self.members(tasks.give(unknown.result, server=request.server_name, owner=owner))
 
-    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes]:
+    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of a read; raises as `tool`."""
+        if len(raw) > LARGE_BYTES:
+            return Apart(lambda: self._made_apart(raw, request))
         try:
             return self.passed(raw, server=request.server_name)
         except UnknownResultType as unknown:
@@ -94,12 +112,14 @@ class PeerEncoder:
             kind = _decode(raw).result_type
         except (msgspec.DecodeError, RecursionError):
             kind = None
-        whole = memoryview(raw)
-        if kind == COMPLETE or (kind == "" and self._stamp is None):
-            return [whole]
-        if kind != "":
+        if kind not in {"", COMPLETE}:
             members = read_members(raw, server=server)  # which raises what it is
             return [enveloped(members, self._stamp)]
+        return self._passed_as(kind, memoryview(raw))
+
+    def _passed_as(self, kind: str | None, whole: memoryview) -> list[Bytes]:
+        if kind == COMPLETE or self._stamp is None:
+            return [whole]
         if len(whole) < _SHORT and not bytes(whole)[1:-1].strip():
             return [b"{", _TYPE]
         return [whole[:-1], b",", _TYPE]

@@ -13,7 +13,7 @@ from mcpx.catalog.model import JSON
 from mcpx.core.exposure import Shown
 from mcpx.errors import CallError, failure_text
 from mcpx.rendering.descriptions import Descriptions
-from mcpx.rendering.results import ToolResult
+from mcpx.rendering.results import ToolResult, members_of
 
 INSPECT: Final = "inspect"
 EXEC: Final = "exec"
@@ -116,26 +116,16 @@ def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
     return schema | {"properties": schema["properties"] | {parameter: described}}
 
 
-def result(shaped: ToolResult, *, structured: bool) -> JSON:
-    """The members of a result, but for its envelope, which is of the client's revision."""
-    made: JSON = {"content": shaped.content, "isError": shaped.is_error}
-    if structured and shaped.structured_content is not None:
-        made["structuredContent"] = shaped.structured_content
-    if shaped.meta is not None:
-        made["_meta"] = shaped.meta
-    return made | shaped.others
-
-
 def failure(error: CallError, *, structured: bool) -> JSON:
     """An error as a result: one readable text with code and outcome, and the same for programs."""
     shaped = ToolResult(content=_explained(error), structured_content=error.to_dict(), is_error=True)
-    return result(shaped, structured=structured)
+    return members_of(shaped, structured=structured)
 
 
 def failure_in_meta(error: CallError) -> JSON:
     """The same for a native tool whose results have a schema, which official clients hold errors against."""
     shaped = ToolResult(content=_explained(error), is_error=True, meta={ERROR_KEY: error.to_dict()})
-    return result(shaped, structured=False)
+    return members_of(shaped, structured=False)
 
 
 def _explained(error: CallError) -> list[JSON]:
@@ -149,7 +139,7 @@ def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
     takes = " and ".join([*([", ".join(required)] if required else []), f"optionally {optional}"])
     text = f"{problem}. {tool} takes {takes}"
     body = {"error": text, "code": "invalid_arguments", "outcome": "not_sent", "tool": tool}
-    return result(
+    return members_of(
         ToolResult(content=[{"type": "text", "text": text}], structured_content=body, is_error=True),
         structured=structured,
     )

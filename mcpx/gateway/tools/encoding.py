@@ -8,49 +8,25 @@ on every way to a client, so all get the same bytes.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Final
-
 import msgspec
 
 from mcpx.catalog.model import JSON
+from mcpx.core.large_views import Apart, refuse_large_question
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_limits import SURELY_WITHIN
-from mcpx.core.result_pages import Limit
+from mcpx.core.result_pages import NO_LIMIT, Limit
+from mcpx.core.result_selection import Selectable
+from mcpx.core.result_shaping import Order
 from mcpx.core.result_views import ResultViews
 from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.tools import definitions as tools
 from mcpx.observe.tracing import note_failure
-from mcpx.rendering import large_results
-from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
+from mcpx.rendering.result_members import Bytes, enveloped
 from mcpx.rendering.result_reading import TASK, UnknownResultType
-from mcpx.rendering.results import ToolResult
+from mcpx.rendering.results import ToolResult, members_of
 from mcpx.upstream.context import NO_CAPABILITIES, TASKS, Capabilities
-
-_NOTHING: Final = msgspec.Raw()
-_LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
-_HEAD_BYTES: Final = 256
-_USUAL_TEXT: Final = re.compile(rb'\s*\{\s*(?:"type"\s*:\s*"text"\s*,\s*)?"text"\s*:\s*"')
-_JSON_STARTS: Final = frozenset(b"{[ \t\\")  # after the quote: JSON, or white space (escaped, too) before it
-
-
-class _Result(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    content: list[msgspec.Raw] = []
-    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
-    is_error: bool = msgspec.field(name="isError", default=False)
-    meta: msgspec.Raw = msgspec.field(name="_meta", default=_NOTHING)
-    result_type: str = msgspec.field(name="resultType", default="complete")
-
-
-class _Block(msgspec.Struct, gc=False):
-    type: str
-    text: msgspec.Raw = _NOTHING
-
-
-_decode = msgspec.json.Decoder(_Result).decode
-_decode_block = msgspec.json.Decoder(_Block).decode
+from mcpx.wire.intake import LARGE_BYTES
 
 
 class ResultEncoder:
@@ -100,7 +76,7 @@ class ResultEncoder:
             capabilities=capabilities,
         )
 
-    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
+    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of a tool. One of a type that MCPX does not know is for clients of 2026-07-28 to judge.
 
         A task is for those that take tasks.
@@ -109,86 +85,55 @@ class ResultEncoder:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        structured, stamp, server = self._structured, self._stamp, request.server_name
-        size = len(memoryview(raw))
+        size = len(raw)
+        if size > LARGE_BYTES:
+            return Apart(lambda: self._made_apart(raw, request))
         limit = None
         if size > SURELY_WITHIN or request.max_tokens is not None:
             limit = self._views.limits.find(request, size)
-        large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
-        if limit is not None:
-            if large and not self.structured_is_shown:
-                return self._limited(raw, request, limit)
-            return self._measured(raw, request, limit)
-        pieces = (
-            large_results.pieces(raw, structured=structured, stamp=stamp, server=server)
-            if large
-            else _passed_through(raw, structured=structured, stamp=stamp)
-        )
-        if pieces is not None:
-            return pieces
-        return self._rendered(request, lambda: self._results.tool(raw, server=server, large=large)[1])
+        return self._shaped(raw, request, limit)
 
-    def _measured(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
-        """A result that may be over its limit: passed through where it is not, and nothing has to change."""
-        if limit.holds([str(memoryview(raw), "utf-8", "replace")]):
-            pieces = _passed_through(raw, structured=self._structured, stamp=self._stamp)
-            if pieces is not None:
-                return pieces
-        return self._viewed(raw, request)
-
-    def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
-        """A result that may be over its limit."""
-        client, shown = request.context.client, self.structured_is_shown
-        return self._rendered(
-            request, lambda: self._views.tool(raw, request, client, structured_is_shown=shown)
-        )
-
-    def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
-        """A large result, of which nothing but the content is read."""
-
-        def shorten(blocks: list[JSON]) -> list[JSON] | None:
-            whole, further = ToolResult(content=blocks), self._views.limits.of_pages(request)
-            fitted = self._views.fit(whole, blocks, limit, further, request.context.client)
-            return None if fitted is whole else fitted.content
-
-        pieces = large_results.pieces(
-            raw,
-            structured=self._structured,
-            stamp=self._stamp,
-            server=request.server_name,
-            shorten=shorten,
-        )
-        return self._viewed(raw, request) if pieces is None else pieces
-
-    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes]:
+    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of the resources tool.
 
         Raises:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        size, uri, server = len(memoryview(raw)), request.uri, request.server_name
-        limited = size > SURELY_WITHIN and self._views.limits.find(request, size) is not None
-        if large_results.is_large(raw, self._results.settings.toon_compression_max_size):
-            pieces = large_results.resource_pieces(
-                raw,
-                uri=uri,
-                structured=self._structured,
-                stamp=self._stamp,
-                server=server,
-                texts=not limited,
-            )
-            if pieces is not None:
-                return pieces
-        client, shown = request.context.client, self.structured_is_shown
-        return self._rendered(
-            request, lambda: self._views.resource(raw, request, client, structured_is_shown=shown)
-        )
+        size = len(raw)
+        if size > LARGE_BYTES:
+            return Apart(lambda: self._made_apart(raw, request))
+        limit = self._views.limits.find(request, size) if size > SURELY_WITHIN else None
+        return self._shaped(raw, request, limit)
 
-    def _rendered(self, request: Exec | Read, render: Callable[[], ToolResult]) -> list[Bytes]:
-        """What `render` makes of a result; a client of 2026-07-28 gets one of an unknown type as it is."""
+    def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | list[Bytes] | Apart[list[Bytes]]:
+        """What can be selected from; or the result of a tool: one that is shown as it is, or the part.
+
+        Raises:
+            CallError: As from `tool`.
+            InputRequired: As from `tool`.
+        """
+        found = None if len(raw) > LARGE_BYTES else self._views.selectable(raw, request)
+        return found or self.tool(raw, request)
+
+    async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:
+        """A large result, or the part of it that the request selects."""
+        limits, client = self._views.limits, request.context.client
+        limit = limits.find(request, len(raw))
+        order = self._order(request, limit, limits.of_pages(request))
+        pieces = await self._views.large.pieces(raw, request, order, client)
+        if pieces is None:
+            refuse_large_question(raw, request.server_name)
+            return self._shaped(raw, request, limit)
+        return pieces
+
+    def _shaped(self, raw: msgspec.Raw, request: Exec | Read, limit: Limit | None) -> list[Bytes]:
+        """A result; a client of 2026-07-28 gets one of an unknown type as it is."""
+        views, owner = self._views, request.context.client
+        further = NO_LIMIT if limit is None else views.limits.of_pages(request)
+        order = self._order(request, limit, further)
         try:
-            return self.shaped(render())
+            return views.shaper.pieces(raw, order, owner)
         except UnknownResultType as unknown:
             if self._stamp is None:
                 raise
@@ -197,12 +142,24 @@ class ResultEncoder:
             if isinstance(request, Read) or not self._capabilities.has_extension(TASKS):
                 raise
             server, client = request.server_name, request.context.client
-            owner = self._name if client is None else client.principal + self._name
-            return self.members(self._views.tasks.give(unknown.result, server=server, owner=owner))
+            name = self._name if client is None else client.principal + self._name
+            return self.members(self._views.tasks.give(unknown.result, server=server, owner=name))
+
+    def _order(self, request: Exec | Read, limit: Limit | None, further: Limit) -> Order:
+        uri = request.uri if isinstance(request, Read) else None
+        return Order(
+            request.server_name,
+            uri,
+            limit,
+            further,
+            self._structured,
+            self.structured_is_shown,
+            self._stamp,
+        )
 
     def shaped(self, result: ToolResult) -> list[Bytes]:
         """A result that is rendered already."""
-        return self.members(tools.result(result, structured=self._structured))
+        return self.members(members_of(result, structured=self._structured))
 
     def failure(self, error: CallError, *, in_meta: bool = False) -> list[Bytes]:
         """An error as a result; `in_meta` for the native tools that `failure_in_meta` is for."""
@@ -219,42 +176,3 @@ class ResultEncoder:
     def members(self, result: JSON) -> list[Bytes]:
         """The members of a result, or of input requests in the place of one (2026-07-28)."""
         return [enveloped(result, self._stamp)]
-
-
-def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) -> list[Bytes] | None:
-    """The result around the upstream's own bytes; None where something in it has to change."""
-    try:
-        result = _decode(raw)
-        if not result.content or result.result_type != "complete":
-            return None
-        if not result.is_error:
-            for block in result.content:
-                if _holds_json(memoryview(block)):
-                    return None
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    pieces: list[Bytes] = [b'{"content":[']
-    for block in result.content:
-        pieces += [memoryview(block), b","]
-    pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
-    if structured and result.structured and is_given(result.structured):
-        pieces += structured_content(memoryview(result.structured))
-    if result.meta:
-        pieces += closing(result.meta, stamp)
-    elif stamp is not None:
-        pieces += [b',"resultType":"complete","_meta":', stamp, b"}"]
-    else:
-        pieces.append(b"}")
-    return pieces
-
-
-def _holds_json(block: memoryview) -> bool:
-    """Whether a block is text that may hold a JSON object or array, judged by how it begins.
-
-    A large block is not decoded for that, if it is written as nearly all are.
-    """
-    if len(block) > _LARGE_BLOCK and (usual := _USUAL_TEXT.match(block[:_HEAD_BYTES])):
-        return block[usual.end()] in _JSON_STARTS
-    probed = _decode_block(block)
-    text = memoryview(probed.text)
-    return probed.type == "text" and len(text) > 2 and text[1] in _JSON_STARTS  # noqa: PLR2004 - the quotes

@@ -5,17 +5,16 @@ The fast path takes what is plain, on streams. Both encode with `ResultEncoder`,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
 
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.core.auditing import noting_refusals
+from mcpx.core.calls import Render
 from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Read
@@ -130,16 +129,15 @@ class ToolCall:
             return await self._ask(request, lambda raw: encoder.tool(raw, request))
         with self._noting_refusals(request.server_name, request.tool_name):
             views.check(request)
-        found = await self._ask(
-            request, lambda raw: views.selectable(raw, request) or encoder.tool(raw, request)
-        )
+        render: Render[Selectable | list[Bytes]] = lambda raw: encoder.selectable(raw, request)  # noqa: E731
+        found: Selectable | list[Bytes] | JSON = await self._ask(request, render)
         if not isinstance(found, Selectable):
             return found
         return encoder.shaped(
             await views.project(found, request, self._client, structured_is_shown=encoder.structured_is_shown)
         )
 
-    async def _ask(self, request: Exec | Read, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+    async def _ask(self, request: Exec | Read, render: Render[R]) -> R | JSON:
         """What `render` makes of the server's result."""
         return await sdk_path.run(self._hub, self._ctx, request, self._metered.rendering(request, render))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import tracemalloc
 
+import anyio
 import msgspec
 import pytest
 
 from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.core.large_views import Apart
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
@@ -39,6 +41,21 @@ def text_result(text):
     return {"content": [{"type": "text", "text": text}]}
 
 
+def made(encoder, raw, request):
+    """The result in pieces; one that is for a worker as the worker makes it."""
+    pieces = encoder.tool(raw, request) if isinstance(request, Exec) else encoder.resource(raw, request)
+    if not isinstance(pieces, Apart):
+        return pieces
+
+    async def wait():
+        try:
+            return await pieces
+        finally:
+            encoder._views.large._pool.close()
+
+    return anyio.run(wait)
+
+
 def encoder_of(largest, *, structured=True, stamp=None):
     server = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=0)
     config = Config(source="test", servers={"s": server}, toon_compression_max_size=largest)
@@ -49,7 +66,7 @@ def encoder_of(largest, *, structured=True, stamp=None):
 
 def on_the_wire(raw, *, structured=True, stamp=None, largest=MEGABYTE):
     encoder = encoder_of(largest, structured=structured, stamp=stamp)
-    return json.loads(b"".join(encoder.tool(raw, CALL)))
+    return json.loads(b"".join(made(encoder, raw, CALL)))
 
 
 def for_programs(raw, *, largest=MEGABYTE):
@@ -125,7 +142,7 @@ def test_a_dense_result_keeps_the_blocks_of_every_kind():
 def test_millions_of_tiny_blocks_cost_no_memory():
     raw = msgspec.Raw(b'{"content":[' + b"{}," * 3_000_000 + b"{}]}")
     tracemalloc.start()
-    on_the_wire_pieces = encoder_of(MEGABYTE).tool(raw, CALL)
+    on_the_wire_pieces = made(encoder_of(MEGABYTE), raw, CALL)
     with pytest.raises(CallError, match="more than 1024 blocks"):
         for_programs(raw)
     peak = tracemalloc.get_traced_memory()[1]
@@ -156,7 +173,7 @@ BLOB = "YWFh" * 500_000
 def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
     raw = raw_of({"contents": contents})
     by_size = [
-        encoder_of(size, stamp=stamp).resource(raw, Read("s", URI)) for size in (MEGABYTE, 100 * MEGABYTE)
+        made(encoder_of(size, stamp=stamp), raw, Read("s", URI)) for size in (MEGABYTE, 100 * MEGABYTE)
     ]
     large, small = (json.loads(b"".join(pieces)) for pieces in by_size)
     assert large == small
@@ -169,13 +186,13 @@ def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
 @pytest.mark.parametrize("blob", [BLOB + "a", "=" + BLOB + "YWF", BLOB[:-4] + "YQ==YWFh", BLOB + "!!!!"])
 def test_a_large_blob_that_is_not_base64_is_a_protocol_error(blob):
     with pytest.raises(CallError) as caught:
-        encoder_of(MEGABYTE).resource(raw_of({"contents": [{"blob": blob}]}), Read("s", URI))
+        made(encoder_of(MEGABYTE), raw_of({"contents": [{"blob": blob}]}), Read("s", URI))
     assert caught.value.code is Code.PROTOCOL_ERROR
 
 
 def test_a_blob_with_escaped_slashes_is_base64_all_the_same():
     raw = msgspec.Raw(b'{"contents":[{"blob":"' + b"aG\\/k" * 400_000 + b'"}]}')
-    answer = json.loads(b"".join(encoder_of(MEGABYTE).resource(raw, Read("s", URI))))
+    answer = json.loads(b"".join(made(encoder_of(MEGABYTE), raw, Read("s", URI))))
     assert answer["structuredContent"]["blob"] == "aG/k" * 400_000
 
 

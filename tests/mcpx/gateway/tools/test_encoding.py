@@ -14,9 +14,8 @@ from mcpx.core.messages import Exec, Read
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
-from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
-from mcpx.rendering.results import shape_tool_result
+from mcpx.rendering.results import members_of, shape_tool_result
 from mcpx.workers.pool import WorkerPool
 
 SERVER = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=0)
@@ -53,7 +52,7 @@ def test_bytes_and_objects_are_rendered_alike(result, structured, stamp, spaced)
     raw = json.dumps(result, separators=None if spaced else (",", ":")).encode()
     pieces = ResultEncoder(VIEWS, structured=structured, stamp=stamp).tool(msgspec.Raw(raw), CALL)
     shaped = shape_tool_result(result, server="s")
-    expected = tools.result(shaped, structured=structured)
+    expected = members_of(shaped, structured=structured)
     if stamp is not None:
         expected |= {"resultType": "complete", "_meta": json.loads(STAMP) | (expected.get("_meta") or {})}
     assert whole(pieces) == expected
