@@ -62,6 +62,7 @@ class LargeMessage(bytearray):
             self += self._mend(b"")
         self._reader = None
         self._count()
+        self._intake.whole(self)
 
     def _decode(self, piece: bytes, *, final: bool = False) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.wire.intake import HEAD_BYTES, INTAKE, LARGE_BYTES, LargeMessage, Mend, Reader
+from mcpx.wire.intake import HEAD_BYTES, LARGE_BYTES, LargeMessage, Mend, Reader
 
 
 class TooLong(msgspec.Struct, frozen=True):
@@ -113,7 +113,6 @@ class LineSplitter:
             lines.append(TooLong(self._skipped, self._tail, self._limit, self._stalled))
         elif self._large is not None:
             self._large.end()
-            INTAKE.whole(self._large)
             lines.append(self._large)
         elif line := b"".join(self._parts).strip():
             lines.append(line)

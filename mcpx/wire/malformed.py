@@ -92,11 +92,13 @@ def _cause(line: bytes | LargeMessage, error: Exception | None) -> tuple[str, in
             return f"not JSON ({error})", PARSE_ERROR, MalformedMessage("the answer is not JSON")
 
 
+_UNUSUAL: Final = f"over {LARGE_BYTES} bytes, and unusually written around its contents"
+UNUSUAL: Final = f"the answer is {_UNUSUAL}"
+
+
 def unusual(line: LargeMessage, head: bytes) -> MalformedLine:
     """Describe a large message whose envelope cannot be read from its two ends."""
-    text = (
-        "not UTF-8" if line.error else f"over {LARGE_BYTES} bytes, and unusually written around its contents"
-    )
+    text = "not UTF-8" if line.error else _UNUSUAL
     code = PARSE_ERROR if line.error else INVALID_REQUEST
     return MalformedLine(
         head, bytes(line[-KEPT_BYTES:]), f"a line {text}", code, MalformedMessage(f"the answer is {text}")

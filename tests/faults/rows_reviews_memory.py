@@ -232,6 +232,88 @@ async def large_rows(on: Hostile) -> None:
     await large_answer(on, 'json.dumps([{"id": n, "name": f"name {n}", "ok": True} for n in range(400_000)])')
 
 
+# --- S8 of the third review: large answers
+
+FLOOD = """
+    def fill(head, unit, tail):
+        return head + unit * (({mb} * 1_000_000 - len(head) - len(tail)) // len(unit)) + tail
+    result = {result}
+"""
+BLOCKS = """fill(b'{"content":[', b'{"type":"text","text":"x"},', b"{}]}")"""
+TEXT = """fill(b'{"content":[{"type":"text","text":"', b"some words of a log, ", b'"}]}')"""
+EIGHT = 8
+
+
+async def large_answers_at_once(on: Hostile, result: str, saw: str) -> None:
+    """Eight servers answer at once with `result`, an expression."""
+    flood = FLOOD.format(mb=24 if on.brief else 60, result=result)
+    code = f"""{flood}
+    def on_tools_call(request_id, params):
+        raw(request_id, result)
+    """
+    entry = {"call_timeout": 30.0, "queue_timeout": 30.0}
+    servers = {f"s{n}": on.stdio(f"s{n}", code=code, entry=entry) for n in range(EIGHT)}
+    await on.add(**servers)
+    async with on.client() as client:
+        asked = []
+        for name in servers:
+            given = {"server_name": name, "tool_name": "echo", "arguments": {}}
+            asked.append(await client.ask("tools/call", {"name": "exec", "arguments": given}))
+        for request_id in asked:
+            answer = await client.answer(request_id, within_s=35.0)
+            on.saw(answer.in_words)
+            on.check(answer.in_words == saw, f"{answer.in_words}: {answer.text[:200]}")
+
+
+@faults.row("eight answers of 60 MB at once: 2,000,000 blocks of text each", memory_mb=160)
+async def many_blocks_at_once(on: Hostile) -> None:
+    await large_answers_at_once(on, BLOCKS, "response_too_large, unknown")
+
+
+@faults.row("eight answers of 60 MB at once: one text each", in_suite=False, memory_mb=190)
+async def large_texts_at_once(on: Hostile) -> None:
+    await large_answers_at_once(on, TEXT, "the answer")
+
+
+@faults.row("an answer of 60 MB that stops in the middle, and seven others", memory_mb=160)
+async def stops_in_the_middle(on: Hostile) -> None:
+    size = 40 if on.brief else 60
+    flood = FLOOD.format(mb=size, result=BLOCKS)
+    code = f"""{flood}
+    import time
+    def on_tools_call(request_id, params):
+        if params["arguments"].get("stops"):
+            write(b'{{"jsonrpc":"2.0","id":%d,"result":' % request_id + result[:-100])
+            note("stopped")
+        else:
+            raw(request_id, result)
+    """
+    entry = {"call_timeout": 30.0, "queue_timeout": 30.0}
+    await on.add(s=on.stdio(code=code, entry=entry), other=on.stdio("other", code=code, entry=entry))
+    async with on.client() as client:
+        given = {"server_name": "s", "tool_name": "echo", "arguments": {"stops": True}}
+        await client.ask("tools/call", {"name": "exec", "arguments": given})
+        on.check(await on.noted("stopped"), "it was not read up to there")
+        answer = await client.exec("other", "echo", within_s=30.0)
+        on.saw(answer.in_words)
+        on.check(answer.in_words == "response_too_large, unknown", f"the other one: {answer.in_words}")
+
+
+@faults.row("an error with 60 MB of data", memory_mb=130)
+async def large_error(on: Hostile) -> None:
+    size = 20 if on.brief else 60
+    code = f"""
+    data = b"[" + b"[[[[1]]]]," * ({size}00_000) + b"1]"
+    def on_tools_call(request_id, params):
+        head = b'{{"jsonrpc":"2.0","id":%d,"error":{{"code":-32000,"message":"no","data":' % request_id
+        write(head + data + b"}}}}\\n")
+    """
+    await on.add(s=on.stdio(code=code, entry={"call_timeout": 30.0}))
+    async with on.client() as client:
+        answer = await client.exec("s", "echo", within_s=30.0)
+        on.failed(answer, "upstream_error", "failed", "no")
+
+
 @faults.row("a name of 300 letters that is nearly each of 1,000 tools", in_suite=False, memory_mb=64)
 async def nearly_all_names(on: Hostile) -> None:
     tools = [{"name": f"a1Ba1B{n:04}" * 12, "inputSchema": {"type": "object"}} for n in range(1000)]

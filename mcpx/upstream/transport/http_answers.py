@@ -17,6 +17,7 @@ from mcpx.upstream.transport.http_bodies import MAX_QUOTE_LEN
 from mcpx.wire import envelope, malformed
 from mcpx.wire.enclosed import one_line
 from mcpx.wire.envelope import RequestId, RPCError
+from mcpx.wire.intake import INTAKE, LargeMessage
 from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
 from mcpx.wire.outgoing import MalformedMessage, UnreadableAnswer, has_error, read_error
 
@@ -137,8 +138,10 @@ def read_raw_answer(data: bytes) -> Answer | None:
     return Answer(message.id, is_error=False, result=message.result)
 
 
-def answered_id(data: bytes) -> RequestId | None:
+def answered_id(data: bytes | LargeMessage) -> RequestId | None:
     """The id of the request that a message answers; None if it is no answer, or has none that can be read."""
+    if isinstance(data, LargeMessage):
+        return getattr(envelope.split_large(data), "id", None)
     message = _decode_or_nothing(data)
     if message.id is not None or message.method is not None:
         return message.id if message.method is None else None
@@ -154,7 +157,7 @@ def _decode_or_nothing(data: bytes) -> envelope.RPCMessage:
 
 
 def take_message(
-    data: bytes, *, raw: bool, request_id: RequestId | None = None
+    data: bytes | LargeMessage, *, raw: bool, request_id: RequestId | None = None
 ) -> tuple[Answer | None, bytes]:
     """Read what a server sent; return it, if it is a response, with what the SDK is to read of it.
 
@@ -164,22 +167,48 @@ def take_message(
     Raises:
         MalformedMessage: It is not a JSON-RPC message.
     """
+    if isinstance(data, LargeMessage):
+        if raw and (taken := _take_large(data, request_id)) is not None:
+            return taken
+        data = bytes(data)  # of a listing, which is read whole; or a message of another kind
     if may_have_lone_surrogates(data):
         data = mend_lone_surrogates(data)
     answer = read_raw_answer(data) if raw else read_answer(data)
     if answer is None:
         return None, data
     if raw:
-        content: dict[str, object] = {"error": _PLACEHOLDER_ERROR} if answer.is_error else {"result": {}}
-        named = request_id if answer.id is None else answer.id
-        return answer, envelope.encode({"jsonrpc": "2.0", "id": named, **content})
+        return answer, _placeholder(answer, request_id)
     if answer.id is None:
         error = JSONRPCError.model_validate_json(data).model_copy(update={"id": request_id})
         return answer, error.model_dump_json(exclude_unset=True).encode()
     return answer, data
 
 
-def answer_to(posted: Posted, data: bytes, *, raw: bool = False) -> tuple[Answer, bytes]:
+def _take_large(data: LargeMessage, request_id: RequestId | None) -> tuple[Answer, bytes] | None:
+    """The same for a large message, of which the two ends are looked at; None for one that is no response."""
+    if data.error is not None:
+        raise MalformedMessage("the answer is not UTF-8")
+    message = envelope.split_large(data)
+    if message is None:
+        raise MalformedMessage(malformed.UNUSUAL)
+    if message.method is not None:
+        return None
+    INTAKE.carries(data, message.result)
+    if has_error(message):
+        answer = Answer(message.id, is_error=True, error=read_error(message.error))
+    else:
+        answer = Answer(message.id, is_error=False, result=message.result)
+    return answer, _placeholder(answer, request_id)
+
+
+def _placeholder(answer: Answer, request_id: RequestId | None) -> bytes:
+    """What the SDK reads in the place of an answer that goes another way."""
+    content: dict[str, object] = {"error": _PLACEHOLDER_ERROR} if answer.is_error else {"result": {}}
+    named = request_id if answer.id is None else answer.id
+    return envelope.encode({"jsonrpc": "2.0", "id": named, **content})
+
+
+def answer_to(posted: Posted, data: bytes | LargeMessage, *, raw: bool = False) -> tuple[Answer, bytes]:
     """Read the response to a request as `take_message` does.
 
     Raises:
@@ -195,10 +224,12 @@ def answer_to(posted: Posted, data: bytes, *, raw: bool = False) -> tuple[Answer
     return answer, data
 
 
-def refuse(data: bytes, error: MalformedMessage) -> bytes:
+def refuse(data: bytes | LargeMessage, error: MalformedMessage) -> bytes:
     """The error that the SDK is to read in place of an answer that cannot be read."""
     found = answered_id(data)
-    return data if found is None else encode_error(Posted(None, found), RPCError(INTERNAL_ERROR, str(error)))
+    if found is None:
+        return bytes(data)
+    return encode_error(Posted(None, found), RPCError(INTERNAL_ERROR, str(error)))
 
 
 def encode_error(posted: Posted, error: RPCError) -> bytes:

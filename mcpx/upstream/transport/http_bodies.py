@@ -15,6 +15,9 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
+from mcpx.wire.enclosed import one_line
+from mcpx.wire.intake import LARGE_BYTES, LargeMessage, Reader
+from mcpx.wire.mending import Mender
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 MAX_PREFIX_BYTES: Final = 65536  # read of a body that is no message
@@ -68,7 +71,34 @@ async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[
     yield inflate.flush()
 
 
-async def read_whole(response: httpx2.Response, limit: int) -> bytes:
+class Body(Reader):
+    """A body that is not read on while it is not its turn (`mcpx.wire.intake`)."""
+
+    def __init__(self) -> None:
+        self._turn = anyio.Event()
+        self._turn.set()
+
+    def hold(self) -> None:
+        """Read no further."""
+        self._turn = anyio.Event()
+
+    def release(self) -> None:
+        """Read on."""
+        self._turn.set()
+
+    async def turn(self) -> None:
+        """Wait for its turn."""
+        await self._turn.wait()
+
+    def large(self, begun: bytes | bytearray) -> LargeMessage:
+        """A large message that has begun so; on one line, and without half surrogate pairs."""
+        mend = Mender()
+        message = LargeMessage(self, lambda piece: mend(one_line(piece)))
+        message.add(bytes(begun))
+        return message
+
+
+async def read_whole(response: httpx2.Response, limit: int) -> bytes | LargeMessage:
     """Read a body of at most `limit` bytes.
 
     Raises:
@@ -76,11 +106,28 @@ async def read_whole(response: httpx2.Response, limit: int) -> bytes:
         MalformedMessage, httpx2.HTTPError: As for `inflated`.
     """
     read = bytearray()  # a list of its chunks would hold forty times their size where they are of one byte
-    async for chunk in inflated(response):
-        read += chunk
-        if len(read) > limit:
-            raise too_large(limit)
-    return bytes(read)
+    body, large = Body(), None
+    try:
+        async for chunk in inflated(response):
+            if large is not None:
+                large.add(chunk)
+            else:
+                read += chunk
+                if len(read) > LARGE_BYTES:
+                    large, read = body.large(read), bytearray()
+            if len(read if large is None else large) > limit:
+                raise too_large(limit)  # noqa: TRY301 - what is held is let go of here
+            await body.turn()
+            if large is not None and large.given_up:
+                raise stalled()  # noqa: TRY301 - as above
+    except BaseException:
+        if large is not None:
+            large.released()
+        raise
+    if large is None:
+        return bytes(read)
+    large.end()
+    return large
 
 
 async def read_prefix(response: httpx2.Response) -> bytes:
@@ -109,6 +156,11 @@ def kept_headers(response: httpx2.Response) -> httpx2.Headers:
     """Return the headers that still hold for a body that was read and decompressed."""
     pairs = [pair for pair in response.headers.multi_items() if pair[0] not in _NOT_PASSED_ON]
     return httpx2.Headers(pairs)
+
+
+def stalled() -> ResponseTooLarge:
+    """The error for an answer whose sender stopped in the middle of it, while others waited."""
+    return ResponseTooLarge("the answer is not sent to its end in time")
 
 
 def too_large(limit: int) -> ResponseTooLarge:

@@ -45,6 +45,7 @@ from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import Network
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
 from mcpx.wire.envelope import RPCError
+from mcpx.wire.intake import LargeMessage
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from mcpx.wire.retry_after import retry_after
 from mcpx.wire.unreachable import unreachable
@@ -185,7 +186,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
                 return self.network.keep(watched) if posted.method == _STREAMS else watched
         raise http_answers.not_a_message(response)
 
-    async def _read(self, response: httpx2.Response, exchange: Exchange) -> bytes:
+    async def _read(self, response: httpx2.Response, exchange: Exchange) -> bytes | LargeMessage:
         try:
             data = await exchange.within_deadline(http_bodies.read_whole(response, self._limit))
         except httpx2.HTTPError as error:

@@ -17,9 +17,18 @@ import msgspec
 from mcpx.upstream.transport import http_answers
 from mcpx.upstream.transport.exchange import ConnectionDropped, Exchange, LinkObserver, StreamLeft
 from mcpx.upstream.transport.http_answers import Redact
-from mcpx.upstream.transport.http_bodies import bare_response, inflated, kept_headers, too_large
+from mcpx.upstream.transport.http_bodies import (
+    Body,
+    bare_response,
+    inflated,
+    kept_headers,
+    stalled,
+    too_large,
+)
+from mcpx.wire.intake import LARGE_BYTES, LargeMessage
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
+_DATA: Final = b"data:"
 STABLE_STREAM_S: Final = 10.0  # a stream that lived so long was a good one
 MIN_RETRY_DELAY_S: Final = 0.5  # before a stream that broke at once is opened again; doubled each time
 MAX_RETRY_DELAY_S: Final = 60.0
@@ -35,7 +44,7 @@ class Event(msgspec.Struct):
     """One event of a stream; of a field that it has twice, the last."""
 
     fields: dict[bytes, bytes]
-    data: bytes | None = None
+    data: bytes | LargeMessage | None = None
     """Its lines of data with line breaks between them; None without one."""
 
     @property
@@ -57,6 +66,9 @@ class EventParser:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._line = bytearray()  # the last line, as far as it has come
+        self.body = Body()
+        self._large: LargeMessage | None = None  # the same, where it is data and large
+        self._whole: LargeMessage | None = None  # the data, where its first field is large
         self._data: bytearray | None = None  # the data fields of the event so far, each with a line break
         self._fields: dict[bytes, bytes] = {}
         self._held_bytes = 0
@@ -73,6 +85,8 @@ class EventParser:
         if self._after_cr:
             chunk = chunk.removeprefix(b"\n")
         self._after_cr = chunk.endswith(b"\r")
+        if self._large is not None and self._large.given_up:
+            raise stalled()
         first, *others = _LINE_BREAK.split(chunk)
         self._hold(first)
         for line in others:
@@ -86,10 +100,21 @@ class EventParser:
             raise too_large(self._limit)
 
     def _hold(self, part: bytes) -> None:
-        self._line += part
         self._held_bytes += len(part)
+        if self._large is not None:
+            self._large.add(part)
+            return
+        self._line += part
+        if len(self._line) > LARGE_BYTES and self._data is None and self._line.startswith(_DATA):
+            value = self._line[len(_DATA) :]
+            self._large = self.body.large(value.removeprefix(b" "))
+            self._line.clear()
 
     def _end_line(self) -> Event | None:
+        if self._large is not None:
+            self._whole, self._large = self._large, None
+            self._whole.end()
+            return None
         line = bytes(self._line)
         self._line.clear()
         if not line:
@@ -109,7 +134,11 @@ class EventParser:
 
     def _end_event(self) -> Event:
         self._check()
-        data = None if self._data is None else bytes(memoryview(self._data)[:-1])
+        data: bytes | LargeMessage | None = self._whole
+        if self._data is not None:
+            rest = bytes(memoryview(self._data)[:-1])
+            data = rest if data is None else bytes(data) + b"\n" + rest
+        self._whole = None
         event = Event(self._fields, data)
         self._data, self._fields = None, {}
         self._held_bytes = 0
@@ -150,6 +179,7 @@ class EventStream(httpx2.AsyncByteStream):
                 for event in self._parser.feed(chunk):
                     if passed := self._judge(event):
                         yield passed
+                await self._parser.body.turn()
         except (ResponseTooLarge, MalformedMessage) as error:
             self.end_reason = f"the event stream was left: {error}"
             self._exchange.fail(error)
@@ -185,7 +215,7 @@ class EventStream(httpx2.AsyncByteStream):
             self._exchange.answer = answer or self._exchange.answer
         return event.encode()
 
-    def _exchange_of(self, message: bytes) -> Exchange:
+    def _exchange_of(self, message: bytes | LargeMessage) -> Exchange:
         if self._find is None:
             return self._exchange
         return self._find(str(http_answers.answered_id(message))) or self._exchange

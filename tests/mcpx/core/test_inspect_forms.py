@@ -17,6 +17,7 @@ from mcpx.errors import CallError, Code
 from mcpx.rendering.tokens import estimate
 from mcpx.trust.policy import ServerPolicy
 from mcpx.validation.checker import ArgumentChecker
+from mcpx.workers.pool import WorkerPool
 from tests.mcpx.rendering.snapshots import corpus, resource, server, template, tool
 
 GIT = server(
@@ -60,7 +61,7 @@ class Known:
 def inspector(servers=SERVERS, **settings):
     registry = Registry({info.name: Known(info) for info in servers}, calls=None)
     results = ResultRenderer(Config(source="test", servers={}, **settings))
-    return Inspector(registry, ArgumentChecker(), results)
+    return Inspector(registry, ArgumentChecker(WorkerPool()), results)
 
 
 def inspected(server_name="", *tool_names, query="", servers=SERVERS, **settings):

@@ -46,7 +46,6 @@ class Peer(Reader):
 def turns(monkeypatch):
     made = Intake()
     monkeypatch.setattr(intake, "INTAKE", made)
-    monkeypatch.setattr("mcpx.wire.lines.INTAKE", made)
     return made
 
 

@@ -15,6 +15,7 @@ from mcpx.rendering.tokens import estimate
 from mcpx.rendering.toon import encode
 from mcpx.trust.policy import ServerPolicy
 from mcpx.validation.checker import ArgumentChecker
+from mcpx.workers.pool import WorkerPool
 from tests.mcpx.rendering.snapshots import server, tool
 
 HIDDEN = "\u202e\u00ad\u3164\U000e0041\x1b[2J"
@@ -42,7 +43,7 @@ class Known:
 
 def inspected(*tools, tool_name=None, **fields):
     results = ResultRenderer(Config(source="test", servers={}))
-    return Inspector(Known(*tools, **fields), ArgumentChecker(), results).inspect(
+    return Inspector(Known(*tools, **fields), ArgumentChecker(WorkerPool()), results).inspect(
         Inspect("s", (tool_name,) if tool_name else ())
     )
 
@@ -149,7 +150,7 @@ def test_what_servers_say_is_clean_for_the_model_and_for_programs():
 def test_what_was_rendered_is_rendered_anew_by_other_settings():
     tools = tools_of(3)
     results = ResultRenderer(Config(source="test", servers={}))
-    inspector = Inspector(Known(*tools), ArgumentChecker(), results)
+    inspector = Inspector(Known(*tools), ArgumentChecker(WorkerPool()), results)
     long = text_of(inspector.inspect(Inspect("s")))
     results.settings = Config(source="test", servers={}, max_description_len=10)
     assert len(text_of(inspector.inspect(Inspect("s")))) < len(long)
