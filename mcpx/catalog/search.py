@@ -54,6 +54,11 @@ class Hit(NamedTuple):
         """Whether the whole question is the name of this entry, written as a name of several words."""
         return self.score >= _NAMED
 
+    @property
+    def usual(self) -> bool:
+        """Whether its score is that of its words, and not of a name in the question."""
+        return self.score < _NAMED_IN_PART
+
 
 class ServerHits:
     """A server with its entries that match: `total` of them."""

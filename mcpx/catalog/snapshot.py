@@ -38,8 +38,8 @@ class State(StrEnum):
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of one upstream server: its state, and its last known catalogue.
 
-    `cause` says why it is not ready. `next_attempt_in_s` is seconds until it is tried again by itself, and
-    `retry_in_s` until a call has it tried again, which is mostly sooner; None where neither will be.
+    `cause` says why it is not ready. `retry_in_s` is seconds until it is tried again by itself, where that is
+    due, and `call_in_s` until a call has it tried again, which is mostly sooner, where that is known.
     `sign_in` is the command by which a person signs in, where the server waits for that. `remedy` is what a
     person does where it waits for something else, and `missing` names what is not there.
     `catalogue` is `None` until the first listing; it is stale whenever `state` is not `ready`.
@@ -49,8 +49,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     transport: str
     cause: str | None = None
-    next_attempt_in_s: float | None = None
     retry_in_s: float | None = None
+    call_in_s: float | None = None
     sign_in: str | None = None
     remedy: str | None = None
     missing: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lasting(self) -> str | None:
         """The state where it lasts until a person has changed something, so that descriptions may show it."""
-        is_lasting = self.state in {State.NEEDS_SETUP, State.INVALID} and self.next_attempt_in_s is None
+        is_lasting = self.state in {State.NEEDS_SETUP, State.INVALID} and self.retry_in_s is None
         return str(self.state) if is_lasting else None
 
     @property
@@ -99,15 +99,15 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return {"from_last_time": True, "listed_at": iso_seconds(self.catalogue.listed_at)}
 
     def describe_state(self, *, cause: bool = True) -> str:
-        """`ready`, `waiting, retry in 4 s or with the next call: <cause>`, `needs sign-in: run: ...`, ...
+        """`ready`, `waiting, retry in 4 s: <cause>`, `needs sign-in: run: ...`, ...
 
         The cause may quote the server: pass `cause=False` where its words must not appear.
         """
         text = str(self.state)
         if self.sign_in is not None:
             return f"{text}: run: {self.sign_in}"
-        if self.state is State.WAITING and self.next_attempt_in_s is not None:
-            text += f", retry in {self.next_attempt_in_s:.0f} s or with the next call"
+        if self.state is State.WAITING and self.retry_in_s is not None:
+            text += f", retry in {self.retry_in_s:.0f} s"
         return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
 
     def refuse(self, what: str) -> str:
@@ -122,13 +122,13 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         text = f"{self.name} {what} ({state}); nothing was sent"
         if self.remedy is not None:
             text += f". What helps, by the user: {self.remedy}"
-        return f"{text}. {self._next_call()}" if self.retry_in_s is not None else text
+        return f"{text}. {said}" if (said := self._next_attempt()) else text
 
-    def _next_call(self) -> str:
-        seconds = self.retry_in_s or 0.0
-        return (
-            f"A call from {math.ceil(seconds)} s on tries again" if seconds else "The next call tries again"
-        )
+    def _next_attempt(self) -> str:
+        if self.call_in_s is None:
+            return "" if self.retry_in_s is None else f"Next attempt in {self.retry_in_s:.0f} s"
+        seconds = math.ceil(self.call_in_s)
+        return f"A call from {seconds} s on tries again" if seconds else "The next call tries again"
 
     def why(self) -> JSON:
         """The state for an error's details: `{state, cause?, missing?, remedy?, sign_in?, retry_in_s?}`."""
@@ -142,8 +142,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def next_attempt(self) -> JSON:
-        """`{retry_in_s}` where a call has the server tried again, from then on; else nothing."""
-        return {} if self.retry_in_s is None else {"retry_in_s": math.ceil(self.retry_in_s * 10) / 10}
+        """`{retry_in_s}` where a call, or nobody at all, has the server tried again then; else nothing."""
+        due = self.retry_in_s if self.call_in_s is None else self.call_in_s
+        return {} if due is None else {"retry_in_s": math.ceil(max(0.0, due) * 10) / 10}
 
     def to_dict(self) -> JSON:
         """Plain JSON: `{name, state, cause?, sign_in?, tools, resources, ...}`; the lists as counts."""

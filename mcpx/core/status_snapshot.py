@@ -154,7 +154,7 @@ def server_status(
         uptime_s=_uptime(life),
         restarts=sum(map(restarts, upstream.sessions())),
         failures=life.failures if life else 0,
-        next_attempt_in_s=None if info.next_attempt_in_s is None else _rounded(info.next_attempt_in_s),
+        next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
         last_error=_last_error(upstream, info),
         tools=len(info.tools),
         resources=len(info.resources),

@@ -13,28 +13,33 @@ The text is grouped by server, best first:
 
 The best servers have lines of their own. Each gets its best entry whole, the first one its best three; the
 rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries whole.
-Servers on which nothing matches come last: a question may use other words than a server does.
+Where the score falls off the answer ends, with budget left: what fits badly leads a model astray.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 from mcpx.catalog.model import JSON, ToolInfo, present
-from mcpx.catalog.search import ServerHits, search
+from mcpx.catalog.search import MAX_QUERY_LEN, Hit, ServerHits, search
 from mcpx.catalog.search_index import indexed
 from mcpx.catalog.snapshot import ServerInfo
+from mcpx.catalog.words import words
 from mcpx.rendering.search_block import MAX_ENTRIES, Block
 from mcpx.rendering.tokens import estimate
-from mcpx.text import cut, quoted, shown_server
+from mcpx.text import cut, one_line, quoted, shown_server
 
 ANSWER_TOKENS: Final = 408  # by the estimate, which is on the high side: 400 of a real tokenizer
 MAX_SERVERS: Final = 4  # with lines of their own
 MAX_OTHERS: Final = 12  # servers of which only names are shown
 _WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
 _MAX_WHOLE: Final = 6  # entries of one server that are shown whole, where there is room
+_SERVER_SHARE: Final = 0.15  # of the best server's score, from which on another is shown
+_ENTRY_SHARE: Final = 0.3  # of the best entry's, likewise; tuned so that no labelled tool is lost
+_NO_TOOL_SHARE: Final = 0.5  # of the best entry's, from which on a resource or a prompt is shown
+_MAX_NO_TOOLS: Final = 3  # of one server
 MAX_HINTS: Final = 3  # tools that an error names
 HINT_READ_CHARS: Final = 40_000  # of catalogues, about 15 ms
 _HINT_SHARE: Final = 0.4  # of the best tool's score
@@ -42,6 +47,9 @@ _MAX_OTHER_NAMES: Final = 20  # of one server
 _MIN_LINE_TOKENS: Final = 8
 _MAX_REFUSED: Final = 10  # entries that do not fit, until no more are tried
 _QUERY_LEN: Final = 80
+_MAX_AWAY: Final = 3  # servers of which is said why they have nothing to show
+_AWAY_LEN: Final = 200
+_MIN_WORD_LEN: Final = 4  # of a question, to be looked for in names
 _TAIL_TOKENS: Final = 12  # of the line of other servers, without them
 
 _ORDER: Final = sorted(
@@ -59,21 +67,46 @@ def search_answer(
 
     The text takes at most `budget` tokens by `mcpx.rendering.tokens.estimate`. The JSON holds what the text
     shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
-    templates?, prompts?, left_out?}], left_out?}`. `left_out` is the number of tools of a server, and of
-    servers, that are not shown.
+    templates?, prompts?, left_out?}], left_out?, unavailable?: [{server, state, cause?, ...}]}`. `left_out`
+    is the number of tools of a server, and of servers, that are not shown. `unavailable` are servers that
+    would fit and have nothing to show, with the reason.
     """
     searched = [server for server in servers if only in (None, server.name)]
-    found = search(searched, query)
+    found, away = search(searched, query), _away(searched, query)
+    notes = [_why_away(server) for server in away]
+    budget -= sum(map(estimate, notes))
+    said = present(unavailable=[{"server": each.name, **each.why()} for each in away] or None)
     if not found:
-        return _nothing(searched, query, only, budget), {"query": query, "servers": []}
-    blocks = _blocks(found, searched)
+        text = "\n".join([_nothing(searched, query, only, budget), *notes])
+        return text, {"query": query, "servers": [], **said}
+    blocks = _blocks(found)
     _Filling(blocks, budget - _TAIL_TOKENS).fill()
     best = [block for block in blocks if block.lines]
     others = [block for block in blocks if block.names and not block.lines]
-    left_out = len(searched) - len(best) - len(others)
-    text = "\n".join([*(block.text() for block in best), *_tail(others, left_out)])
+    left_out = len(searched) - len(best) - len(others) - len(away)
+    text = "\n".join([*(block.text() for block in best), *notes, *_tail(others, left_out)])
     plain = [block.to_dict() for block in (*best, *others)]
-    return text, present(query=query, servers=plain, left_out=left_out or None)
+    return text, present(query=query, servers=plain, left_out=left_out or None, **said)
+
+
+def _away(servers: Sequence[ServerInfo], query: str) -> list[ServerInfo]:
+    """The servers that fit by their names or by what they say of themselves, and have nothing to show."""
+    asked = {word for word in words(query[:MAX_QUERY_LEN]) if len(word) >= _MIN_WORD_LEN}
+    silent = (server for server in servers if not server.tools and not server.available)
+    return [server for server in silent if asked and _fits(server, asked)][:_MAX_AWAY]
+
+
+def _fits(server: ServerInfo, asked: set[str]) -> bool:
+    """Whether a word that is asked for is in a server's name, or in its instructions."""
+    name, about = server.name.casefold(), (server.instructions or "")[:MAX_QUERY_LEN]
+    return any(word in name for word in asked) or not asked.isdisjoint(words(about))
+
+
+def _why_away(server: ServerInfo) -> str:
+    """`weather may have it, but is not available: needs setup: ...`, and what helps."""
+    text = one_line(server.describe_state(), _AWAY_LEN)
+    helps = f"; what helps, by the user: {one_line(server.remedy, _AWAY_LEN)}" if server.remedy else ""
+    return f"{shown_server(server.name)} may have it, but is not available: {text}{helps}"
 
 
 def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
@@ -94,16 +127,32 @@ def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
     ]
 
 
-def _blocks(found: Sequence[ServerHits], servers: Sequence[ServerInfo]) -> list[Block]:
-    """The servers in order: those that match, then the others; for a name, only those that have it."""
+def _blocks(found: Sequence[ServerHits]) -> list[Block]:
+    """The servers that match nearly as well as the best, in order; for a name, only those that have it."""
     most = MAX_SERVERS + MAX_OTHERS
-    hits = [(one.server, one.best(MAX_ENTRIES)) for one in found[:MAX_SERVERS]]
-    hits += [(one.server, one.best(_MAX_OTHER_NAMES)) for one in found[MAX_SERVERS:most]]
+    usual = [(one.score, hit.score) for one in found if (hit := one.best(1)[0]).usual]
+    top = max((score for score, _ in usual), default=0.0) * _SERVER_SHARE
+    best = max((score for _, score in usual), default=0.0)
+    least = best * _ENTRY_SHARE
+    kept = [one for one in found if one.score >= top and one.best(1)[0].score >= least]
+    hits = [(one.server, one.best(MAX_ENTRIES)) for one in kept[:MAX_SERVERS]]
+    hits += [(one.server, one.best(_MAX_OTHER_NAMES)) for one in kept[MAX_SERVERS:most]]
     named = [one for one in hits if one[1][0].named]
-    if not named:
-        matching = {one.server.name for one in found}
-        hits += [(one, []) for one in servers if one.tools and one.name not in matching]
-    return [Block(server, best, place) for place, (server, best) in enumerate((named or hits)[:most])]
+    return [
+        Block(server, list(_fitting(own, best)), place, whole_from=least)
+        for place, (server, own) in enumerate((named or hits)[:most])
+    ]
+
+
+def _fitting(hits: Sequence[Hit], best: float) -> Iterator[Hit]:
+    """The entries of a server; of what is no tool only what fits well, for there may be very many of it."""
+    others = 0
+    for hit in hits:
+        if not isinstance(hit.entry, ToolInfo):
+            others += 1
+            if others > _MAX_NO_TOOLS or hit.score < best * _NO_TOOL_SHARE:
+                continue
+        yield hit
 
 
 class _Filling:
@@ -143,7 +192,7 @@ class _Filling:
 
     def _promote(self, block: Block, number: int) -> None:
         """Show an entry whole that is shown by name."""
-        if number >= block.matches or not block.lines or number not in block.names:
+        if number >= block.worthy or not block.lines or number not in block.names:
             return
         if self._pays(estimate(block.line(number)) + 1 - _cost(f" {block.name(number)}")):
             block.names.remove(number)
@@ -186,9 +235,11 @@ def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget
     names: list[str] = []
     left = budget - estimate(text) - _TAIL_TOKENS
     for server in servers:
-        left -= estimate(f", {shown_server(server.name)} ({len(server.tools)})")
+        is_away = not server.tools and not server.available
+        shown = f"{shown_server(server.name)} ({server.state if is_away else len(server.tools)})"
+        left -= estimate(f", {shown}")
         if left < 0:
             break
-        names.append(f"{shown_server(server.name)} ({len(server.tools)})")
+        names.append(shown)
     more = f" and {len(servers) - len(names):,} more" if len(names) < len(servers) else ""
     return f"{text}{', '.join(names)}{more}. The number is that of tools."

@@ -29,7 +29,9 @@ _SIGNATURE_LEN: Final = (80, 60)  # of the first server, of the others
 class Block:
     """A server with its entries, best first: those that match, then its other tools."""
 
-    def __init__(self, server: ServerInfo, hits: Sequence[Hit], place: int) -> None:
+    def __init__(
+        self, server: ServerInfo, hits: Sequence[Hit], place: int, *, whole_from: float = 0.0
+    ) -> None:
         self.server = server
         self.place = place
         hits = sorted(hits, key=_rank)
@@ -37,6 +39,8 @@ class Block:
         others = [tool for tool in server.tools.values() if id(tool) not in matching]
         others.sort(key=is_deprecated)
         self.matches = len(hits)
+        self.worthy = sum(hit.score >= whole_from for hit in hits)
+        """How many of them match well enough to be shown whole where there is room."""
         self.entries: list[Entry] = [hit.entry for hit in hits]
         self.entries += others[: max(0, MAX_ENTRIES - len(hits))]
         self._whole = {id(hit.entry) for hit in hits if hit.named}

@@ -35,7 +35,7 @@ def said_elsewhere(info: ServerInfo, by: str, state: str, why: str, due_in_s: fl
     """
     cause = f"{by}: {paragraphs(cut(why, MAX_CAUSE_CHARS))}"
     due = None if due_in_s is None else max(0.0, due_in_s)
-    return replace(info, state=State(state), cause=cause, next_attempt_in_s=due)
+    return replace(info, state=State(state), cause=cause, retry_in_s=due, call_in_s=None)
 
 
 def server_info(
@@ -67,8 +67,8 @@ def server_info(
         state=State.NEEDS_SIGN_IN if signed_out else STATES[queue.lifecycle_phase()],
         sign_in=account.login_command if signed_out and account is not None else None,
         cause=_cause(life),
-        next_attempt_in_s=None if at is None else max(0.0, at - now),
-        retry_in_s=None if at is None else min(at - now, refused_for(life, now)),
+        retry_in_s=None if at is None else max(0.0, at - now),
+        call_in_s=None if at is None else max(0.0, min(at - now, refused_for(life, now))),
         catalogue=catalogue,
     )
     lacks_folder = life.phase is Phase.PARKED and life.cause and isinstance(life.cause.error, OSError)

@@ -42,7 +42,7 @@ def _without(peer: Peer, life: ChildState, info: ServerInfo) -> ServerInfo:
     if peer.last_error is None:
         return info  # it has not been tried yet
     cause = f"{peer.config.name} does not answer: {peer.last_error}"
-    return replace(info, state=State.WAITING, cause=cause, next_attempt_in_s=_due_in_s(life), retry_in_s=None)
+    return replace(info, state=State.WAITING, cause=cause, retry_in_s=_due_in_s(life), call_in_s=None)
 
 
 def peer_status(peer: Peer, life: ChildState, servers: int, left_out: Iterable[LeftOut]) -> PeerStatus:

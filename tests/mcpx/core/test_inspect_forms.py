@@ -86,7 +86,7 @@ def test_without_names_the_servers_are_listed_with_their_states():
     assert lines == [
         "git (2 tools): Git for repositories on this machine",
         "files (5 tools): tool_0, tool_1, tool_2, ...",
-        "late (waiting, retry in 4 s or with the next call: it was killed)",
+        "late (waiting, retry in 4 s: it was killed)",
     ]
     git, files, late = plain["servers"]
     assert (git["name"], git["state"], git["tools"]) == ("git", "ready", 2)

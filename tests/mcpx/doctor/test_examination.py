@@ -77,7 +77,8 @@ def test_notes_are_worth_knowing_and_nothing_is_wrong(home):
 def test_without_a_network_one_line_says_so_for_all_servers(home):
     away = {name: {"url": f"https://nowhere-{name}.invalid/mcp"} for name in ("a", "b", "c")}
     home.write(away)
-    page = home.examine()
+    with home.daemon():
+        page = home.examine()
     (said,) = [each for each in page.of("wrong") if "online" in each.text]
     assert said.text.startswith("no network leads to a, b, c, or their names could not be resolved")
     assert not any("Errno" in each.text for each in page.findings)

@@ -46,7 +46,6 @@ def server(
         state=state,
         transport="stdio",
         cause=cause,
-        next_attempt_in_s=retry_in_s,
         retry_in_s=retry_in_s,
         catalogue=catalogue if listed else None,
     )

@@ -31,7 +31,7 @@ def test_the_answer_is_grouped_by_server_with_signatures_and_the_others_by_name(
         "## git (2 tools)\n"
         "git_log(repo_path, max_count?): Shows the commit logs\n"
         "git_commit(repo_path, message): Records changes to the repository\n"
-        "Other servers: fs: read_file write_file"
+        "Other servers: 1 more"
     )
     assert plain == {
         "query": "commit logs",
@@ -51,8 +51,8 @@ def test_the_answer_is_grouped_by_server_with_signatures_and_the_others_by_name(
                     },
                 ],
             },
-            {"server": "fs", "tools": [{"name": "read_file"}, {"name": "write_file"}]},
         ],
+        "left_out": 1,
     }
 
 
@@ -92,8 +92,38 @@ def test_the_state_of_a_server_is_said():
 
 
 def test_the_state_of_a_server_that_has_no_lines_is_said_too():
-    parked = server("git", tool("git_log"), state=State.PARKED, cause="gone")
-    assert search_answer([FILES, parked], "write")[0].endswith("Other servers: git (parked): git_log")
+    many = [server(f"s{n}", tool("write", "Write")) for n in range(4)]
+    parked = server("zz", tool("write", "Write"), state=State.PARKED, cause="gone")
+    assert search_answer([*many, parked], "a write")[0].endswith("Other servers: zz (parked): write")
+
+
+def test_a_server_that_would_fit_and_has_nothing_to_show_says_why():
+    lacks = "environment variable WEATHER_API_KEY is not set"
+    weather = server("weather", state=State.NEEDS_SETUP, cause=lacks, listed=False)
+    other = server("slow", state=State.WAITING, cause="it died", listed=False)
+    for known in ([weather, other], [FILES, weather, other]):
+        text, plain = search_answer(known, "weather forecast berlin")
+        assert f"weather may have it, but is not available: needs setup: {lacks}" in text
+        assert "it died" not in text
+        assert plain["unavailable"] == [{"server": "weather", "state": "needs setup", "cause": lacks}]
+    text, plain = search_answer([FILES, weather], "read the weather file")
+    assert text.startswith("## fs")
+    assert lacks in text
+    assert "unavailable" not in search_answer([FILES, weather], "read a file")[1]
+
+
+def test_the_answer_ends_where_the_score_falls_off():
+    clock = server("time", tool("get_current_time", "Get the current time in a timezone", "timezone"))
+    graph = server("memory", *(tool(f"{verb}_graph", "Of the knowledge graph") for verb in ("read", "open")))
+    pages = [resource(f"demo://static/{n}.md", f"{n}.md", description="Static file") for n in range(9)]
+    everything = server("everything", tool("get-sum", "Returns the sum", "a b"), *pages)
+    text, _ = search_answer([everything, graph, clock], "what time is it in Tokyo")
+    assert text.split("\n") == [
+        "## time (1 tool)",
+        "get_current_time(timezone): Get the current time in a timezone",
+        "Other servers: 2 more",
+    ]
+    assert search_answer([FILES, everything], "read a file")[0].count("resource demo://") <= 3
 
 
 def test_resources_and_prompts_are_marked():

@@ -86,10 +86,7 @@ def test_a_long_list_of_tools_says_where_the_rest_is():
 def test_a_server_that_has_not_listed_its_tools_says_so():
     waiting = server("fs", state=State.WAITING, cause="exit code 1", retry_in_s=4, listed=False)
     text = str(unknown_tool(waiting, "read", [waiting]))
-    assert (
-        "It has not listed its tools yet: it is waiting, retry in 4 s or with the next call: exit code 1."
-        in text
-    )
+    assert "It has not listed its tools yet: it is waiting, retry in 4 s: exit code 1." in text
 
 
 def test_a_stale_list_says_that_it_is_stale():

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from mcpx.catalog.snapshot import State
+from mcpx.core.stats import Count
 from mcpx.core.status_snapshot import server_status
 from tests.faults.stage_http import WickedProcess
 from tests.mcpx.scripted import config_of, entry, open_watched
@@ -49,7 +50,7 @@ async def test_a_server_that_says_the_same_at_each_start_is_not_started_again_an
     }
     async with open_watched(config_of({"s": broken, "fine": entry()}, start="eager")) as watch:
         await watch.becomes(State.PARKED, "s")
-        status = server_status(watch.hub.upstreams["s"])
+        status = server_status(watch.hub.upstreams["s"], Count())
         assert (status.failures, status.restarts) == (3, 0)
         assert "it ends in the same way at each start" in status.last_error
         assert "WEATHER_API_KEY is required" in status.last_error
@@ -58,4 +59,4 @@ async def test_a_server_that_says_the_same_at_each_start_is_not_started_again_an
         assert "s on tries again" in said
         refused = await watch.failure("echo", server="s")
         assert 0 < refused.details["retry_in_s"] <= 10
-        assert server_status(watch.hub.upstreams["s"]).next_attempt_in_s > 300
+        assert server_status(watch.hub.upstreams["s"], Count()).next_attempt_in_s > 300

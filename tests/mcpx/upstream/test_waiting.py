@@ -148,7 +148,7 @@ async def test_a_call_ends_the_wait_for_the_next_attempt(ears, tmp_path):
     wanted = tmp_path / "wanted"
     async with one_server(ears, settings={"restart": restart}, wants=str(wanted)) as watch:
         await watch.becomes(State.WAITING)
-        assert watch.hub.upstreams["s"].info().next_attempt_in_s > 20
+        assert watch.hub.upstreams["s"].info().retry_in_s > 20
         wanted.touch()
         assert await watch.text("echo", {"text": "now"}) == "now"  # at most a second later
         assert len(ears.of("started")) == 3
