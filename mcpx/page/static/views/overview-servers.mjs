@@ -95,8 +95,8 @@ const Card = memo(({ card }) => {
 });
 
 function Facts({ card }) {
-  const running = card.in_flight > 0 && `${count(card.in_flight)} running`;
-  const queued = card.queued > 0 && `${count(card.queued)} queued`;
+  const running = card.running > 0 && `${count(card.running)} running`;
+  const queued = card.queued > 0 && `${count(card.queued)} waiting`;
   const busy = [running, queued].filter(Boolean);
   const parts = [
     card.uptime_s != null && html`up <${Since} seconds=${card.uptime_s} seen=${card.seen} />`,

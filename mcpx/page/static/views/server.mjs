@@ -73,8 +73,8 @@ function Numbers({ card, seen }) {
   return html`<section class="panel" aria-label="Figures"><${Figures} label="Figures">
     <${Figure} label="Up" value=${duration(up)} beside=${card.pid ? `pid ${card.pid}` : card.transport} />
     <${Figure} label="Restarts" value=${count(card.restarts)} />
-    <${Figure} label="Calls" value=${count(card.calls)} beside=${card.in_flight || card.queued
-      ? `${card.in_flight} running, ${card.queued} waiting` : undefined} />
+    <${Figure} label="Calls" value=${count(card.calls)} beside=${card.running || card.queued
+      ? `${card.running} running, ${card.queued} waiting` : undefined} />
     <${Figure} label="Failed" value=${count(card.failed)} tone=${card.failed ? "bad" : undefined} />
     <${Figure} label="Refused" value=${count(card.refused)} beside="not sent" />
     <${Figure} label="p50" value=${ms(card.p50_ms)} />
