@@ -2,8 +2,8 @@
 
 A listed URI is always sent. Any other is sent only to a server with templates. It must have a scheme that
 the server lists or templates, and may contain neither a control character nor a step up (`..` as a segment
-of its path), whether plain or percent-encoded any number of times. Whether the resource exists is for the
-server to say: results of tools link to resources that no list contains.
+of its path, also as `..;x` or in full width), whether plain or percent-encoded any number of times. Whether
+the resource exists is for the server to say: results of tools link to resources that no list contains.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from typing import Final
-from urllib.parse import unquote
 
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.templates import matches_any
+from mcpx.catalog.uri_readings import decoded, same_letters
 from mcpx.text import holds_controls
 
 MAX_URI_CHARS: Final = 65_536
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}+(?=:)")  # possessive: it never goes back
-MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
 
 
 class UriRejection(StrEnum):
@@ -72,16 +71,6 @@ def _scheme(uri: str) -> str | None:
     return found[0].lower() if found else None
 
 
-def decoded(uri: str) -> str:
-    """A URI without its percent-encoding, and that of its percent-encoding."""
-    for _ in range(MAX_DECODINGS):
-        plain = unquote(uri)
-        if plain == uri:
-            break
-        uri = plain
-    return uri
-
-
 def _steps_up(plain: str) -> bool:
-    path = re.split(r"[?#]", plain, maxsplit=1)[0]
-    return ".." in re.split(r"[/\\]", path)
+    path = re.split(r"[?#]", same_letters(plain), maxsplit=1)[0]
+    return any(segment.partition(";")[0] == ".." for segment in re.split(r"[/\\]", path))

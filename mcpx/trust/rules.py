@@ -16,15 +16,17 @@ from urllib.parse import quote, unquote
 
 from mcpx.catalog.naming import SCHEME
 from mcpx.catalog.templates import matches_any
-from mcpx.catalog.uris import MAX_DECODINGS, decoded
+from mcpx.catalog.uri_readings import canonical, decoded, read_liberally, readings, same_letters
 from mcpx.config.trust import AccessRules, ToolRules
+from mcpx.text import holds_controls
 
 Fits = Callable[[str], object]
 MAX_KEPT: Final = 4096  # names of tools, by which it is known whether a person is asked
-_USUAL_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 _WILD: Final = re.compile(r"[*?\[{]")
+_IPV6: Final = re.compile(r"[^/]*//\[[0-9A-Fa-f:.]+\](?=[:/]|$)")  # brackets that are no wildcard
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
+CONTROLS: Final = "resources: a URI with control characters"
+"""The rule by which such a URI is not sent: what is left of it differs from reader to reader."""
 
 
 class NameRules:
@@ -93,7 +95,7 @@ class URIRules:
     def __init__(self, server: str, rules: AccessRules, aliases: tuple[str, ...] = ()) -> None:
         names = (server, *aliases)
         self._deny = [
-            (pattern, [_glob(form) for form in {own, unquote(own), _EXPRESSION.sub("*", own)}])
+            (pattern, [_glob(form) for form in _pattern_readings(own)])
             for pattern in rules.deny
             for own in _own_part(pattern, names)
         ]
@@ -106,10 +108,13 @@ class URIRules:
     def against(self, uri: str, *, listed: bool = False) -> str | None:
         """The rule by which there is no resource with that URI; None where there may be one.
 
-        One that is not `listed` is denied with a query, too, where it is denied without.
+        One that is not `listed` is denied with a query, too, where it is denied without, and with control
+        characters in any case.
         """
+        if self.restrict and not listed and holds_controls(decoded(uri)):
+            return CONTROLS
         if self._deny:
-            spelled = set(_spellings(uri))
+            spelled = readings(uri)
             if not listed:
                 spelled |= {each.partition("?")[0] for each in spelled}
             if (rule := self._denying(spelled)) is not None:
@@ -118,6 +123,8 @@ class URIRules:
             return None
         plain = decoded(uri)
         forms = {plain, _without_steps(plain)}
+        if not any(each.names(uri) for each in self._allow):
+            forms.add(read_liberally(uri))
         if any(each.fits(uri) for each in self._allow) and all(
             any(each.fits_plain(form) for each in self._allow) for form in forms
         ):
@@ -126,7 +133,9 @@ class URIRules:
 
     def against_template(self, template: str) -> str | None:
         """The rule by which a template is not listed: it is denied, or can make no URI that is allowed."""
-        if self._deny and (rule := self._denying(_spellings(template))) is not None:
+        if self.restrict and holds_controls(decoded(template)):
+            return CONTROLS
+        if self._deny and (rule := self._denying(readings(template))) is not None:
             return rule
         if self._allow is None or any(each.may_fit(template) for each in self._allow):
             return None
@@ -146,7 +155,13 @@ class _Allowed:
     def __init__(self, pattern: str) -> None:
         self._template = pattern if "{" in pattern else None
         self._prefix = _WILD.split(pattern, maxsplit=1)[0]
+        self._pattern = pattern
         self._glob, self._decoded = _glob(pattern), _glob(unquote(pattern))
+        self._canonical = _glob(_canonical_head(same_letters(unquote(pattern))))
+
+    def names(self, uri: str) -> bool:
+        """Whether it is just this URI."""
+        return uri == self._pattern
 
     def fits(self, uri: str) -> bool:
         """Whether it fits a URI as it was given."""
@@ -156,7 +171,7 @@ class _Allowed:
 
     def fits_plain(self, uri: str) -> bool:
         """Whether it fits a URI that was decoded."""
-        return bool(self._decoded(uri)) or self.fits(uri)
+        return bool(self._decoded(uri) or self._canonical(uri)) or self.fits(uri)
 
     def may_fit(self, template: str) -> bool:
         """Whether a URI that fits may come of a template."""
@@ -202,56 +217,19 @@ def _own_part(pattern: str, servers: Iterable[str]) -> Iterator[str]:
         yield own if slash else "*"
 
 
-def _spellings(uri: str) -> Iterator[str]:
-    """The URI, and what servers may take it for: decoded, and in its canonical form."""
-    for _ in range(MAX_DECODINGS + 1):
-        yield uri
-        canonical = _canonical(uri)
-        yield canonical
-        yield canonical.rstrip("/")
-        plain = unquote(uri)
-        if plain == uri:
-            return
-        uri = plain
+def _pattern_readings(pattern: str) -> set[str]:
+    """The forms of a pattern that denies, to be held against those of a URI."""
+    forms = {same_letters(form) for form in (pattern, unquote(pattern), _EXPRESSION.sub("*", pattern))}
+    return {form.casefold() for form in forms | {_canonical_head(form) for form in forms}}
 
 
-def _canonical(uri: str) -> str:
-    """Scheme and host in lower case, no fragment, a path without empty segments and steps.
-
-    Without what makes no other resource of it: a user, a port that is the usual one, a local host.
-    """
-    found = _SCHEME.match(uri)
-    rest = uri[found.end() + 1 :] if found else uri
-    rest, question, query = rest.partition("#")[0].partition("?")
-    rest, query = rest.replace("\\", "/"), f"{question}{query}" if query else ""
-    if found is None:
-        return _steps_resolved(rest) + query
-    scheme, host = found[0].lower(), ""
-    if rest.startswith("//"):
-        host, slash, path = rest[2:].partition("/")
-        host, rest = _canonical_host(scheme, host), slash + path
-    if not host and not rest.startswith("/"):
-        return f"{scheme}:{_steps_resolved(rest)}{query}"
-    return f"{scheme}://{host}{_steps_resolved(rest)}{query}"
-
-
-def _canonical_host(scheme: str, authority: str) -> str:
-    host = authority.rpartition("@")[2].lower()
-    host = host.removesuffix(_USUAL_PORTS.get(scheme, "")).rstrip(".")
-    return "" if scheme == "file" and host == "localhost" else host
-
-
-def _steps_resolved(path: str) -> str:
-    """A path without empty segments, `.` and `..`."""
-    kept: list[str] = []
-    for segment in path.split("/"):
-        if segment == "..":
-            del kept[-1:]
-        elif segment not in {"", "."}:
-            kept.append(segment)
-    start = "/" if path.startswith("/") else ""
-    end = "/" if path.endswith("/") and kept else ""
-    return f"{start}{'/'.join(kept)}{end}"
+def _canonical_head(pattern: str) -> str:
+    """A pattern with the folder before its first wildcard in canonical form."""
+    address = _IPV6.match(pattern)
+    wild = _WILD.search(pattern, address.end() if address else 0)
+    end = len(pattern) if wild is None else pattern.rfind("/", 0, wild.start()) + 1
+    head = canonical(pattern[:end])
+    return (head.replace("[", "[[]") if address else head) + pattern[end:]
 
 
 def _without_steps(uri: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from mcpx.config.trust import AccessRules, ToolRules, joined
@@ -162,3 +165,106 @@ def test_which_templates_are_listed(rules, template, listed):
 
 def test_what_a_denied_template_makes_is_denied():
     assert uris(deny=("file:///etc/{name}",)).against("file:///etc/passwd")
+
+
+WHATWG = json.loads(Path(__file__).with_name("whatwg.json").read_text())
+"""Spellings that the URL parser of browsers and Node takes for these; written down from Node 20."""
+SAME_RULES = [
+    ("file:///secret/*", "http://internal.example/secret/*", "http://127.0.0.1/*", "http://[::1]/*"),
+    (
+        "file:///secret/k",
+        "http://internal.example/secret/k",
+        "http://127.1/secret/k",
+        "http://[0::1]/secret/k",
+    ),
+    (
+        "FILE://localhost//secret/*",
+        "http:INTERNAL.example:80/secret/*",
+        "http://0x7f.1/s*",
+        "http://[::1]:80/*",
+    ),
+]
+
+
+@pytest.mark.parametrize("deny", SAME_RULES, ids=["folders", "whole", "odd patterns"])
+def test_what_a_browser_takes_for_a_denied_uri_is_denied(deny):
+    rules = uris(deny=deny)
+    assert len(WHATWG) > 300
+    assert [spelled for spelled, _ in WHATWG if rules.against(spelled) is None] == []
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file://127.0.0.1/secret/k",
+        "file://[::1]/secret/k",
+        "file://localhost:80/secret/k",
+        "file://anything/secret/k",
+        "file://u:p@h/secret/k",
+        "/secret/k",
+        "\\\\host\\secret\\k",
+        "file:///SECRET/k",
+        "FILE:///Secret/K",
+        "file:///se%00cret/k",
+        "file:///secret%00/k",
+        "file:///secret/k%00.txt",
+        "file:///a/..;/secret/k",
+        "file:///a/..;x=y/secret/k",
+        "file:///secret;x/k",
+        "file:///secret/k;v=1",
+        "file:///%EF%BD%93ecret/k",
+        "file:///\uff53ecret/k",
+        "file:///\uff0e\uff0e/secret/k",
+        "file:///sec\u200bret/k",
+        "file:///\u017fecret/k",
+        "file:///%73%65cret/k",
+        "file:///%2573ecret/k",
+        "file:///%252573ecret/k",
+        "file:///%u0073ecret/k",
+        "file:///a/%c0%ae%c0%ae/secret/k",
+        "file:%c0%afsecret/k",
+        "file:///a%5c..%5csecret%5ck",
+        "file:///secret./k",
+        "file:///secret%20/k",
+        "file:///secret\x7f/k",
+        "file:///secret\x85/k",
+        "file:///%09secret/k",
+        "%20file:///secret/k",
+    ],
+)
+def test_what_some_server_may_take_for_a_denied_uri_is_denied(uri):
+    assert uris(deny=("file:///secret/*",)).against(uri)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["file:///home/k", "file:///secrets/k", "file:///public/secret/k", "note:///a b;c", "http://h/secret/k"],
+)
+def test_other_uris_are_not_denied(uri):
+    assert uris(deny=("file:///secret/*",)).against(uri) is None
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///notes/..;/k",
+        "file:///notes/x\\..\\..\\k",
+        "file:///notes/\uff0e\uff0e/k",
+        "file:///notes/%c0%ae%c0%ae/k",
+        "file:///NOTES/k",
+        "file://host/notes/k",
+        "file:///notes/k\n",
+        "file:///no\ttes/k",
+        "file:///notes/%00k",
+        " file:///notes/k",
+    ],
+)
+def test_what_some_server_may_take_for_another_uri_is_not_allowed(uri):
+    assert uris(allow=("file:///notes/*",)).against(uri)
+
+
+def test_what_is_allowed_stays_allowed():
+    allow = ("file:///notes/*", "note:///a;b", "http://h:80/x/*", "data:text/*", "http://[::1]/*")
+    rules = uris(allow=allow)
+    for uri in ("file:///notes/k", "file:///notes/My%20Notes/a.b", "note:///a;b", "http://h:80/x/y?z=1"):
+        assert rules.against(uri) is None, uri

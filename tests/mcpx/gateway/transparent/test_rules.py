@@ -111,7 +111,9 @@ async def test_what_is_shown_keeps_the_bytes_of_the_server(way, era, tmp_path):
 async def test_a_resource_that_is_denied_is_neither_listed_nor_read_nor_heard_of(way, era, tmp_path):
     async with door(way, era, tmp_path / "ears", resources={"deny": ["odd://*"]}) as (_, client):
         assert await client.names("resources/list", "resources") == []
-        for uri in ("odd://x", "ODD://x", "odd:%2f/x"):
+        odd = ("odd:\t//x", "o\ndd://x", "odd:/%00/x", "odd://x\0", " odd://x", "odd://\uff58", "other://\tx")
+        odd = () if (way, era) == ("http", "modern") else odd  # which are no values of headers
+        for uri in ("odd://x", "ODD://x", "odd:%2f/x", *odd):
             refused = await client.ask("resources/read", json.dumps({"uri": uri}))
             assert refused["error"]["code"] == NOT_FOUND[era], uri
             assert refused["error"]["data"] == {"uri": uri}
