@@ -1,12 +1,16 @@
 """`page.json` in a configuration's folder: the page's own port and its sessions, for the next daemon.
 
-Of a session its digest is kept, its port and its end; the cookie itself is nowhere but in the browser. A file
-that another user may have written, or that cannot be read, counts as none. One that cannot be written is
+Of a session its digest is kept, its port and its end; the cookie itself is nowhere but in the browser. With
+the key the next daemon proves to a window that is still open that it is the same user's; it lets nobody in. A
+file that another user may have written, or that cannot be read, counts as none. One that cannot be written is
 removed: a session that has ended must not come back.
 """
 
 from __future__ import annotations
 
+import hmac
+import re
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +27,8 @@ from mcpx.wire.loopback_peers import users_are_known
 log = structlog.get_logger()
 FILE_NAME: Final = "page.json"
 MAX_FILE_BYTES: Final = 64 * 1024
+KEY_BYTES: Final = 32
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -33,6 +39,7 @@ class _Session(msgspec.Struct, frozen=True):
 
 class _File(msgspec.Struct, frozen=True):
     port: int = 0
+    key: str = ""
     sessions: tuple[_Session, ...] = ()
 
 
@@ -51,12 +58,25 @@ class PageMemory:
         kept = self._read()
         self.port = kept.port
         """Of the page's own listener; 0 where it has none yet."""
+        self._key = kept.key
         if kept.sessions and users_are_known():
             now = clock()
             for each in kept.sessions[:MAX_SESSIONS]:
                 with suppress(ValueError):
                     access.restore(bytes.fromhex(each.sha256), each.port, each.until - now)
         access.on_change = self._write
+
+    @property
+    def key(self) -> str:
+        """What windows know their daemon by, in hexadecimal digits; a new one where there is none yet."""
+        if not _KEY.fullmatch(self._key):
+            self._key = secrets.token_hex(KEY_BYTES)
+            self._write()
+        return self._key
+
+    def proof(self, nonce: str) -> str:
+        """The HMAC-SHA256 of what a window has made up, in hexadecimal digits."""
+        return hmac.new(bytes.fromhex(self.key), nonce.encode(), "sha256").hexdigest()
 
     def take(self, port: int) -> None:
         """The page's own listener is at this port from now on."""
@@ -86,7 +106,7 @@ class PageMemory:
         )
         try:
             ensure_folder(self._path.parent)
-            replace_file(self._path, msgspec.json.encode(_File(self.port, sessions)), synced=False)
+            replace_file(self._path, msgspec.json.encode(_File(self.port, self._key, sessions)), synced=False)
         except OSError as error:
             log.warning("page.not_remembered", path=str(self._path), reason=error.strerror)
             with suppress(OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,6 +19,7 @@ from mcpx.page.views import calls, model, overview, server, setup
 if TYPE_CHECKING:
     from mcpx.page.page import Page
 
+MAX_NONCE_CHARS: Final = 100
 VIEWS = (overview, server, calls, model, setup)
 
 
@@ -32,6 +33,7 @@ def application(page: Page) -> ASGIApp:
             Route(f"{PREFIX}/static/{{name:path}}", files.file),
             Route(OPEN, partial(_open, page)),
             get("/here", _here, page),
+            get("/key", _key, page),
             post("/sign-out", _sign_out, page),
             Route(f"{PREFIX}/api/events", _Events(page), methods=["GET"]),
             *views,
@@ -67,9 +69,14 @@ async def _open(page: Page, request: Request) -> Response:
     return response
 
 
-async def _here(_page: Page, _request: Request) -> Any:
-    """Nothing, to a page that asks whether it is still signed in."""
-    return {}
+async def _here(page: Page, request: Request) -> Any:
+    """`{proof}` for the nonce of a window that asks whether its daemon is there, and lets it in."""
+    return {"proof": page.memory.proof(request.query_params.get("nonce", "")[:MAX_NONCE_CHARS])}
+
+
+async def _key(page: Page, _request: Request) -> Any:
+    """`{key}`, by which a window knows its daemon when that was started again."""
+    return {"key": page.memory.key}
 
 
 async def _sign_out(page: Page, request: Request) -> Any:

@@ -7,8 +7,10 @@
 // the stream is: "connecting", "open", "lost" (the daemon does not answer), "paused" (other windows have its
 // place until somebody turns to this one) or "ended" (signed out).
 //
-// When the daemon is started again the page reconnects by itself, with the cookie that it has. It never loads
-// anything anew unasked: while no daemon runs, a program of somebody else could answer at this address.
+// When the daemon is started again the page reconnects by itself, with the cookie that it has. While no daemon runs,
+// a program of somebody else could answer at this address. So the page never loads anything anew unasked, and what
+// answers has to prove that it is the daemon, by a key that the page was given with its first questions. Until then
+// it is sent nothing.
 import { useEffect, useRef, useState } from "preact/hooks";
 
 export class Failure extends Error {
@@ -25,6 +27,7 @@ export const post = (path, body = {}, signal = undefined) =>
 async function ask(path, options) {
   let response;
   try {
+    if (connection === "lost" && options.method) throw new TypeError("nobody is there yet");
     response = await fetch(`api${path}`, options);
   } catch {
     if (!followed) lost(); // else its stream says so
@@ -50,6 +53,7 @@ const listeners = new Map(); // by topic with its argument: sets of functions
 const watchers = new Set();
 const PAGE = crypto.randomUUID(); // so that the daemon knows which stream a new one replaces
 const RETRY_MS = 1000;
+const RESUME_MS = 250; // after which a stream is opened again
 const MAX_RETRY_MS = 5000;
 let stream = null;
 let followed = "";
@@ -144,17 +148,29 @@ function lost() {
 // Asked by a request of its own, for an EventSource does not say whether it was signed out or cut off.
 async function probe() {
   clearTimeout(retry);
-  const response = await fetch("api/here").catch(() => null);
+  const nonce = crypto.randomUUID();
+  const response = await fetch(`api/here?nonce=${nonce}`).catch(() => null);
+  if (connection !== "ended" && response?.status === 401) setConnection("ended");
+  const answers = response?.ok && (await isProven(nonce, response)); // not one that leaves, or another program
   if (connection === "ended") return;
-  if (response?.status === 401) {
-    setConnection("ended");
-    return;
-  }
   clearTimeout(retry);
-  const answers = response?.ok; // one that is about to leave, or another program, answers otherwise
-  retry = setTimeout(answers ? resume : probe, pause);
+  retry = setTimeout(answers ? resume : probe, answers ? RESUME_MS : pause);
   if (!answers) pause = Math.min(pause * 1.5, MAX_RETRY_MS);
 }
+
+async function isProven(nonce, response) {
+  try {
+    const [own, { proof }] = await Promise.all([key, response.json()]);
+    return await crypto.subtle.verify("HMAC", own, bytesOf(proof), new TextEncoder().encode(nonce));
+  } catch {
+    return false;
+  }
+}
+
+const bytesOf = (digits) => Uint8Array.from(digits.match(/../g), (pair) => parseInt(pair, 16));
+const key = get("/key").then((given) =>
+  crypto.subtle.importKey("raw", bytesOf(given.key), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]));
+key.catch(() => {}); // then nothing is proven, and the page stays as it is
 
 function resume() {
   if (wanted()) schedule();

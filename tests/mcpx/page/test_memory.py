@@ -1,5 +1,6 @@
 """What a page keeps over the end of its daemon: its port, and its sessions, for those alone who had them."""
 
+import hmac
 import json
 import socket
 import stat
@@ -62,6 +63,19 @@ async def test_the_next_daemon_has_the_port_and_lets_the_browser_in(tmp_path, mo
             other = await Visitor.entering(page)
             assert other.origin == visitor.origin
             assert (await visitor.get("/ui/api/here")).status == 200
+
+
+async def test_it_proves_to_a_window_that_it_is_the_same_users(tmp_path, monkeypatch):
+    keys = []
+    for name in ("a.json", "a.json", "b.json"):
+        async with running(tmp_path, monkeypatch, name=name) as page:
+            visitor = await Visitor.entering(page)
+            keys.append((await visitor.get("/ui/api/key")).json["key"])
+            for nonce in ("0f3c-made-up", "", "x" * 5000):
+                proof = (await visitor.get(f"/ui/api/here?nonce={nonce}")).json["proof"]
+                made = hmac.new(bytes.fromhex(keys[-1]), nonce[:100].encode(), "sha256")
+                assert proof == made.hexdigest()
+    assert keys[0] == keys[1] != keys[2]
 
 
 async def test_a_daemon_that_is_killed_leaves_it_behind_as_well(tmp_path, monkeypatch, kept):
@@ -178,7 +192,7 @@ async def test_the_file_is_the_users_alone_and_holds_no_secret(tmp_path, monkeyp
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert visitor.cookie.partition("=")[2] not in text
     assert code not in text
-    assert set(json.loads(text)) == {"port", "sessions"}
+    assert set(json.loads(text)) == {"port", "key", "sessions"}
     assert {tuple(each) for each in json.loads(text)["sessions"]} == {("sha256", "port", "until")}
 
 
