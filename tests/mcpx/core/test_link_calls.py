@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.snapshot import State
 from mcpx.core.messages import Exec
+from mcpx.core.stats import Count
 from mcpx.errors import CallError, Code
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.unavailable import LINK_KEY
@@ -37,6 +38,11 @@ async def call(scene, person, request=COUNTED):
     raise AssertionError("it asks for ever")
 
 
+def ends(scene):
+    """How the calls have ended."""
+    return scene.hub.meter.since_start().total
+
+
 @pytest.fixture(params=[False, True], ids=["handshake", "modern"])
 def modern(request):
     return request.param
@@ -50,6 +56,7 @@ async def test_a_person_signs_in_by_the_link_and_the_call_runs_once(tmp_path, mo
         assert scene.state() is State.READY
         assert "k" in str(await call(scene, person))
         assert len(person.asked) == 1
+        assert ends(scene) == Count(2, ok=2)  # the question is no end of the first
 
 
 async def test_64_calls_ask_the_person_once(tmp_path, modern):
@@ -60,6 +67,7 @@ async def test_64_calls_ask_the_person_once(tmp_path, modern):
             tasks.start_soon(call, scene, person, request)
     assert sorted(scene.issuer.calls, key=int) == [str(number) for number in range(64)]
     assert (len(person.asked), scene.issuer.asked) == (1, 1)
+    assert ends(scene) == Count(64, ok=64)
 
 
 async def test_64_calls_on_their_way_when_a_sign_in_is_taken_back_ask_once(tmp_path, modern):

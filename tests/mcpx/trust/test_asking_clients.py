@@ -16,6 +16,7 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from mcpx.core.messages import Exec
+from mcpx.core.stats import Count
 from mcpx.rendering.result_reading import read_tool_result
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.requests import RequestContext
@@ -183,6 +184,7 @@ async def test_input_for_the_server_opens_no_way_around_the_question(tmp_path):
         ann = FakeCaller(modern=True)
         asked = await ask_at(at, ann, InputAnswers(b'{"q0":{"roots":[]}}', "s p\u00e4t"))
         assert answered(await ask_at(at, ann, agreed(asked))) == [{"roots": []}]  # with what was brought
+        assert at.hub.meter.since_start().total == Count(1, ok=1)  # a question is no end
 
 
 async def test_the_server_gets_its_own_state_back_once_and_for_the_same_call(tmp_path):
@@ -206,3 +208,4 @@ async def test_a_call_that_is_suspended_for_its_client_is_resumed_unasked(tmp_pa
         brought = InputAnswers(b'{"1":{"roots":[]}}', wanted["requestState"])
         assert answered(await ask_at(at, ann, brought)) == [{"roots": []}]
         assert at.in_flight == 0
+        assert at.hub.meter.since_start().total == Count(1, ok=1)
