@@ -128,6 +128,7 @@ class Upstream:
             patience=patience,
             admits=self.admits_resource,
             from_mcpx=config.is_remote_mcpx,
+            peer=config.peer,
         )
         self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
         """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""

@@ -65,7 +65,11 @@ class Calls:
         self._put_back = queue.put_back
         self._server = config.name
         self._call_error = partial(
-            call_error, redact=redactor_of(config), server=config.name, from_mcpx=config.is_remote_mcpx
+            call_error,
+            redact=redactor_of(config),
+            server=config.name,
+            from_mcpx=config.is_remote_mcpx,
+            peer=config.peer,
         )
         self._timeout = config.call_limits.call_timeout
         self._max_in_flight = config.call_limits.max_concurrency

@@ -182,17 +182,19 @@ def call_error(
     tool: str | None,
     redact: Redactor = _NO_SECRETS,
     from_mcpx: bool = False,
+    peer: str | None = None,
 ) -> CallError:
     """The error for the caller of a call that failed with `error`, which is no lost connection.
 
     The server's own error passes unaltered, but for the secrets that `redact` finds in it. So does that of
     another MCPX, if the answer is `from_mcpx`: its code and its outcome are those of the call. An internal
-    error of that MCPX which says no outcome leaves it unknown.
+    error of that MCPX which says no outcome leaves it unknown. The words of a `peer`, which somebody else
+    may run, are quoted as its own.
     """
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
-        said_there = from_mcpx and error_of_mcpx(error, server=server, tool=tool, redact=redact)
+        said_there = from_mcpx and error_of_mcpx(error, server=server, tool=tool, redact=redact, peer=peer)
         if said_there:
             return said_there
         text = redact(error.message)

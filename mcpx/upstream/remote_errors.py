@@ -13,18 +13,23 @@ from mcp import MCPError
 
 from mcpx.config import Redactor
 from mcpx.errors import CallError, Code, Outcome
+from mcpx.text import paragraphs
 
 FAILURE_KEY: Final = "mcpx"
 """The member of a JSON-RPC error's `data` in which a door for peers says how a call failed."""
+_NEXT_LINE: Final = "\n  "  # of what is quoted: each line shows whose it is
 _CODES: Final = {str(code): code for code in Code}
 _OUTCOMES: Final = {str(outcome): outcome for outcome in Outcome}
 _NAMES: Final = frozenset({"error", "code", "outcome", "server", "tool"})
 
 
-def error_of_mcpx(error: MCPError, *, server: str, tool: str | None, redact: Redactor) -> CallError | None:
+def error_of_mcpx(
+    error: MCPError, *, server: str, tool: str | None, redact: Redactor, peer: str | None = None
+) -> CallError | None:
     """The error that the other side means, with the names that server and tool have here.
 
-    None for one that is no failure of an MCPX.
+    None for one that is no failure of an MCPX. The words of a `peer` are quoted: they must not pass for those
+    of this MCPX, by which a model or a person goes.
     """
     said = error.data.get(FAILURE_KEY) if isinstance(error.data, dict) else None
     if not isinstance(said, dict):
@@ -35,7 +40,11 @@ def error_of_mcpx(error: MCPError, *, server: str, tool: str | None, redact: Red
     details: dict[str, Any] = found if isinstance(found, dict) else {}
     if "upstream" in details and not _is_error(details["upstream"]):
         del details["upstream"]
-    return CallError(code, redact(error.message), server=server, tool=tool, details=details, outcome=outcome)
+    text = redact(error.message)
+    if peer is not None and code is not Code.UPSTREAM_ERROR:  # which has the words of a server, as any
+        quoted = paragraphs(text).replace("\n", _NEXT_LINE)
+        text = f"{peer} says: {quoted}"
+    return CallError(code, text, server=server, tool=tool, details=details, outcome=outcome)
 
 
 def _is_error(said: object) -> bool:

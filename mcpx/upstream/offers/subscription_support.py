@@ -19,14 +19,19 @@ from mcpx.upstream.errors import call_error
 class Support:
     """What one server's session is known to have. `catalogue` gives what it last listed.
 
-    With `from_mcpx` another MCPX answers for the server.
+    With `from_mcpx` another MCPX answers for the server, under the name `peer` if somebody else may run it.
     """
 
     def __init__(
-        self, server: str, catalogue: Callable[[], Catalogue | None], *, from_mcpx: bool = False
+        self,
+        server: str,
+        catalogue: Callable[[], Catalogue | None],
+        *,
+        from_mcpx: bool = False,
+        peer: str | None = None,
     ) -> None:
         self._server = server
-        self._from_mcpx = from_mcpx
+        self._from_mcpx, self._peer = from_mcpx, peer
         self.catalogue = catalogue
         self._refusal_of_all: JSON | None = None  # the server's error in this session, if it has none
 
@@ -62,7 +67,9 @@ class Support:
     def refusal(self, error: Exception | None) -> CallError:
         """The error of a subscription that was left out when a stream was opened, or of the stream."""
         if error is not None:
-            return call_error(error, server=self._server, tool=None, from_mcpx=self._from_mcpx)
+            return call_error(
+                error, server=self._server, tool=None, from_mcpx=self._from_mcpx, peer=self._peer
+            )
         known = self.catalogue()
         if known is not None and not (known.capabilities.get("resources") or {}).get("subscribe"):
             return self._not_offered()

@@ -40,7 +40,8 @@ class Subscriptions:
 
     `wait_awake` wakes the server, if it is asleep, and waits until that is over. `patience` bounds the wait
     for the server to agree then, in seconds. `admits` says whether there is a resource for clients: a topic
-    that there is not any more is silent, and the server is not asked for it. `from_mcpx` as for `Support`.
+    that there is not any more is silent, and the server is not asked for it. `from_mcpx` and `peer` as in
+    `Support`.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Subscriptions:
         patience: float,
         admits: Callable[[str], bool] = lambda _uri: True,
         from_mcpx: bool = False,
+        peer: str | None = None,
     ) -> None:
         self._server = server
         self._admits = admits
@@ -60,7 +62,7 @@ class Subscriptions:
         self._catalogue = catalogue
         self._wait_awake = wait_awake
         self._patience = patience
-        self._support = Support(server, catalogue, from_mcpx=from_mcpx)
+        self._support = Support(server, catalogue, from_mcpx=from_mcpx, peer=peer)
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
         self._wanted = Signal()  # set when the URIs with listeners have changed

@@ -47,6 +47,7 @@ async def test_a_call_whose_server_dies_there_is_unknown_here_and_ran_once(tmp_p
             error = await near.watch.failure("die", {}, server="s")
             assert (error.code, error.outcome) == (Code.SERVER_DIED, Outcome.UNKNOWN)
             assert "cause" in error.details
+            assert str(error).startswith("lab says: ")
             assert len(ears.of("call", tool="die")) == 1
             assert await near.watch.text("echo", {"text": "again"}, server="s") == "again"
 
