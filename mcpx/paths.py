@@ -26,6 +26,8 @@ AUDIT_FOLDER = "audit"
 """In the state folder: the audit log, of all configurations."""
 CONFIGURATION_NOTE = "config"
 """In the folder of a configuration: a file with its path."""
+_OVERFLOW_UID = 65534
+_ALL_UIDS = 2**32 - 1
 PARTIAL_SUFFIX = ".new"
 """Of a file that `replace_file` has not finished."""
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -120,8 +122,8 @@ def claim_configuration_folder(path: str | os.PathLike[str]) -> Path:
         ensure_folder(folder)
         absolute = os.fsencode(os.path.abspath(path))  # noqa: PTH100 - text to text
         note = folder / CONFIGURATION_NOTE
-        if not note.exists() or note.read_bytes() != absolute:
-            note.write_bytes(absolute)
+        if not note.exists() or note.read_bytes() != absolute or note.stat().st_mode & 0o077:
+            replace_file(note, absolute, synced=False)
     return folder
 
 
@@ -227,6 +229,55 @@ def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) ->
     if sticky_is_safe and found.st_mode & stat.S_ISVTX:
         open_to_others = False
     return found.st_uid not in {os.getuid(), 0} or open_to_others
+
+
+def replaceable_above(folder: Path) -> Path | None:
+    """The folder above `folder`, or above what that links to, in which others can replace what leads there.
+
+    None where there is none. A pod of Kubernetes has no others, and its volumes are open to all.
+    """
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    lexical, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - no links
+    for above in (*lexical.parents, *real.parents):
+        try:
+            if _may_be_replaced_in(above.stat()):
+                return above
+        except OSError:  # it is made, or cannot be seen into
+            continue
+    return None
+
+
+def _may_be_replaced_in(found: os.stat_result) -> bool:
+    """Whether other users own that folder, or may rename what is in it."""
+    if found.st_uid not in {os.getuid(), 0} and not _is_unmapped(found.st_uid):
+        return True
+    if found.st_mode & stat.S_ISVTX:
+        return False
+    return bool(found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_own_group(found.st_gid)))
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Whether this is what root outside of this user namespace is seen as (user_namespaces(7))."""
+    if uid != _OVERFLOW_UID:
+        return False
+    with suppress(OSError, ValueError):
+        return int(Path("/proc/self/uid_map").read_text().split()[-1]) < _ALL_UIDS
+    return False
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group has nobody in it but root or this user, as the one of each user's name has."""
+    import grp  # noqa: PLC0415 - only folders that a group may write in need it
+    import pwd  # noqa: PLC0415 - as above
+
+    if gid == 0:
+        return True
+    try:
+        group, name = grp.getgrgid(gid), pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return gid == os.getgid()
+    return group.gr_name == name and set(group.gr_mem) <= {name, "root"}
 
 
 def distrust_folder(folder: Path, found: os.stat_result) -> str | None:

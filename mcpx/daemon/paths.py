@@ -26,6 +26,7 @@ from mcpx.paths import (
     digest,
     ensure_folder,
     others_may_change,
+    replaceable_above,
     runtime_folder,
     state_folder,
 )
@@ -135,12 +136,17 @@ def address(path: Path) -> Iterator[str]:
 
 
 def check_state_folder() -> None:
-    """Refuse a state folder that others may change. One that does not exist, or cannot be seen, passes.
+    """Refuse a state folder that others may change, or replace. One that cannot be seen itself passes.
 
     Raises:
-        DaemonError: It is another user's, or open to others.
+        DaemonError: It, or a folder above it, is another user's, or open to others.
     """
     folder = state_folder()
+    if (above := replaceable_above(folder)) is not None:
+        raise DaemonError(
+            f"{folder}: others may replace it, for they may change {above}; name another folder with"
+            " MCPX_STATE_DIR"
+        )
     try:
         found = folder.stat()
     except OSError:

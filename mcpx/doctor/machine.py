@@ -18,7 +18,7 @@ from mcpx.daemon.paths import check_runtime_folder, check_state_folder
 from mcpx.doctor.findings import Finding, Fix, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.errors import DaemonError
-from mcpx.paths import CONFIGURATIONS, OWNER_ONLY, runtime_folder, state_folder
+from mcpx.paths import CONFIGURATIONS, OWNER_ONLY, replaceable_above, runtime_folder, state_folder
 
 FULL_BYTES: Final = 5 << 20  # of free space, under which files can soon not be written
 LITTLE_BYTES: Final = 200 << 20
@@ -63,7 +63,8 @@ def _closed_to_others() -> Iterator[Finding]:
     try:
         check_state_folder()
     except DaemonError as error:
-        yield wrong("state folder", str(error), f"chmod go-w {state}", fix=_closing(state, 0o022))
+        open_one = replaceable_above(state) or state
+        yield wrong("state folder", str(error), f"chmod go-w {open_one}", fix=_closing(open_one, 0o022))
     if not os.path.exists(runtime):  # noqa: PTH110 - False where it cannot be seen
         return
     try:

@@ -244,3 +244,43 @@ def test_a_state_folder_that_others_may_change_is_refused_in_the_daemons_words(t
     done = run_cli(tmp_path, *command, config)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, refusal)
     assert list(state.iterdir()) == []
+
+
+OTHERS = ("a group", "another user")
+ABOVE = {"everybody's": 0o777, "a group's": 0o770, "another user's": 0o755, "everybody's, sticky": 0o1777}
+
+
+@pytest.mark.parametrize("through_link", [False, True], ids=["in it", "by a link in it"])
+@pytest.mark.parametrize(
+    "which",
+    ["everybody's", "everybody's, sticky", *(pytest.param(f"{who}'s", marks=as_root) for who in OTHERS)],
+)
+def test_a_state_folder_below_one_in_which_others_can_replace_it_is_refused(tmp_path, which, through_link):
+    config = write_config(tmp_path, {"s": entry()})
+    (above := tmp_path / "above").mkdir(mode=0o700)
+    (elsewhere := tmp_path / "elsewhere").mkdir(mode=0o700)
+    if through_link:
+        (above / "own").symlink_to(elsewhere)
+    else:
+        (above / "own").mkdir(mode=0o700)
+    os.chown(above, 65534 if which == "another user's" else -1, 12_345 if which == "a group's" else -1)
+    above.chmod(ABOVE[which])
+    state = above / "own" / "state"
+    done = run_cli(tmp_path, "inspect", "s", "--config", config, MCPX_STATE_DIR=str(state))
+    if "sticky" in which:
+        assert done.returncode == 0, done.stderr
+        return
+    refusal = f"mcpx: {state}: others may replace it, for they may change {above}; name another folder with"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"{refusal} MCPX_STATE_DIR")
+    assert not state.exists()
+    checked = run_cli(tmp_path, "doctor", "--no-start", "--config", config, MCPX_STATE_DIR=str(state))
+    assert f"chmod go-w {above}" in checked.stdout
+
+
+def test_a_volume_of_a_pod_is_open_to_all_and_there_is_nobody_else(tmp_path):
+    config = write_config(tmp_path, {"s": entry()})
+    (volume := tmp_path / "volume").mkdir()
+    volume.chmod(0o2777)
+    given = {"MCPX_STATE_DIR": str(volume / "mcpx"), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    done = run_cli(tmp_path, "inspect", "s", "--config", config, **given)
+    assert done.returncode == 0, done.stderr

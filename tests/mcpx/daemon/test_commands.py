@@ -302,3 +302,17 @@ def test_attach_has_a_help_and_refuses_what_it_does_not_know(house):
     shown = run_cli(house.folder, "--help").stdout
     assert "attach" in shown
     assert json.loads(run_cli(house.folder, "config", "schema").stdout)
+
+
+def test_what_a_daemon_keeps_is_for_its_owner_alone(house):
+    house.write({"s": entry()})
+    ok(house.run("daemon", "start"))
+    note = house.place.folder / "config"
+    assert note.read_text() == str(house.config)
+    ok(house.run("exec", "s", "echo", '{"text": "hi"}'))
+    ok(house.run("daemon", "stop"))
+    note.chmod(0o644)
+    ok(house.run("daemon", "start"))
+    kept = [path for path in (house.folder / "state").rglob("*") if not path.is_symlink()]
+    assert note in kept
+    assert {str(path): oct(path.stat().st_mode) for path in kept if path.stat().st_mode & 0o077} == {}
