@@ -175,7 +175,8 @@ def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT00
 
 @daemon.command(short_help="End it, and start it again.")
 @with_config
-def restart(config_path: str | None) -> None:
+@click.option("--when-idle", is_flag=True, help="Wait until no call runs.")
+def restart(config_path: str | None, when_idle: bool) -> None:  # noqa: FBT001 - click passes it by name
     """End the daemon in order and start it again: after an upgrade, or a change that reload cannot make.
 
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
@@ -186,6 +187,8 @@ def restart(config_path: str | None) -> None:
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)
+    if when_idle:
+        lifecycle.wait_until_idle(paths)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
         next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
@@ -196,7 +199,8 @@ def restart(config_path: str | None) -> None:
 
 @daemon.command(short_help="Whether it runs, and where.")
 @with_config
-def status(config_path: str | None) -> None:
+@json_option
+def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
 
     PATH is where its servers' commands are found: that of your login shell, and what the program that started
@@ -205,10 +209,16 @@ def status(config_path: str | None) -> None:
     from contextlib import suppress
 
     from mcpx.daemon.control_client import request
+    from mcpx.daemon.lifecycle import waiting_upgrade
     from mcpx.errors import MCPXError
 
     paths = _paths(config_path)
     answer = request(paths, {"mcpx": "status"})
+    upgrade = None if answer is None else waiting_upgrade(answer["daemon"], paths.config)
+    if as_json:
+        said = {"running": answer is not None, "config": str(paths.config), "socket": str(paths.socket)}
+        print_json(said | (answer or {}).get("daemon", {}) | ({"upgrade": upgrade} if upgrade else {}))
+        sys.exit(1 if answer is None else 0)
     if answer is None:
         click.echo(f"no daemon serves {paths.config}")
     else:
@@ -217,6 +227,10 @@ def status(config_path: str | None) -> None:
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
         if problem := about.get("config_error"):
             click.echo(f"that was changed, and cannot be used: {problem}")
+        if upgrade:
+            click.echo(
+                f"MCPX {upgrade['installed']} is installed and waits for a restart: {upgrade['command']}"
+            )
     about = {} if answer is None else answer["daemon"]
     log = about.get("log") or (paths.log if "folder" not in about else "on its standard error")
     click.echo(f"socket {paths.socket}\nlog {log}")

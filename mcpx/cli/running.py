@@ -27,7 +27,13 @@ def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa
     """
 
     def ask() -> dict[str, Any]:
-        return _ask(config_path, {"mcpx": "status"})
+        from mcpx.daemon.lifecycle import waiting_upgrade
+        from mcpx.paths import config_file
+
+        answer = _ask(config_path, {"mcpx": "status"})
+        if upgrade := waiting_upgrade(answer["daemon"], str(config_file(config_path))):
+            answer["daemon"]["upgrade"] = upgrade
+        return answer
 
     if as_json and not watch:
         print_json(ask())
@@ -69,7 +75,10 @@ def reload_config(config_path: str | None, every: bool) -> None:  # noqa: FBT001
 def restart(server: str, config_path: str | None) -> None:
     """End a SERVER of the daemon and start it again, whatever its state."""
     response = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_TIMEOUT_S)
-    echo(f"restarted {server}: {response['state']}")
+    if response["state"].startswith(("ready", "asleep")):
+        echo(f"restarted {server}: {response['state']}")
+    else:
+        echo(f"{server} was started again, and is {response['state']}", fg="yellow")
 
 
 @click.command(short_help="What a server says on standard error.")

@@ -111,13 +111,17 @@ def show(found: JSON) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    rows = Table("server", "state", "transport", "command", box=None, pad_edge=False)
+    rows = Table(box=None, pad_edge=False)
+    for header in ("server", "state", "transport"):
+        rows.add_column(header, no_wrap=True)
+    rows.add_column("command", overflow="ellipsis")  # wrapped between words, not in them
     for each in found["servers"]:
         rows.add_row(*(Text(one_line(each[cell])) for cell in ("name", "state", "transport", "command")))
     console().print(rows)
     for each in found["servers"]:
         if "why" in each:
-            echo(f"{each['name']}: {one_line(each['why'])}", fg="yellow")
+            why = Text(f"{each['name']}: {one_line(each['why'])}", style="yellow")
+            console().print(why)
     if not found["daemon"]:
         start = f"mcpx daemon start{config_hint(found['file'])}"
         echo(f"no daemon runs; a client starts it, or: {start}", err=True)

@@ -8,12 +8,12 @@ three sessions, one for each client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +29,7 @@ from mcpx.core.status import (
     ServerStatus,
     SignInStatus,
     Status,
+    UpgradeStatus,
 )
 from mcpx.errors import MCPXError
 from mcpx.text import one_line, shown_server
@@ -47,6 +48,11 @@ STYLES: Final = {
 }
 NEEDS_SIGN_IN: Final = "needs sign-in"
 MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
+MAX_CELLS: Final = 1000
+USUAL_CELLS: Final = 80  # of a window that has all columns, if need be with names that are wrapped
+HEADERS: Final = ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "ref", "p50", "p99 ms")
+LEFT_OUT: Final = ("res", "pid", "p99 ms", "re", "p50", "ref", "up", "tools")
+"""The columns that a narrow window lacks, the first of these first."""
 MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its own to the right
 SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
 LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  ref: refused  p50: median"
@@ -99,7 +105,7 @@ def render(status: Status) -> RenderableType:
         parts.append(_http(status.daemon.http))
     if isinstance(environment := status.daemon.environment, EnvironmentStatus):
         parts.append(_environment(environment))
-    parts += [Text(), _table(status.servers)]
+    parts += [Text(), _Servers(status.servers)]
     if said := [(server.name, *each) for server in status.servers for each in remarks(server)]:
         parts += [Text(), *_lines(said)]
     if isinstance(status.nodes, list):
@@ -155,6 +161,9 @@ def problems(daemon: DaemonStatus) -> list[Text]:
         ("what servers offer cannot be pinned: ", daemon.pins_error),
     )
     found = [Text(what, style="red").append(one_line(problem)) for what, problem in said if problem]
+    if isinstance(upgrade := daemon.upgrade, UpgradeStatus):
+        text = f"MCPX {upgrade.installed} is installed and waits for a restart: {upgrade.command}"
+        found.append(Text(one_line(text), style="yellow"))
     if isinstance(daemon.http, HttpStatus) and daemon.http.error is not None:
         found.append(_http_problem(daemon.http))
     if isinstance(daemon.audit, AuditStatus):
@@ -170,18 +179,42 @@ def _faults(faults: Mapping[str, int]) -> Text:
     return Text(one_line(text), style="yellow")
 
 
-def _table(servers: list[ServerStatus]) -> Table:
+class _Servers:
+    """The rows of the servers, in as many columns as a narrow window has room for beside whole names."""
+
+    def __init__(self, servers: list[ServerStatus]) -> None:
+        self._servers = servers
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What rich prints in a window."""
+        left_out: list[str] = []
+        for header in LEFT_OUT:
+            table = _table(self._servers, left_out)
+            if options.max_width >= USUAL_CELLS or _width(console, table) <= options.max_width:
+                break
+            left_out.append(header)
+        yield _table(self._servers, left_out)
+
+
+def _width(console: Console, table: Table) -> int:
+    """The cells that a table takes where it has as many as it likes."""
+    return console.measure(table, options=console.options.update(width=MAX_CELLS)).maximum
+
+
+def _table(servers: list[ServerStatus], left_out: Collection[str] = ()) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("server", min_width=MIN_NAME_CELLS, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "ref", "p50", "p99 ms"):
+    for header in (each for each in HEADERS if each not in left_out):
         table.add_column(header, justify="right", no_wrap=True)
     placed = any(server.node for server in servers)
     if placed:
         table.add_column("node", overflow="fold")
     for server in servers:
         node = [Text(one_line(server.node or "-"))] if placed else []
-        table.add_row(*_row(server), *node)
+        name, state, *cells = _row(server)
+        kept = [cell for header, cell in zip(HEADERS, cells, strict=True) if header not in left_out]
+        table.add_row(name, state, *kept, *node)
     return table
 
 

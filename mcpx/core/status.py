@@ -76,6 +76,13 @@ class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class UpgradeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Another version that is installed, and the command after which it is the daemon's."""
+
+    installed: str
+    command: str
+
+
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
@@ -106,6 +113,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     log: str | msgspec.UnsetType = msgspec.UNSET
     pins_error: str | msgspec.UnsetType = msgspec.UNSET
     audit: AuditStatus | msgspec.UnsetType = msgspec.UNSET
+    upgrade: UpgradeStatus | msgspec.UnsetType = msgspec.UNSET
+    """Added by the command that asks: the daemon knows its own version alone."""
 
 
 class ChangeStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from mcpx.daemon.control_client import request, request_or_fail
 from mcpx.daemon.launch import START_TIMEOUT_S, DaemonLauncher
 from mcpx.daemon.locks import take_lock
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid
 from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
+from mcpx.version import __version__
 
+IDLE_LOOK_S: Final = 0.3
+QUIET_LOOKS: Final = 3  # in a row: a model often makes its next call at once
 STOP_TIMEOUT_S: Final = 30.0  # for the longest orderly end: grace time, the servers' teardown, a margin
 
 
@@ -32,6 +36,28 @@ def start(paths: DaemonPaths, *, lock: int | None = None) -> bool:
         return launcher.started is not None
     finally:
         launcher.close()
+
+
+def waiting_upgrade(about: Mapping[str, Any], config: str) -> dict[str, str] | None:
+    """`{installed, command}` where this MCPX is another than the daemon that says this of itself."""
+    if about.get("version", __version__) == __version__:
+        return None
+    return {"installed": __version__, "command": f"mcpx daemon restart --when-idle{config_hint(config)}"}
+
+
+def wait_until_idle(paths: DaemonPaths) -> None:
+    """Wait until no server has a call that runs or waits; returns at once where no daemon runs.
+
+    Raises:
+        MCPXError: The daemon does not answer.
+    """
+    quiet = 0
+    while quiet < QUIET_LOOKS:
+        if (answer := request(paths, {"mcpx": "status"})) is None:
+            return
+        busy = any(each["in_flight"] or each["queued"] for each in answer["servers"])
+        quiet = 0 if busy else quiet + 1
+        time.sleep(IDLE_LOOK_S)
 
 
 def stop(paths: DaemonPaths, *, marked: bool) -> int | None:

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mcpx.cli.status_table import LEGEND, duration, render, show
+from mcpx.cli.status_table import LEGEND, duration, render, render_json, show
 from mcpx.core.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, SignInStatus, Status
+from mcpx.daemon.lifecycle import waiting_upgrade
 from mcpx.errors import MCPXError
+from mcpx.version import __version__
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
 
@@ -208,3 +210,22 @@ def test_what_a_sign_in_still_wants_stands_in_a_line(sign_in, said):
     text = printed(server("s", sign_in=SignInStatus(command="mcpx login s", **sign_in)))
     assert "mcpx login" not in text if said is None else said in text
     assert "\x1b" not in text
+
+
+def test_a_narrow_window_has_fewer_columns_and_whole_names():
+    names = ["sequential-thinking", "fetch-goose"]
+    lines = printed(*map(server, names), width=60).splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(tuple(names))] == names
+    assert all(len(line) <= 60 for line in lines)
+    head = next(line for line in lines if line.startswith("server"))
+    assert {"state", "calls", "fail"} <= set(head.split())
+
+
+def test_an_upgrade_that_waits_for_a_restart_is_said():
+    daemon = {"pid": 1, "version": "0.0.1", "uptime_s": 1, "clients": 0}
+    daemon["upgrade"] = waiting_upgrade(daemon, "/nowhere/config.json")
+    file = io.StringIO()
+    Console(file=file, width=200).print(render_json({"daemon": daemon, "servers": []}))
+    command = "mcpx daemon restart --when-idle --config /nowhere/config.json"
+    assert f"MCPX {__version__} is installed and waits for a restart: {command}" in file.getvalue()
+    assert waiting_upgrade({"version": __version__}, "/nowhere/config.json") is None

@@ -316,3 +316,24 @@ def test_what_a_daemon_keeps_is_for_its_owner_alone(house):
     kept = [path for path in (house.folder / "state").rglob("*") if not path.is_symlink()]
     assert note in kept
     assert {str(path): oct(path.stat().st_mode) for path in kept if path.stat().st_mode & 0o077} == {}
+
+
+async def test_a_restart_when_idle_waits_for_the_calls_that_run(house):
+    house.write({"s": entry()})
+    ok(house.run("daemon", "start"))
+    before, done = house.pid, []
+
+    async def restart():
+        done.append(await anyio.to_thread.run_sync(house.run, "daemon", "restart", "--when-idle"))
+
+    async with anyio.create_task_group() as tasks, house.attached() as client:
+        await client.initialize()
+        await client.ask("tools/call", {"name": "exec", "arguments": HANG})
+        await until(lambda: house.status()["servers"][0]["in_flight"] == 1)
+        tasks.start_soon(restart)
+        for _ in range(3):  # each look takes longer than one of the command that waits
+            assert house.status()["servers"][0]["in_flight"] == 1
+            assert house.pid == before
+        await client.close_input()  # it leaves, and its call with it
+    assert f"(was {before})" in ok(done[0])
+    assert json.loads(ok(house.run("daemon", "status", "--json")))["pid"] == house.pid != before
