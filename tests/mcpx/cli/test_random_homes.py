@@ -142,6 +142,8 @@ def test_of_a_home_made_at_random_nothing_is_lost(tmp_path: Path, seed: int) -> 
     again = mcpx(home, "import", "--yes").stdout
     assert "nothing to do" in again, again
 
+    mcpx(home, "install", "--yes")
+    assert_no_advice_is_idle(home)
     mcpx(home, "install", "--adopt", "--yes")
     for client in {client for client, _ in entries}:
         file = find(client_named(client), {"HOME": str(home)}, "linux")
@@ -149,7 +151,7 @@ def test_of_a_home_made_at_random_nothing_is_lost(tmp_path: Path, seed: int) -> 
         stay = {name for (of, name), each in entries.items() if of == client and not each.works}
         assert stay <= left, (client, stay, left)
     assert_no_advice_is_idle(home)
-    mcpx(home, "check")
+    mcpx(home, "check", "--run-commands")
     assert not list(home.rglob("PWNED*"))
 
     if seed % 2:
