@@ -15,6 +15,7 @@ from mcpx.config.settings import keys
 from mcpx.config.strings import TYPE_KEYS
 from mcpx.documents.jsonc import excerpt
 from mcpx.documents.lines import LINE_END, line_start
+from mcpx.text.nearest import nearest
 
 _SHOWN: Final = {
     "command",
@@ -26,7 +27,7 @@ _SHOWN: Final = {
     *keys(PerServer),
     *keys(Settings),
 }
-"""Keys whose values are shown."""
+"""Keys whose values are shown; so is that of a `command` which is misspelt."""
 _PIECE: Final = re.compile(
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[\u201c\u201d\u201e][^\u201c\u201d]*[\u201c\u201d]?
     |//.*|/\*.*|[^\s"'{}\[\]:,]+)(?P<colon>\s*:)?|,""",
@@ -62,7 +63,7 @@ def _masked(line: str) -> str:
             key = ""
         elif found["colon"] and not value.startswith(("//", "/*")):
             key = value.strip("\"'\u201c\u201d\u201e")
-        elif key not in _SHOWN and not _PLAIN.fullmatch(value):
+        elif not (key in _SHOWN or _PLAIN.fullmatch(value) or nearest(key, ["command"], typos_only=True)):
             done.append(_LETTER.sub("*", found[0]))
             continue
         done.append(found[0])

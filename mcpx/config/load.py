@@ -279,9 +279,14 @@ def _fetch_secrets(
 
 
 def _missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
-    """Why this file was looked for, so that the reader knows which of three places to correct."""
-    if path is not None:
+    """Why this file was looked for, so that the reader knows which of three places it is; and what next."""
+    file = config_file(path, environ=environ)
+    if path is not None and file != config_file(environ=environ):
         return "no such file"
+    then = "mcpx import takes over the servers of your AI clients"
+    if path is not None:
+        return f"no such file; {then}"
     if environ.get(CONFIG_VARIABLE):
         return f"no such file; the environment variable {CONFIG_VARIABLE} names it"
-    return f"no such file; looked for the argument (none given), {CONFIG_VARIABLE} (not set), then this file"
+    places = f"looked for the argument (none given), {CONFIG_VARIABLE} (not set), then this file"
+    return f"no such file; {places}; {then}"

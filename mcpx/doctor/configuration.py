@@ -26,7 +26,7 @@ def check_configuration(installation: Installation) -> Iterator[Finding]:
     config, source = installation.config, installation.examined.source
     if not os.path.exists(installation.file):  # noqa: PTH110 - False where it cannot be seen
         (place,) = installation.examined.findings
-        text = f"there is no configuration: {place.text}"
+        text = f"there is no configuration: {place.text.partition('; mcpx ')[0]}"
         option = config_hint(source)
         yield wrong(source, text, f"mcpx import{option}, or: mcpx add{option} NAME -- COMMAND")
         return

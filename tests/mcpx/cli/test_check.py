@@ -155,7 +155,7 @@ def test_check_names_all_mistakes_at_once_with_their_places(tmp_path, file):
         (":8:38", "error: expected an array of strings, got a string (in $.mcpServers.odd.args)"),
         (":8:87", "error: expected a string, got an array (in $.mcpServers.odd.env.A)"),
     ]
-    assert lines[7:9] == ['        "typo": {"comand": "***"}, /* * **** */', " " * 17 + "^"]
+    assert lines[7:9] == ['        "typo": {"comand": "npx"}, /* * **** */', " " * 17 + "^"]
     assert "s3cret" not in done.stdout
 
 

@@ -75,7 +75,7 @@ def test_a_missing_file_says_which_of_the_three_places_it_was(tmp_path: Path, us
     )
     assert problem(None) == (
         f"{user_folder / 'config.json'}: no such file; looked for the argument (none given), "
-        "MCPX_CONFIG (not set), then this file"
+        "MCPX_CONFIG (not set), then this file; mcpx import takes over the servers of your AI clients"
     )
 
 
