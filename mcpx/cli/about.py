@@ -29,6 +29,12 @@ def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
 
 
 @click.command(short_help="Print the version.")
-def version() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def version(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Print the version of MCPX."""
-    click.echo(f"mcpx, version {__version__}")
+    if as_json:
+        from mcpx.cli.printing import print_json
+
+        print_json({"version": __version__})
+    else:
+        click.echo(f"mcpx, version {__version__}")

@@ -186,7 +186,7 @@ def list_servers(*, config_path: str | None, as_json: bool) -> None:
 
 @click.group(hidden=True)
 def mcp() -> None:
-    """The same commands, as other clients call them: claude mcp add is mcpx mcp add, or mcpx add."""
+    """Add, list and remove servers, as in other clients: mcpx mcp add is mcpx add, like claude mcp add."""
 
 
 for _command in (add, add_json, remove, enable, disable, list_servers):

@@ -104,8 +104,8 @@ class EntryKeys(msgspec.Struct, rename="camel"):
     mcpx: Annotated[
         bool,
         doc(
-            "Whether what is reached so is another MCPX, whose servers are to be servers here: each with a"
-            " session of its own, under its own name or one that begins with as."
+            "Set it if this leads to another MCPX: each of its servers becomes a server here, with"
+            " a separate session, under its own name or one that begins with as."
         ),
     ]
     prefix: Annotated[

@@ -44,6 +44,7 @@ def test_the_help_is_ordered_by_task(tmp_path):
 def test_help_and_version_are_commands_too(tmp_path):
     assert run_cli(tmp_path, "version").stdout == run_cli(tmp_path, "--version").stdout
     assert __version__ in run_cli(tmp_path, "version").stdout
+    assert json.loads(run_cli(tmp_path, "version", "--json").stdout) == {"version": __version__}
     assert run_cli(tmp_path, "help").stdout == run_cli(tmp_path, "--help").stdout
     for command in (["exec"], ["daemon"], ["daemon", "start"], ["attach"]):
         asked, given = run_cli(tmp_path, "help", *command), run_cli(tmp_path, *command, "--help")

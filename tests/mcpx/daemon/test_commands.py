@@ -13,6 +13,7 @@ import anyio
 import httpx2 as httpx
 import pytest
 
+from mcpx import __version__
 from mcpx.paths import ensure_folder
 from tests.mcpx.daemon.daemons import until
 from tests.mcpx.scripted import entry
@@ -32,6 +33,9 @@ def test_start_says_what_it_did_and_status_and_stop_do_too(house):
     house.write({"s": entry()})
     done = house.run("daemon", "status")
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, f"no daemon serves {house.config}")
+    done = house.run("daemon", "status", "--json")
+    files = {"config": house.config, "socket": str(house.place.socket)}
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (1, {"running": False, **files}, "")
     started = ok(house.run("daemon", "start"))
     assert started == f"started pid {house.pid}, serving {house.config}\n"
     assert (
@@ -41,6 +45,8 @@ def test_start_says_what_it_did_and_status_and_stop_do_too(house):
     told = ok(house.run("daemon", "status"))
     assert told.startswith(f"pid {house.pid}, MCPX ")
     assert str(house.place.log) in told
+    found = json.loads(ok(house.run("daemon", "status", "--json")))
+    assert found.items() >= {"running": True, "pid": house.pid, "version": __version__, **files}.items()
     assert told.endswith(f"\nPATH {os.environ['PATH']}\n")  # where its servers' commands are found
     pid = house.pid
     assert os.getsid(pid) == pid  # a session of its own: it outlives the terminal
