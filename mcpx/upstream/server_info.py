@@ -61,7 +61,7 @@ def server_info(
     at = life.next_attempt_at
     # all sessions share the account: one that nobody has used since is of no more use than one that is held
     signed_out = life.held or (account is not None and not account.is_usable)
-    now = anyio.current_time()
+    now = 0.0 if at is None else anyio.current_time()
     info = replace(
         info,
         state=State.NEEDS_SIGN_IN if signed_out else STATES[queue.lifecycle_phase()],

@@ -18,7 +18,7 @@ import sys
 from mcpx.cli import main
 from mcpx.errors import MCPXError
 import mcpx.config.findings
-def refuse(*_given):
+def refuse(*_given, **_options):
     raise MCPXError({EVIL!r})
 mcpx.config.findings.examine = refuse
 main.cli(["check", "x.json"])

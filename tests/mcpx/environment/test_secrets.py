@@ -81,5 +81,6 @@ def test_a_name_that_the_keychain_does_not_hold_says_how_to_set_it(environment):
     variables = {**environment.variables, "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
     reference = Reference("keychain", "NAME")
     fetch([reference], Environment(variables))
-    with pytest.raises(SecretProblem, match="the keychain holds no NAME; run: mcpx secret set NAME"):
+    with pytest.raises(SecretProblem, match=r"the keychain holds no NAME$") as caught:
         secret(reference)
+    assert caught.value.remedy == "mcpx secret set NAME"

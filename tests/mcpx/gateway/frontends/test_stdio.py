@@ -38,7 +38,9 @@ async def test_initialize_is_answered_before_any_server_is_up(tmp_path):
         tools = (await mcpx.request("tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == NAMES
         assert "\nServers: never, none\n" in tools[0]["description"]
-        assert "## never\n(tools not listed yet)\n## none\n" in tools[0]["description"]
+        assert (
+            "## never\n(tools not listed yet) inspect again in a moment\n## none\n" in tools[0]["description"]
+        )
         inspect = {"name": "inspect", "arguments": {"server_name": "none"}}
         told = (await mcpx.request("tools/call", inspect))["content"][0]["text"]
         assert "command not found: there-is-no-such-command" in told
