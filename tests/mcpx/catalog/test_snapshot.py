@@ -8,22 +8,15 @@ from mcpx.catalog.snapshot import ServerInfo, State
 
 
 @pytest.mark.parametrize(
-    ("state", "attempt_in_s", "whole", "alone"),
+    ("state", "retry_in_s", "whole", "alone"),
     [
         (State.READY, None, "ready", "ready"),
         (State.PARKED, None, "parked: it died", "parked"),
-        (
-            State.WAITING,
-            3.6,
-            "waiting, retry in 4 s or with the next call: it died",
-            "waiting, retry in 4 s or with the next call",
-        ),
+        (State.WAITING, 3.6, "waiting, retry in 4 s: it died", "waiting, retry in 4 s"),
     ],
 )
-def test_a_state_reads_with_its_cause_or_without(state, attempt_in_s, whole, alone):
-    info = ServerInfo(
-        name="s", state=state, transport="stdio", cause="it died", next_attempt_in_s=attempt_in_s
-    )
+def test_a_state_reads_with_its_cause_or_without(state, retry_in_s, whole, alone):
+    info = ServerInfo(name="s", state=state, transport="stdio", cause="it died", retry_in_s=retry_in_s)
     assert info.describe_state() == whole
     assert info.describe_state(cause=False) == alone
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,7 +60,8 @@ class Known:
 
 
 def inspector(servers=SERVERS, **settings):
-    registry = Registry({info.name: Known(info) for info in servers}, calls=None)
+    calls = SimpleNamespace(own_name=str)  # there are no aliases
+    registry = Registry({info.name: Known(info) for info in servers}, calls)
     results = ResultRenderer(Config(source="test", servers={}, **settings))
     return Inspector(registry, ArgumentChecker(WorkerPool()), results)
 

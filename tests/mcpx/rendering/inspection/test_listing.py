@@ -31,6 +31,9 @@ class Known:
     def upstream(self, _name):
         return self
 
+    def get_server_info(self, _name):
+        return self._info
+
     def info(self):
         return self._info
 
