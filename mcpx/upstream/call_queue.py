@@ -122,7 +122,7 @@ class CallQueue:
             if size_of(request) > LARGE_REQUEST_BYTES and self._waiting_bytes() > MAX_WAITING_BYTES:
                 self.ref.mailbox.discard(envelope)
                 raise self._overloaded(request, f"calls of {MAX_WAITING_BYTES >> 20} MB are waiting")
-            self._expiry.add(_Waiting(envelope, None))
+            self._expect(envelope, None)
             if self.lifecycle_phase() is Phase.STARTING:
                 self._supervisor.reprioritize()
 
@@ -138,7 +138,18 @@ class CallQueue:
         if (refused := self._refusal(request)) is not None:
             self._reject(reply, error or refused)
             return
-        self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
+        self._expect(self.ref.put_back(request, reply), error)
+
+    def _expect(self, envelope: Envelope[Request], error: CallError | None) -> None:
+        """Let a request wait no longer than `queue_timeout`, and keep nothing of it once it is answered."""
+        waiting = _Waiting(envelope, error)
+        self._expiry.add(waiting)
+        if envelope.reply is not None:
+            envelope.reply.observe(lambda _reply: self._answered(waiting))
+
+    def _answered(self, waiting: _Waiting) -> None:
+        """Forget a request that waited: its reply has the whole result."""
+        self._expiry.discard(waiting)
 
     def lifecycle_phase(self) -> Phase:
         """The phase that the server has, or will have without anybody's doing; a disabled one is done."""

@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from mcpx.wire.intake import LARGE_BYTES
+
 READ_BYTES: Final = 65536  # the size of a Linux pipe
 MAX_JOINED_BYTES: Final = (
     131072  # bytes up to which pieces are copied together; beyond, they are written as they are
@@ -37,10 +39,10 @@ PIPE_BYTES: Final = 1 << 20  # so that a large message takes fewer turns
 
 
 class PeerNotReading(OSError):  # noqa: N818 - a condition
-    """The peer left more than `MAX_UNSENT_BYTES` bytes unread."""
+    """The peer left more than `limit` bytes unread."""
 
-    def __init__(self) -> None:
-        super().__init__(errno.ENOBUFS, f"it leaves more than {MAX_UNSENT_BYTES >> 20} MB unread")
+    def __init__(self, limit: int) -> None:
+        super().__init__(errno.ENOBUFS, f"it leaves more than {limit >> 20} MB unread")
 
 
 class Channel:
@@ -58,6 +60,8 @@ class Channel:
         self.on_congested: Callable[[], None] = _nothing
         self.on_drained: Callable[[], None] = _nothing
         self.congested = False
+        self.max_unsent = MAX_UNSENT_BYTES
+        """Bytes that the peer may leave unread of messages that are not large."""
         self._loop = asyncio.get_running_loop()
         self._read_fd = read_fd
         self._write_fd = write_fd
@@ -153,11 +157,18 @@ class Channel:
 
     def _congest(self, added: int) -> None:
         """Too much is unsent, the last message of `added` bytes included, which is always accepted."""
-        if self._waiting - added > MAX_UNSENT_BYTES:
-            self._break(PeerNotReading())
+        before = self._waiting - added
+        if before > self.max_unsent and self._unsent_of_small() > self.max_unsent:
+            self._break(PeerNotReading(self.max_unsent))
+        elif before > MAX_UNSENT_BYTES:
+            self._break(PeerNotReading(MAX_UNSENT_BYTES))
         elif not self.congested:
             self.congested = True
             self.on_congested()
+
+    def _unsent_of_small(self) -> int:
+        """The unsent bytes that are not of large messages, whose memory is bounded over all peers."""
+        return sum(len(piece) for piece in self._out if len(piece) <= LARGE_BYTES)
 
     def flush(self) -> None:
         """Write what is queued, as far as the peer takes it now."""

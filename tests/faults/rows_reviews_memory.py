@@ -299,6 +299,27 @@ async def stops_in_the_middle(on: Hostile) -> None:
         on.check(answer.in_words == "response_too_large, unknown", f"the other one: {answer.in_words}")
 
 
+@faults.row("1,200 calls of 256 kB of a client that never reads", memory_mb=104)  # 64 are kept results
+async def never_reads(on: Hostile) -> None:
+    code = """
+    text = "some words of a log, \\n" * 11_700
+    calls = [0]
+    def on_tools_call(request_id, params):
+        calls[0] += 1
+        say(request_id, text)
+        if calls[0] == params["arguments"]["last"]:
+            note("answered")
+    """
+    entry = {"call_timeout": 30.0, "queue_timeout": 30.0}
+    await on.add(s=on.stdio(code=code, entry=entry))
+    async with on.client() as client:
+        for _ in range(600 if on.brief else 1200):
+            given = {"server_name": "s", "tool_name": "echo", "arguments": {"last": 250}}
+            await client.ask("tools/call", {"name": "exec", "arguments": given})
+        on.check(await on.noted("answered", within_s=30.0), "the calls are not carried out")
+        on.saw("nothing: it does not read")
+
+
 @faults.row("an error with 60 MB of data", memory_mb=130)
 async def large_error(on: Hostile) -> None:
     size = 20 if on.brief else 60

@@ -27,6 +27,7 @@ from supervisors import Incarnation
 log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; each is answered
 MIN_GRACE_S: Final = 1.0  # for a client's own end at the end of MCPX
+MAX_UNSENT_BYTES: Final = 30 << 20  # that a client leaves unread, but for large results
 DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
 
 
@@ -74,6 +75,7 @@ class StreamClient:
         self._leaving = False
         self._dropped = 0
         self._malformed = 0
+        channel.max_unsent = MAX_UNSENT_BYTES
         channel.on_broken = self._end_broken
         channel.on_congested = channel.pause_reading
         self._wire.on_drained = self._resume_reading

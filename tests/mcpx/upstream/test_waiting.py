@@ -161,3 +161,14 @@ async def test_calls_are_refused_once_the_hub_stops(ears):
         assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
         assert "stopped" in str(error)
         assert json.dumps(error.to_dict())
+
+
+async def test_nothing_is_kept_of_a_call_that_waited_once_it_is_answered():
+    async with one_server(settings={"max_concurrency": 1, "queue_timeout": 60}) as watch:
+        queue = watch.hub.upstreams["s"].queue
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(watch.outcome, "count")
+            while not len(queue._expiry):
+                await anyio.lowlevel.checkpoint()
+        assert len(queue._expiry) == 0  # what waited has its whole result, until its timeout were over

@@ -154,3 +154,18 @@ async def test_a_peer_that_reads_nothing_is_given_up_but_one_message_has_its_pla
         assert pipes.channel.unsent == 0
         pipes.channel.write(b"and another")
         assert len(pipes.broken) == 1
+
+
+@pytest.mark.anyio
+async def test_large_messages_do_not_count_among_what_a_peer_may_leave_unread():
+    with Pipes() as pipes:
+        pipes.channel.max_unsent = 4 << 20
+        pipes.channel.write(bytes(20 << 20))
+        flush_all()
+        for _ in range(4):
+            pipes.channel.write(bytes(1 << 20))
+        assert not pipes.broken
+        pipes.channel.write(b"as many as it may")
+        pipes.channel.write(b"one more")
+        assert isinstance(pipes.broken[0], PeerNotReading)
+        assert "more than 4 MB" in str(pipes.broken[0])
