@@ -141,15 +141,19 @@ class ToolCalls:
         if isinstance(need, SignInNeeded):
             return await self._when_signed_in(request, need, render)
         need = self._approvals.continued(answers, need)
+        from_mcpx = upstream.config.is_remote_mcpx
         if caller.modern:
-            input_requests(need, caller)
-            return dict(need.result)
+            requests = input_requests(need, caller, from_mcpx=from_mcpx)
+            return dict(need.result) | ({"inputRequests": requests} if requests else {})
         for round_number in range(MAX_INPUT_ROUNDS + isinstance(need, ApprovalRequired)):
             if isinstance(need, ApprovalRequired):
                 answers = await obtain_approval(self._approvals, need, caller)
             else:
                 timeout = upstream.config.call_limits.call_timeout
-                answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
+                requests = input_requests(need, caller, from_mcpx=from_mcpx)
+                answers = await obtain_input(
+                    need, requests, caller, timeout_s=timeout, round_number=round_number
+                )
             repeated = replace(request, context=replace(request.context, answers=answers))
             self._note_same(request, repeated)
             try:

@@ -17,6 +17,8 @@ from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.text import kind_of
+from mcpx.trust.questions import ApprovalRequired
+from mcpx.trust.server_questions import presented_requests
 from mcpx.upstream.context import QUESTIONS, CallerHandle, InputAnswers
 from mcpx.upstream.relay.server_requests import MAX_OPEN_REQUESTS
 from mcpx.upstream.relay.suspended import to_handshake
@@ -25,11 +27,13 @@ MAX_METHOD_SHOWN: Final = 64  # characters of a method that does not exist
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.25)  # where the server only wants to be asked again, by round
 
 
-def input_requests(need: InputRequired, caller: CallerHandle) -> dict[str, JSON]:
-    """The input requests by their keys, if the client can be asked them.
+def input_requests(need: InputRequired, caller: CallerHandle, *, from_mcpx: bool) -> dict[str, JSON]:
+    """The input requests by their keys, as the person is shown them, if the client can be asked them.
+
+    `from_mcpx` as in `presented`.
 
     Raises:
-        CallError: One of them is not of the protocol, or the client did not declare it.
+        CallError: One of them is not of the protocol, or not for a person; or the client did not declare it.
     """
     requests = need.result.get("inputRequests") or {}
     if isinstance(requests, dict) and len(requests) > MAX_OPEN_REQUESTS:
@@ -47,7 +51,14 @@ def input_requests(need: InputRequired, caller: CallerHandle) -> dict[str, JSON]
             raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
         if refusal := caller.capabilities.refusal(method, params):
             raise _refused(need, refusal)
-    return requests if isinstance(requests, dict) else {}
+    if not isinstance(requests, dict) or isinstance(need, ApprovalRequired):
+        return requests or {}
+    server = None if caller.is_peer else need.server
+    try:
+        shown: dict[str, JSON] = presented_requests(requests, server, from_mcpx=from_mcpx)
+    except MCPError as refusal:
+        raise _refused(need, refusal) from None
+    return shown
 
 
 def _shown(method: Any) -> str:
@@ -55,14 +66,18 @@ def _shown(method: Any) -> str:
 
 
 async def obtain_input(
-    need: InputRequired, caller: CallerHandle, *, timeout_s: float, round_number: int
+    need: InputRequired,
+    requests: dict[str, JSON],
+    caller: CallerHandle,
+    *,
+    timeout_s: float,
+    round_number: int,
 ) -> InputAnswers:
     """Ask the client everything at once, and wait for its answers.
 
     Raises:
         CallError: The client cannot be asked, refuses, or takes longer than `timeout_s`.
     """
-    requests = input_requests(need, caller)
     state = need.result.get("requestState")
     if not requests:
         await anyio.sleep(RETRY_DELAYS_S[min(round_number, len(RETRY_DELAYS_S) - 1)])

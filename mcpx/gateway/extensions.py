@@ -33,6 +33,7 @@ from mcpx.gateway.request_meta import encode_for_server
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.result_reading import UnknownResultType, read_members
 from mcpx.text import cut, kind_of, shown_name
+from mcpx.trust.server_questions import presented_requests
 from mcpx.upstream.context import TASK_METHODS, TASKS
 from mcpx.upstream.requests import TaskRequest
 from mcpx.wire.enclosed import enclose
@@ -123,6 +124,13 @@ async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
             members = read_members(raw, server=task.server)
         except UnknownResultType as unknown:
             members = unknown.result
+        if "inputRequests" in members:
+            upstream = hub.registry.upstream(task.server)
+            asking = None if hub.door.peer is not None else task.server
+            asked = presented_requests(
+                members["inputRequests"], asking, from_mcpx=upstream.config.is_remote_mcpx
+            )
+            members = members | {"inputRequests": asked}
         return hub.views.tasks.heard(task, members) if ctx.method == "tasks/get" else members
 
     more = {name: value for name, value in (ctx.params or {}).items() if name not in _OWN}

@@ -21,6 +21,8 @@ Decision = Literal["once", "session", "always"]
 KEY: Final = "mcpx/approval"
 """The name of the question among the input requests of a result."""
 ASKED: Final = "May this tool be run?"
+BECAUSE: Final = "You are asked because of the rule"
+TITLE: Final = "May it run?"
 DECISION: Final = "decision"
 SHOW: Final = "show"
 """The answer of a person who wants to see all arguments first."""
@@ -35,6 +37,8 @@ _CHOICES: Final = {
     SHOW: "Show everything first",
     "no": "No",
 }
+CHOICES: Final = frozenset(_CHOICES) | frozenset(_CHOICES.values())
+"""The answers of a person, and their titles."""
 _SEE_ALL: Final = f'  (Some are shortened. The answer "{_CHOICES[SHOW]}" shows them and asks again)'
 
 
@@ -65,7 +69,7 @@ def form(
         *shown,
         *([_SEE_ALL] if can_show_more else []),
         "",
-        f"You are asked because of the rule {one_line(call.rule, MAX_NAME_CHARS)}",
+        f"{BECAUSE} {one_line(call.rule, MAX_NAME_CHARS)}",
     ]
     if call.change is not None:
         lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
@@ -77,7 +81,7 @@ def form(
 def _schema(choices: dict[str, str]) -> JSON:
     decision = {
         "type": "string",
-        "title": "May it run?",
+        "title": TITLE,
         "enum": list(choices),
         "enumNames": list(choices.values()),
     }

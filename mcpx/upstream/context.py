@@ -153,6 +153,11 @@ class CallerHandle(Protocol):
         ...
 
     @property
+    def is_peer(self) -> bool:
+        """Whether it is another MCPX, which says itself which server asks."""
+        ...
+
+    @property
     def log_level(self) -> str | None:
         """The least severe level of log messages that it wants; None for none at all."""
         ...

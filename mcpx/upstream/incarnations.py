@@ -77,7 +77,13 @@ class Incarnations:
         server_log = upstream.server_log
         calls = Calls(self._config, upstream.counters, upstream.queue, incarnation.proven)
         relay = SessionRelay(
-            upstream.name, calls, self._clients, self._suspended, server_log, client=upstream.client
+            upstream.name,
+            calls,
+            self._clients,
+            self._suspended,
+            server_log,
+            client=upstream.client,
+            from_mcpx=self._config.is_remote_mcpx,
         )
         try:
             async with open_session(

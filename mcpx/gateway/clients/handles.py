@@ -100,6 +100,10 @@ class ConnectionHandle:
     def is_local(self) -> bool:
         return False  # it is asked in its calls, which know where they come from
 
+    @property
+    def is_peer(self) -> bool:
+        return self._hub.door.peer is not None
+
     def sees(self, server: str) -> bool:
         return not self._hub.hides(server)
 
@@ -149,6 +153,10 @@ class StreamCaller:
         return self._peer is None  # of another MCPX it is not known where the person sits
 
     @property
+    def is_peer(self) -> bool:
+        return self._peer is not None
+
+    @property
     def log_level(self) -> str | None:
         if self._clients is None:
             return self._level
@@ -175,7 +183,9 @@ class RequestCaller:
         connection = connection_of(session)
         self.session_client = session_client(connection, hub)
         """The client whose session with a server it takes, where each client has its own."""
-        is_peer = hub.door.peer is not None  # and it is not known where the person sits, nor who it is
+        self.is_peer = is_peer = (
+            hub.door.peer is not None
+        )  # and it is not known where the person sits, nor who it is
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.client = self if is_peer and self.modern else client_of(connection, hub)
         self.capabilities = (

@@ -141,6 +141,7 @@ class _PostedCall:
     """One call, until it is answered; the `CallerHandle` of whom it comes from."""
 
     modern: Final = True
+    is_peer: Final = True
     is_local: Final = False  # of another MCPX it is not known where the person sits
 
     def __init__(

@@ -110,6 +110,7 @@ class Caller:
         self.modern = modern
         self.capabilities = capabilities
         self.is_local = request.origin.is_local
+        self.is_peer = False
         self._origin = request.origin
 
     def log(self, params: JSON) -> None:

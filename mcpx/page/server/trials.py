@@ -88,6 +88,7 @@ class PageCaller:
 
     modern: Final = True
     is_local: Final = True
+    is_peer: Final = False
     log_level: Final = None
     capabilities: Final = read_capabilities(b'{"elicitation":{"form":{}}}')
 

@@ -4,8 +4,9 @@ Serves one session. A request belongs to the call that its stream names (HTTP), 
 alone are in flight; between calls, to the only client there is. Everything else is refused with the reason,
 and so is what that client did not declare. A request lives no longer than its call: when the call ends, the
 client's request is cancelled. A client has `call_timeout` to answer, and the call's own timeout starts again
-with each request and each answer. At most `MAX_OPEN_REQUESTS` are open at a time; more are refused at once,
-on a stream before a task is spent on them.
+with each request and each answer. A form or link says which server it is of (`mcpx.trust.server_questions`).
+At most `MAX_OPEN_REQUESTS` are open at a time; more are refused at once, on a stream before a task is spent
+on them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mcp.shared.dispatcher import DispatchContext, coerce_request_id
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from mcpx.catalog.model import JSON
+from mcpx.trust.server_questions import presented
 from mcpx.upstream.context import ELICITATION, QUESTIONS, CallerHandle, OnStep
 from mcpx.upstream.relay.attribution import Attributed, Attribution, RunningCall, Unattributed
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -45,8 +47,11 @@ class ServerRequestRouter:
         suspended: SuspendedCalls,
         *,
         client: object | None = None,
+        from_mcpx: bool = False,
     ) -> None:
+        """`from_mcpx`: the server is at another MCPX."""
         self._server = server
+        self._from_mcpx = from_mcpx
         self._client = client  # whose own session it is
         self._attribution = attribution
         self._clients = clients
@@ -108,6 +113,9 @@ class ServerRequestRouter:
             found = self._only_client(found, method)
         if refusal := found.caller.capabilities.refusal(method, params):
             raise MCPError(refusal.code, f"{refusal.message}; MCPX cannot pass {self._server}'s request on")
+        if method == ELICITATION:
+            asking = None if found.caller.is_peer else self._server
+            params = presented(params, asking, from_mcpx=self._from_mcpx)
         self._remember(method, params, found.caller)
         plain, on_progress = _without_token(params, context)
         if not found.caller.modern:

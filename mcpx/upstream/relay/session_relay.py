@@ -39,6 +39,7 @@ class SessionRelay:
         log_file: ServerLog,
         *,
         client: object | None = None,
+        from_mcpx: bool = False,
     ) -> None:
         self.clients = clients
         self._server = server
@@ -46,7 +47,9 @@ class SessionRelay:
         self._attribution = Attribution(server, calls)
         self._log_file = log_file
         self._announced = False
-        self.requests = ServerRequestRouter(server, self._attribution, clients, suspended, client=client)
+        self.requests = ServerRequestRouter(
+            server, self._attribution, clients, suspended, client=client, from_mcpx=from_mcpx
+        )
 
     def handle_notification(
         self, method: str, params: JSON, named: Request | None, *, logs_on_request: bool

@@ -79,6 +79,7 @@ class Person:
 
     log_level = None
     is_local = True
+    is_peer = False
 
     def __init__(self, scene: Scene, *, modern: bool = False, action: str = "accept") -> None:
         self.client = ClientId()

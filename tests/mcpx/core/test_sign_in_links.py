@@ -86,6 +86,7 @@ class Caller:
         self.client = ClientId()
         self.modern = modern
         self.is_local = is_local
+        self.is_peer = False
         self.capabilities = capabilities
         self.asked: list[dict] = []
         self.notified: list[tuple] = []

@@ -37,6 +37,7 @@ class Person:
     def __init__(self, *answers: Any, can: bytes = FORM, modern: bool = False) -> None:
         self.client: Any = ClientId()
         self.modern = modern
+        self.is_peer = False
         self.capabilities = read_capabilities(can)
         self.log_level = None
         self.answers = list(answers)

@@ -31,6 +31,7 @@ class FakeCaller:
         self.capabilities = read_capabilities(can)
         self.log_level = level
         self.confined = False
+        self.is_peer = False
         self.seen: set[str] | None = None  # the servers that it is shown; None: all
         self.logged: list[dict[str, Any]] = []
         self.notified: list[tuple[str, dict[str, Any]]] = []

@@ -92,7 +92,10 @@ async def test_a_client_is_asked_and_told_what_is_its_own(able, kind):
     with anyio.fail_after(50):
         # all at once, one by one, and over again
         assert said(await exec_(client, kind, "ask", questions=list(EVERY))) == ann.answers()
-        asked = [question.get("params", {}) for question in EVERY]
+        sample, form, url, roots = (question.get("params", {}) for question in EVERY)
+        form = form | {"message": f"{kind} asks:\n\nWhich?"}
+        url = url | {"message": f"{kind} asks:\n\nGo\n\nThe link opens example.com."}
+        asked = [sample, form, url, roots]
         assert [_without_mode(each) for each in ann.asked] == [_without_mode(each) for each in asked]
         for question, answer in zip(EVERY, ann.answers(), strict=True):
             assert said(await exec_(client, kind, "ask", questions=[question])) == [answer]
