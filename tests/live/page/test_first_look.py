@@ -36,11 +36,13 @@ async def test_faults_come_first_and_a_server_without_tools_offers_no_choice(
 ) -> None:
     page = visit.page
     broken = {"command": "no-such-command-anywhere"}
-    house.write({"shown": house.shown, "off": {"command": "true", "disabled": True}, "broken": broken})
+    key = {"command": "true", "env": {"KEY": "${NO_SUCH_KEY}"}}
+    off = {"command": "true", "disabled": True}
+    house.write({"shown": house.shown, "key": key, "off": off, "broken": broken})
     assert house.run("reload").returncode == 0
     await visit.go("")
     names = page.get_by_role("region", name="Servers").get_by_role("heading", level=3)
-    await expect(names).to_have_text(["broken", "shown", "off"])
+    await expect(names).to_have_text(["broken", "key", "shown", "off"])
     await expect(page.get_by_role("heading", name="Latency")).to_be_visible()
     for part, said in (("", "not listed"), ("/resources", "no resources"), ("/prompts", "no prompts")):
         await visit.go(f"servers/off{part}")

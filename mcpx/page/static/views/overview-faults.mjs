@@ -41,8 +41,9 @@ export function Faults({ servers }) {
   </section>`;
 }
 
-// What is new stands first, then what is worst.
-function rank(card) {
+// What is new stands first, then what is worst; the last are servers without a fault.
+export function rank(card) {
+  if (!isFault(card)) return 3;
   if (isRecent(card)) return Date.now() - card.failedAt - RECENT_MS;
   return isBroken(card) ? ["bad", "ask"].indexOf(card.tone) : 2;
 }

@@ -6,10 +6,10 @@ import { Figure } from "../widgets/figure.mjs";
 import { Empty } from "../widgets/notice.mjs";
 import { Search } from "../widgets/search.mjs";
 import { Since } from "./overview-daemon.mjs";
-import { address, isFault } from "./overview-faults.mjs";
+import { address, rank } from "./overview-faults.mjs";
 
 const ORDERS = {
-  faults: { name: "faults first", compare: (one, other) => isFault(other) - isFault(one) },
+  faults: { name: "faults first", compare: (one, other) => rank(one) - rank(other) },
   given: { name: "as configured", compare: () => 0 },
   calls: { name: "most calls first", compare: (one, other) => other.calls - one.calls },
   name: { name: "by name", compare: (one, other) => one.name.localeCompare(other.name) },

@@ -34,7 +34,9 @@ export function Configuration() {
 }
 
 function Standing({ answer, again }) {
-  const mistakes = answer.findings.filter((each) => each.level === "error").length;
+  const of = (level) => answer.findings.filter((each) => each.level === level).length;
+  const [mistakes, warnings] = [of("error"), of("warning")];
+  const found = [mistakes ? counted(mistakes, "mistake") : "no mistakes", warnings && counted(warnings, "warning")];
   return html`<section class="panel stack tight" aria-label="The configuration">
     <div class="spread">
       <div class="row"><h2 class="mono wrap">${answer.path}</h2><${Copy} text=${answer.path} what="the path" /></div>
@@ -43,7 +45,7 @@ function Standing({ answer, again }) {
         <button class="small" onClick=${again}>Refresh</button>
       </div>
     </div>
-    <p class="muted">${answer.usable ? `${counted(answer.servers, "server")}, ` : ""}${mistakes ? counted(mistakes, "mistake") : "no mistakes"}. This page shows the file. To change it, use your editor, or in a terminal <code>mcpx add</code>, <code>remove</code>, <code>enable</code> and <code>disable</code>; <a href="#/setup/import">Import</a> adds the servers of your clients.</p>
+    <p class="muted">${answer.usable ? `${counted(answer.servers, "server")}, ` : ""}${found.filter(Boolean).join(", ")}. This page shows the file. To change it, use your editor, or in a terminal <code>mcpx add</code>, <code>remove</code>, <code>enable</code> and <code>disable</code>; <a href="#/setup/import">Import</a> adds the servers of your clients.</p>
     ${answer.problem && html`<${Notice} tone="bad" live="alert" title="The file as it is cannot be used. MCPX still uses what it read before.">
       <span class="break">${answer.problem}</span>
     </${Notice}>`}
