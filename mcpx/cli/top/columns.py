@@ -37,6 +37,7 @@ _ORDER: Final = (
     "asleep",
 )
 """The states, those that want somebody first."""
+_FAULTS: Final = frozenset(_ORDER[: _ORDER.index("starting")])
 
 Uses = Mapping[int, Use]
 """What process groups use, by their id, which is the pid of the server."""
@@ -259,8 +260,12 @@ SORTS: Final[Mapping[str, Callable[[Row, Uses], float | str]]] = {
     "saved": lambda row, _uses: -row.saved,
     "memory": lambda row, uses: -_held(row, uses),
     "cpu": lambda row, uses: -_worked(row, uses),
+    "faults": lambda row, _uses: row.server.state not in _FAULTS,
 }
-"""By what rows can be sorted; what wants attention, or is largest, comes first."""
+"""By what rows can be sorted; what wants attention, or is largest, comes first. The last one is for
+many servers: those that want somebody, then the others, each as they are configured."""
+MANY: Final = 15
+"""Servers from which on those that want somebody stand first, unless another order is chosen."""
 
 
 def chosen(rows: Iterable[Row], words: str, sort: str, uses: Uses) -> list[Row]:

@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from mcpx.cli.status_table import daemon_line, problems, remarks
-from mcpx.cli.top.columns import MEMORY, SORTS, Fitted, chosen, fitted, rate, signed_tokens
+from mcpx.cli.top.columns import MANY, MEMORY, SORTS, Fitted, chosen, fitted, rate, signed_tokens
 from mcpx.cli.top.history import Row, bars
 from mcpx.core.status import Status
 from mcpx.text import one_line
@@ -69,7 +69,7 @@ class ServersScreen(Screen[None]):
         self._columns = Fitted((), ())
         self._texts: dict[str, Text] = {}
         self._words = ""
-        self._order = next(iter(SORTS))
+        self._order: str | None = None  # none has been chosen
 
     def compose(self) -> ComposeResult:
         yield Static(id="daemon")
@@ -127,10 +127,15 @@ class ServersScreen(Screen[None]):
         words.remove_class("-open")
         self._table.focus()
 
+    @property
+    def _sorted_by(self) -> str:
+        many = len(self.top.overview.status.servers) >= MANY
+        return self._order or ("faults" if many else "configuration")
+
     def action_sort(self, step: int) -> None:
         """Sort by the next thing, or by the one before."""
         names = list(SORTS)
-        self._order = names[(names.index(self._order) + step) % len(names)]
+        self._order = names[(names.index(self._sorted_by) + step) % len(names)]
         self.show()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -207,9 +212,9 @@ class ServersScreen(Screen[None]):
 
     def _show_rows(self) -> None:
         overview, uses, table = self.top.overview, self.top.answer.uses, self._table
-        rows = chosen(overview.rows, self._words, self._order, uses)
+        rows = chosen(overview.rows, self._words, self._sorted_by, uses)
         columns = fitted(table.size.width - 1, (row.name for row in overview.rows))  # beside its scrollbar
-        self.top.want_uses(of_rows=columns.shows(MEMORY) or self._order in {"memory", "cpu"})
+        self.top.want_uses(of_rows=columns.shows(MEMORY) or self._sorted_by in {"memory", "cpu"})
         before = self._chosen()
         if columns != self._columns:
             self._columns, self._shown = columns, []
@@ -257,7 +262,7 @@ class ServersScreen(Screen[None]):
         """`─ NAME ───── 3 of 70 servers, by name ─`."""
         filtered = f"{len(self._shown)} of " if len(self._shown) != every else ""
         servers = "1 server" if every == 1 else f"{every} servers"
-        about = f" {filtered}{servers}, by {self._order} ─"
+        about = f" {filtered}{servers}, by {self._sorted_by} ─"
         line = Text("─ ", style="dim", no_wrap=True)
         if row is not None:
             name = Text(one_line(row.name, MAX_TEXT), style="not dim bold")

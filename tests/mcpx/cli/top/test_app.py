@@ -145,6 +145,17 @@ async def test_a_daemon_that_goes_is_said_and_one_that_returns_is_shown(tmp_path
 
 
 @pytest.mark.anyio
+async def test_of_many_servers_those_that_want_somebody_stand_first(tmp_path):
+    many = [server(f"s{n:02}", pid=n + 1) for n in range(20)]
+    many[17] = server("s17", "needs setup", pid=None, last_error="environment variable KEY is not set")
+    async with Shown(tmp_path, *many).open() as shown:
+        assert shown.names[:3] == ["s17", "s00", "s01"]
+        assert shown.lines[-5].endswith("─ 20 servers, by faults ─")
+        await shown.press("s")
+        assert shown.names[:2] == ["s00", "s01"]
+
+
+@pytest.mark.anyio
 async def test_words_filter_and_escape_shows_all_again(tmp_path):
     servers = [server("git"), server("web", "parked", last_error="refused"), server("mail")]
     async with Shown(tmp_path, *servers).open() as shown:

@@ -87,6 +87,7 @@ def test_rows_are_filtered_by_all_words_in_whatever_is_said_of_a_server():
 @pytest.mark.parametrize(
     ("order", "first"),
     [
+        ("faults", "broken"),
         ("configuration", "plain"),
         ("name", "a"),
         ("state", "broken"),
