@@ -67,6 +67,17 @@ def reload_config(config_path: str | None, every: bool) -> None:  # noqa: FBT001
         if names or what in {"added", "removed", "changed", "untouched"}:
             shown = {"peers": "other MCPX"}.get(what, what.replace("_", " "))
             echo(f"{shown}: {', '.join(names) or 'none'}")
+    _show_not_started(config_path, {*response.get("added", ()), *response.get("changed", ())})
+
+
+def _show_not_started(config_path: str | None, names: set[str]) -> None:
+    """Print which of these servers are not started by their entries, and what helps."""
+    if not names:
+        return
+    for server in _ask(config_path, {"mcpx": "status"})["servers"]:
+        if server["name"] in names and server["state"] in {"needs setup", "invalid"}:
+            echo(f"{server['name']} is not started ({server['state']}: {server['last_error']})", fg="yellow")
+            echo(f"  what helps: {server['remedy']}")
 
 
 @click.command(short_help="Restart one server.")

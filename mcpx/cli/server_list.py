@@ -37,15 +37,14 @@ def find_servers(config_path: str | None) -> JSON:
     file = config_file(config_path).absolute()
     if not file.exists():
         return {"file": str(file), "daemon": False, "servers": []}
-    states = _states(str(file))
-    config = _read(file, by_itself=states is None)
+    known = states(str(file))
+    config = _read(file, by_itself=known is None)
     document = read(file.read_bytes(), "json")
     entries = {name: entry_at(document, path) for name, path in reversed(places_of(document))}
     servers = []
     for server in config.servers.values():
         row: dict[str, Any] = {"name": server.name, "state": NOT_RUNNING}
-        row |= _by_entry(server)
-        row |= (states or {}).get(server.name, {})
+        row |= (known or {}).get(server.name) or _by_entry(server)
         row.pop("peer", None)
         servers.append(
             row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
@@ -53,10 +52,10 @@ def find_servers(config_path: str | None) -> JSON:
     for name, peer in config.peers.items():
         row = {"name": name, "state": "mcpx"} | _by_entry(peer)
         servers.append(row | {"transport": peer.transport.kind, "command": reached(entries.get(name, {}))})
-    for name, state in (states or {}).items():
+    for name, state in (known or {}).items():
         if state.pop("peer", None) is not None:
             servers.append({"name": name, **state, "transport": "", "command": ""})
-    return {"file": str(file), "daemon": states is not None, "servers": servers}
+    return {"file": str(file), "daemon": known is not None, "servers": servers}
 
 
 def _read(file: Path, *, by_itself: bool) -> Config:
@@ -86,7 +85,7 @@ def reached(entry: Mapping[str, Any]) -> str:
     return command_line(entry if url is None else {"url": url})
 
 
-def _states(config: str) -> dict[str, JSON] | None:
+def states(config: str) -> dict[str, JSON] | None:
     """The states of the daemon's servers; None if no daemon runs."""
     from mcpx.daemon.control_client import request
     from mcpx.daemon.paths import daemon_paths

@@ -289,8 +289,23 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
     else:
         edit.say(f"{what}d {', '.join(names)}")
     works = _works(edit, [*names] if on else [])
+    if not on:
+        works = _are_off(edit, names)
     edit.show_report()
     sys.exit(0 if works else 1)
+
+
+def _are_off(edit: ConfigurationEdit, names: tuple[str, ...]) -> bool:
+    """Look whether servers are off in the daemon, if one runs, and say so if one is not."""
+    from mcpx.cli.server_list import states
+
+    found = states(str(edit.path)) or {}
+    still = {name: found[name]["state"] for name in names if name in found}
+    still = {name: state for name, state in still.items() if state != "disabled"}
+    for name, state in still.items():
+        edit.say(f"{name} is {state} in the daemon all the same: mcpx doctor says why", fg="red")
+    edit.report |= {"still": still} if still else {}
+    return not still
 
 
 def _works(edit: ConfigurationEdit, started: list[str]) -> bool:

@@ -112,9 +112,14 @@ def test_what_is_said_to_help_does_help_and_nothing_else_claims_to(desk: Desk) -
         "keyed is not started (needs setup: environment variable WEATHER_API_KEY is not set)"
         in enabled.stdout
     )
+    desk.house.write({"keyed": {**entry(), "env": {"KEY": "${WEATHER_API_KEY}", "MORE": "x"}}})
+    reloaded = desk.run("reload").stdout
+    assert "keyed is not started (needs setup: environment variable WEATHER_API_KEY is not set)" in reloaded
     (desk.home / ".profile").write_text(f"{line}\n")
     assert desk.run("restart", "keyed").returncode == 0
     assert desk.rows("status")["keyed"]["state"] == "ready"
+    listed = desk.rows("list")["keyed"]
+    assert (listed["state"], "why" in listed) == ("ready", False)
 
 
 @pytest.mark.anyio
