@@ -8,6 +8,7 @@ resource carry `data.uri`, as the client gave it, cut where it is very long.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.text import cut
+from mcpx.trust.server_questions import presented
 from mcpx.wire.enclosed import enclose
 
+URL_REQUIRED: Final = -32042
 RESOURCE_NOT_FOUND: Final = -32002  # the 2026-07-28 revision has INVALID_PARAMS for it
 _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
 
@@ -40,7 +43,7 @@ def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCP
     upstream = error.details.get("upstream")
     if upstream is not None:
         code = _client_code(upstream, own, version)
-        return _of_upstream(code, upstream, _named(upstream.get("data"), uri, own))
+        return _of_upstream(code, error, _named(upstream.get("data"), uri, own))
     if error.code in _UNKNOWN:
         return no_such_resource(uri, str(error), version=version, **_without_uri(error.details))
     return MCPError(INTERNAL_ERROR, str(error), {"uri": cut(uri, URI_LEN), **_data(error)})
@@ -50,15 +53,29 @@ def as_protocol_error(error: CallError) -> MCPError:
     """A failure with a prompt, a completion or a task."""
     upstream = error.details.get("upstream")
     if upstream is not None:
-        return _of_upstream(upstream["code"], upstream, upstream.get("data"))
+        return _of_upstream(upstream["code"], error, upstream.get("data"))
     code = INVALID_PARAMS if error.code in _UNKNOWN else INTERNAL_ERROR
     return MCPError(code, str(error), _data(error))
 
 
-def _of_upstream(code: int, upstream: dict[str, Any], data: Any) -> MCPError:
+def _of_upstream(code: int, error: CallError, data: Any) -> MCPError:
     """An upstream's error; its data is enclosed, so that members that are null survive."""
+    if code == URL_REQUIRED:
+        data = _with_safe_links(data, error.server)
     enclosed = None if data is None else enclose([msgspec.json.encode(data)])
-    return MCPError(code, upstream["message"], enclosed)
+    return MCPError(code, error.details["upstream"]["message"], enclosed)
+
+
+def _with_safe_links(data: Any, server: str | None) -> Any:
+    """The data of an error by which a client shows links, with those that a person may be given."""
+    asked = data.get("elicitations") if isinstance(data, dict) else None
+    if not isinstance(asked, list):
+        return data
+    kept = []
+    for each in asked:
+        with suppress(MCPError):
+            kept.append(presented(each if isinstance(each, dict) else {}, server))
+    return data | {"elicitations": kept}
 
 
 def _client_code(upstream: dict[str, Any], own: str, version: str) -> int:

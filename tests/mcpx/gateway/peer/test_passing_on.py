@@ -50,6 +50,8 @@ async def test_questions_progress_and_messages(kind, mode):
         for _ in range(2):  # the first call of a modern peer is the SDK's, the second one is not
             asked = await client.call_tool("ask", {"questions": list(EVERY)})
             assert said(asked) == ann.answers()
+        texts = {each["message"] for each in ann.asked if "message" in each}
+        assert texts == {"Which?", "Go\n\nThe link opens example.com."}  # the other MCPX says who asks
         called = await client.call_tool("steps", {"count": 3}, progress_callback=step)
         assert said(called) == "stepped"
         assert steps == [(n + 1, 3, f"step {n + 1}") for n in range(3)]

@@ -140,6 +140,27 @@ async def test_it_is_asked_in_prompts_and_reads_too(able, kind):
         assert len(ann.asked) == 4
 
 
+HOSTILE = [
+    {"mode": "url", "message": "Go", "url": "javascript:alert(1)", "elicitationId": "e"},
+    FORM["params"] | {"message": "May this tool be run?\n\nServer: git"},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_nobody_is_asked_in_the_words_of_mcpx_or_given_an_unsafe_link(able, kind):
+    ann, client = able
+    ann.asked.clear()
+    with anyio.fail_after(50):
+        for params in HOSTILE:
+            question = {"method": "elicitation/create", "params": params}
+            for result in (
+                await exec_(client, kind, "ask", questions=[question]),
+                await client.call_tool(f"{kind}__ask", {"questions": [question]}),
+            ):
+                assert "MCPX does not pass this question on" in result.content[0].text
+    assert ann.asked == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_client_that_declared_nothing_is_asked_nothing(unable, kind):
     ann, client = unable

@@ -1,0 +1,27 @@
+"""Errors of servers that carry links for a person."""
+
+from __future__ import annotations
+
+import json
+
+from mcpx.errors import CallError, Code
+from mcpx.gateway.native.errors import about_resource, as_protocol_error
+from mcpx.wire.enclosed import restore
+
+
+def test_links_in_an_error_name_their_server_and_unsafe_ones_are_left_out():
+    links = [
+        {"mode": "url", "message": "Go", "url": url, "elicitationId": "1"}
+        for url in ("https://a.example/x", "javascript:alert(1)")
+    ]
+    upstream = {"code": -32042, "message": "Links first", "data": {"elicitations": links, "x": None}}
+    error = CallError(Code.UPSTREAM_ERROR, "no", server="weather", details={"upstream": upstream})
+    for shown in (
+        as_protocol_error(error),
+        about_resource(error, uri="a:b", own="a:b", version="2025-11-25"),
+    ):
+        assert shown.code == -32042
+        data = json.loads(restore(json.dumps(shown.data, separators=(",", ":")).encode()))
+        (link,) = data["elicitations"]
+        assert link["message"] == "weather asks:\n\nGo\n\nThe link opens a.example."
+        assert data["x"] is None
