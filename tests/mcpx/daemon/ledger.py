@@ -132,7 +132,7 @@ class Surfaces:
         assert plain["daemon"]["tokens"]["since_start"]["spent"] == ledger.spent.total()
         self._table(await self.run("status"), servers)
         self._top(plain, servers)
-        await self._page(ledger, servers, total)
+        await self._page(ledger, all_time or ledger, servers, total)
         await self._scraped(ledger, by_client, by_server)
 
     def _table(self, text: str, servers: dict[str, Ends]) -> None:
@@ -155,12 +155,13 @@ class Surfaces:
             shown = [cell[head](row, {}).plain for head in ("calls", "fail", "ref")]
             assert shown == [str(sum(ends.values())), str(ends["failed"]), str(ends["refused"])], row.name
 
-    async def _page(self, ledger: Ledger, servers: dict[str, Ends], total: Ends) -> None:
+    async def _page(self, ledger: Ledger, all_time: Ledger, servers: dict[str, Ends], total: Ends) -> None:
         overview = await self.topic("overview")
         assert _called((card["name"], card) for card in overview["servers"]) == servers
         assert ends_of(overview["daemon"]["calls"]) == total
-        tokens = overview["daemon"]["tokens"]["since_start"]
-        assert (tokens["direct"], tokens["spent"]) == (ledger.direct.total(), ledger.spent.total())
+        for period, of in (("since_start", ledger), ("all_time", all_time)):
+            tokens = overview["daemon"]["tokens"][period]
+            assert (tokens["direct"], tokens["spent"]) == (of.direct.total(), of.spent.total()), period
         for name, ends in servers.items():
             card = (await self.topic(f"server:{name}"))["card"]
             assert ends_of(card) == ends
