@@ -17,7 +17,7 @@ from tests.mcpx.scripted import one_server, soon
 
 pytestmark = pytest.mark.anyio
 
-AT_ONCE_S = 1.0  # on a machine that is busy with other things; the promise is 50 ms
+AT_ONCE_S = 5.0  # a safety net: the promise is 50 ms, and what is waited for otherwise is 300 s
 DIED_ROUNDS = 50
 
 
