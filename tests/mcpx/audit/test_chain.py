@@ -309,13 +309,16 @@ async def test_a_log_that_is_removed_as_a_whole_is_noticed(log, folder_too, monk
     assert log.problems() == ["the writer noticed that it was removed"]
 
 
-async def test_a_log_that_is_removed_under_its_writer_goes_on_and_the_gap_shows(log, monkeypatch):
+@pytest.mark.parametrize("folder_too", [False, True])
+async def test_a_log_that_is_removed_under_its_writer_goes_on_and_the_gap_shows(log, folder_too, monkeypatch):
     monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
     with log.audit() as audit:
         call(audit, "one")
         audit._flush()
         for file in log.folder.iterdir():
             file.unlink()
+        if folder_too:
+            log.folder.rmdir()
         audit._chain._tend()
         call(audit, "two")
     assert log.names() == ["two"]
