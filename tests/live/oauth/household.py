@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+import httpx2
 
 from tests.forking.processes import PythonProcess, open_python
 from tests.live.oauth.people import Person, hand_over
@@ -36,6 +37,11 @@ class Login:
         self._said = {"stdout": b"", "stderr": b""}
         self._news = anyio.Event()
         self._over = anyio.Event()
+
+    async def authorization(self) -> str:
+        """The authorization request to which the address leads that it opens in the browser, once."""
+        async with httpx2.AsyncClient() as browser:
+            return str((await browser.get(await self.address())).headers["location"])
 
     async def address(self) -> str:
         """The address that it opens in the browser."""

@@ -115,7 +115,7 @@ async def test_nothing_but_the_one_answer_ends_a_sign_in(house, issuer, notes, a
     async with house.attached() as client, httpx2.AsyncClient() as stranger:
         await client.initialize()
         async with house.logging_in("notes") as login:
-            first = parse_qs(urlsplit(await login.address()).query)
+            first = parse_qs(urlsplit(await login.authorization()).query)
             returned = first["redirect_uri"][0]
             for query in ("", "?code=x", "?code=x&state=another", "?error=access_denied&state=another"):
                 answer = await stranger.get(returned + query)
