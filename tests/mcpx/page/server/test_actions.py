@@ -54,6 +54,25 @@ async def test_switching_edits_the_configuration_as_the_command_does(tmp_path, m
         assert str(file) in refused["error"]
 
 
+async def test_enabling_and_restarting_what_lacks_a_variable_say_the_state_that_followed(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
+    lacking = {**entry(), "disabled": True, "env": {"KEY": "${THIS_IS_NOT_SET_ANYWHERE}"}}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"mcpServers": {"k": lacking}}))
+    async with visiting(load(str(file)), state=tmp_path / "state") as visitor:
+        done = await visitor.post("/servers/k/enable")
+        assert done["state"] == "needs setup"
+        assert done["described"] == "needs setup: environment variable THIS_IS_NOT_SET_ANYWHERE is not set"
+        shown = (await visitor.get("/servers/k"))["card"]
+        assert (shown["state"], shown["tone"]) == ("needs setup", "ask")
+        assert shown["missing"] == ["THIS_IS_NOT_SET_ANYWHERE"]
+        assert "mcpx restart k" in shown["remedy"]
+        refused = await visitor.post("/servers/k/restart", fails=True)
+        assert "THIS_IS_NOT_SET_ANYWHERE" in refused["error"]
+
+
 async def test_a_command_is_bounded(tmp_path: Path, monkeypatch: Any):
     marks = tmp_path / "pid"
     program = tmp_path / "python"
