@@ -22,6 +22,7 @@ _LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
 _USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
 
 
+RESULT: Final = b'"result":'
 _ENDS_BYTES: Final = 1024  # of a large message, in which all but its contents must be
 _ID_OR_METHOD: Final = (
     rb'"jsonrpc"\s*:\s*"2\.0"|"id"\s*:\s*(?:\d{1,15}|"[^"\\]{1,200}")|"method"\s*:\s*"[\w/.$-]{1,100}"'
@@ -136,8 +137,12 @@ def split_large(line: LargeMessage) -> RPCMessage | None:
         return None  # one is named twice
     values = {each[1]: msgspec.json.decode(each[2]) for each in given}
     message = RPCMessage(id=values.get(b"id"), method=values.get(b"method"))
-    setattr(message, head[2].decode(), msgspec.Raw(memoryview(line)[head.end() : tail.start() + 1]))
-    return message if (message.method is None) == (head[2] != b"params") else None
+    kind, start = head[2], head.end()
+    line.content_at = start
+    if kind == b"result":  # without white space, so that it can go on as the answer that it is
+        line[start - len(RESULT) : start] = RESULT
+    setattr(message, kind.decode(), msgspec.Raw(memoryview(line)[start : tail.start() + 1]))
+    return message if (message.method is None) == (kind != b"params") else None
 
 
 def split_request(line: bytes) -> RPCMessage | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -37,6 +37,7 @@ class LargeMessage(bytearray):
         self.error: UnicodeDecodeError | None = None
         self.given_up = False
         self.content_id = 0
+        self.content_at = 0
         self._counted = 0
         self._released = False
         self._intake = INTAKE
@@ -143,6 +144,16 @@ class Intake:
         """A message is known by this part of it from now on."""
         message.content_id = id(content)
         self._by_content[id(content)] = message
+
+    def preceded(self, content: Sized, prefix: bytes) -> memoryview | None:
+        """A part of a message with `prefix` before it, if that stands there: without a copy of it."""
+        message = self._by_content.get(id(content))
+        if message is None or not message.content_at:
+            return None
+        start = message.content_at - len(prefix)
+        if message[start : message.content_at] != prefix:
+            return None
+        return memoryview(message)[start : message.content_at + len(content)]
 
     def kept(self, content: object) -> None:
         """The message of this part is counted elsewhere from now on."""

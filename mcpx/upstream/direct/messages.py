@@ -10,6 +10,7 @@ from mcp import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from mcpx.wire import envelope
+from mcpx.wire.intake import INTAKE, LARGE_BYTES
 from mcpx.wire.outgoing import PeerError
 
 Members = dict[str, msgspec.Raw]
@@ -106,7 +107,9 @@ def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
 
 
 def result_answer(result: msgspec.Raw | bytes) -> msgspec.Raw:
-    """The answer with that result."""
+    """The answer with that result; a large one is not copied for it."""
+    if len(result) > LARGE_BYTES and (whole := INTAKE.preceded(result, _RESULT)) is not None:
+        return msgspec.Raw(whole)
     return msgspec.Raw(b"".join((_RESULT, result or b"{}")))
 
 

@@ -6,6 +6,7 @@ import gc
 
 import pytest
 
+from mcpx.upstream.direct.messages import result_answer, result_of
 from mcpx.wire import envelope, intake
 from mcpx.wire.intake import LARGE_BYTES, SHARED_BYTES, Intake, Reader
 from mcpx.wire.lines import LineSplitter, TooLong
@@ -150,3 +151,19 @@ def test_it_is_split_at_its_ends(turns, line, id_, member):
 )
 def test_any_other_is_not_split(turns, line):
     assert envelope.split_large(line_of(line % BODY)) is None
+
+
+async def test_a_large_result_goes_on_as_an_answer_without_a_copy(turns, monkeypatch):
+    monkeypatch.setattr("mcpx.upstream.direct.messages.INTAKE", turns)
+    line = line_of(b'{"jsonrpc":"2.0","id":7,"result" : %b}' % BODY)
+    result = envelope.split_large(line).result
+    turns.carries(line, result)
+    size = len(line)
+    del line
+    answer = result_answer(result)
+    del result
+    assert bytes(answer) == b'"result":' + BODY
+    assert bytes(result_of(answer)) == BODY
+    assert turns.held == size  # it is the message itself
+    del answer
+    assert turns.held == 0
