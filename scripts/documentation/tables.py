@@ -69,7 +69,11 @@ ERRORS: Final = {
         "The error gives the cause, and from when on a call tries again.",
     ),
     "overloaded": (
-        "`queue_size` calls wait, no place of `max_concurrency` became free, HTTP 429, or over `limits`.",
+        (
+            "`queue_size` calls wait, no place of `max_concurrency` became free, HTTP 429, or over"
+            " `limits`. Or the call was carried out, and its result waited too long to be shown or selected from; then the"
+            " outcome is `unknown`."
+        ),
         "Repeat later; `retry_in_s`, or `retry_after_s` if the server said so, says when.",
     ),
     "server_died": (
@@ -83,7 +87,7 @@ ERRORS: Final = {
         "Code, message and data are in `upstream`, with secrets replaced; an HTTP status in `http_status`.",
     ),
     "response_too_large": (
-        "The response exceeded `max_message_bytes`.",
+        "The response exceeded `max_message_bytes`, or could not be shaped within 10 s.",
         "Ask for less, or raise the limit.",
     ),
     "protocol_error": (
