@@ -71,8 +71,8 @@ ERRORS: Final = {
     "overloaded": (
         (
             "`queue_size` calls wait, no place of `max_concurrency` became free, HTTP 429, or over"
-            " `limits`. Or the call was carried out, and its result waited too long to be shown or selected from; then the"
-            " outcome is `unknown`."
+            " `limits`. Or the call was carried out, and its result waited too long to be shown or selected"
+            " from; then the outcome is `unknown`."
         ),
         "Repeat later; `retry_in_s`, or `retry_after_s` if the server said so, says when.",
     ),
