@@ -75,7 +75,7 @@ async def test_with_too_much_unread_a_client_is_gone_and_its_calls_are_cancelled
         for number in range(300):
             await mcpx.send_bytes(call(number, "big", size=MEGABYTE))
         gone = await mcpx.logged("client.gone")
-        assert "64 MB unread" in gone["reason"]
+        assert "30 MB unread" in gone["reason"]
         await ears.hear("cancelled")
         assert await mcpx.exit_code() == 0
 
