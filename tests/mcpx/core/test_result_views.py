@@ -28,14 +28,23 @@ pytestmark = pytest.mark.anyio
 LAST_LINE = re.compile(r'\n(\d+) more (\w+)(?:, then (\d+) more texts?)?: resources\("mcpx", "([^"]+)"\)$')
 IMAGE = {"type": "image", "data": "aGk=" * 20_000, "mimeType": "image/png"}
 ME = ClientId()
+POOLS: list[WorkerPool] = []
+
+
+@pytest.fixture(autouse=True)
+async def no_process_is_left():
+    yield
+    while POOLS:
+        POOLS.pop().close()
 
 
 def views_with(*, budget=8000, claim=None):
     server = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=budget)
     tool = ToolInfo(server_name="s", name="t", input_schema={}, meta=claim and {CLAIM: claim})
     upstream = SimpleNamespace(catalogue=Catalogue(generation=1, tools={"t": tool}))
+    POOLS.append(WorkerPool())
     return ResultViews(
-        ResultRenderer(Config(source="test", servers={"s": server})), {"s": upstream}, WorkerPool()
+        ResultRenderer(Config(source="test", servers={"s": server})), {"s": upstream}, POOLS[-1]
     )
 
 
