@@ -128,7 +128,7 @@ class Audit:
 
     def close(self) -> None:
         """Write what is to be written, and give the chain back."""
-        self._flush()
+        self.flush()
         if self._retry is not None:
             self._retry.cancel()
             self._try_again(again=False)
@@ -228,7 +228,7 @@ class Audit:
         chain, slot = self._chain, entry.slot
         kept = chain is not None and slot is not None and chain.slots.end(slot, entry.mark)
         if len(self._ended) >= MAX_ENDED:
-            self._flush()
+            self.flush()
         elif not self._scheduled or not (kept or self._soon):
             self._schedule(soon=not kept)
 
@@ -237,9 +237,9 @@ class Audit:
         self._scheduled = True
         if soon or loop.time() - self._flushed_at > LINES_EVERY_S:
             self._soon = True
-            loop.call_soon(self._flush)
+            loop.call_soon(self.flush)
         else:
-            loop.call_later(LINES_EVERY_S, self._flush)
+            loop.call_later(LINES_EVERY_S, self.flush)
 
     def _now_us(self) -> int:
         """The time in microseconds since the epoch, never the same twice."""
@@ -251,7 +251,7 @@ class Audit:
 
     # --- lines
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write the lines of the calls that have ended."""
         self._scheduled = self._soon = False
         if self._loop is not None:

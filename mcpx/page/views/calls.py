@@ -91,11 +91,13 @@ async def _from_log(hub: Hub) -> list[Shown]:
     folder = hub.audit.folder
     if folder is None:
         return []
+    hub.audit.flush()  # calls that have ended just now wait to be written together
     try:
         lines = await anyio.to_thread.run_sync(tail, folder, MAX_LINES)
     except OSError:
         return []
-    return last_of([shown for line in _whole_calls(lines) if (shown := _of_line(line)) is not None])
+    shown = [call for line in _whole_calls(lines) if (call := _of_line(line)) is not None]
+    return last_of(sorted(shown, key=_ended_at))  # lines come in the order of their beginnings
 
 
 def _whole_calls(lines: Iterable[Line]) -> list[Line]:

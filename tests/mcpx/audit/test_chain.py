@@ -178,7 +178,7 @@ async def test_segments_are_rotated_and_the_oldest_are_removed(log, monkeypatch)
         with log.audit() as audit:
             for _ in range(5):
                 call(audit, f"call {number}")
-            audit._flush()
+            audit.flush()
             audit._chain._tend()
     assert 3 <= len(log.files) <= 6
     assert log.names()[-1] == "call 11"
@@ -314,7 +314,7 @@ async def test_a_log_that_is_removed_under_its_writer_goes_on_and_the_gap_shows(
     monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
     with log.audit() as audit:
         call(audit, "one")
-        audit._flush()
+        audit.flush()
         for file in log.folder.iterdir():
             file.unlink()
         if folder_too:
@@ -330,7 +330,7 @@ async def test_lines_since_a_time_are_found_behind_a_call_that_began_long_before
     with log.audit() as audit:
         long_one = begin(audit, "long")
         call(audit, "short")
-        audit._flush()
+        audit.flush()
         audit._chain._tend()
         long_one.resolve(RESULT)
     assert len(log.files) == 2

@@ -37,11 +37,11 @@ class FullDisk:
 async def test_lines_wait_for_a_full_disk_and_calls_do_not(log, monkeypatch):
     with log.audit() as audit:
         call(audit, "before")
-        audit._flush()
+        audit.flush()
         disk = FullDisk(monkeypatch, room=100)
         for name in ("one", "two"):
             call(audit, name)
-            audit._flush()
+            audit.flush()
         assert audit.problem == "No space left on device"
         assert len(audit.backlog) == 2
         assert log.names() == ["before"]  # half a line is not left
@@ -59,7 +59,7 @@ async def test_what_does_not_fit_into_memory_is_lost_and_the_log_says_so(log, mo
         disk = FullDisk(monkeypatch)
         for number in range(10):
             call(audit, f"call {number}")
-            audit._flush()
+            audit.flush()
         assert len(audit.backlog) + audit.backlog.lost == 10
         assert audit.backlog.lost > 5
         lost = audit.backlog.lost
@@ -73,7 +73,7 @@ async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log,
     with log.audit(required=True) as audit:
         disk = FullDisk(monkeypatch)
         call(audit, "one")  # which was begun on the disk
-        audit._flush()
+        audit.flush()
         with pytest.raises(CallError, match="audit_required is set; nothing was sent") as caught:
             begin(audit, "two")
         assert (caught.value.code, caught.value.outcome) == (Code.OVERLOADED, Outcome.NOT_SENT)
@@ -105,7 +105,7 @@ async def test_a_folder_that_others_may_change_is_not_written(log):
     log.folder.chmod(0o777)
     with log.audit() as audit:
         call(audit, "one")
-        audit._flush()
+        audit.flush()
         assert "open to others" in audit.problem
     assert log.files == []
 

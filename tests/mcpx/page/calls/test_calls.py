@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
+from mcpx.core.call_watch import MAX_CALLS
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 
@@ -55,6 +57,22 @@ async def test_calls_of_before_are_those_of_the_audit_log(tmp_path):
             assert [call["outcome"] for call in first["calls"]] == ["ok", "not_sent"]
             whole = await visitor.get(f"/calls/{first['calls'][0]['id']}")
             assert (whole["arguments"], whole["values_kept"]) == (["text"], False)
+
+
+async def test_a_call_that_ended_just_now_is_listed_however_many_began_after_it(tmp_path):
+    async with (
+        visiting(config_of({"s": entry()}), state=tmp_path) as visitor,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(visitor.watch.text, "hang")
+        await soon(lambda: visitor.hub.audit.running)
+        for _ in range(MAX_CALLS + 10):
+            await visitor.watch.text("echo", {"text": "x"})
+        assert await visitor.watch.text("release") == "done"
+        await soon(lambda: not visitor.hub.audit.running)
+        async with visitor.following("calls") as news:
+            listed = (await news.next())["calls"]
+        assert {call["tool"] for call in listed} == {"echo", "hang", "release"}
 
 
 async def test_a_flood_is_bounded_and_counted(tmp_path):
