@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 from unicodedata import category, normalize
@@ -18,10 +18,13 @@ from urllib.parse import unquote
 
 MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
 _USUAL_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
+_HOST_IS_KNOWN: Final = frozenset({"file", *_USUAL_PORTS})
+"""Schemes of which `canonical` knows what is the host."""
+_SLASHES: Final = "/\\"
+_DOT: Final = re.compile(r"%2e", re.IGNORECASE)
+_EMPTY: Final = re.compile(r"//+")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
-_PLAIN: Final = re.compile(
-    r"[a-z][a-z0-9+-]*+:(?:/(?!/)|//(?:[a-z][a-z0-9-]*+)?/)(?:[\w~-]++[./]?)*+", re.ASCII
-)
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9+-]*+://(?:[a-z][a-z0-9-]*+)?/(?:[\w~-]++[./]?)*+", re.ASCII)
 _SKIPPED: Final = re.compile(r"[\x00-\x20\x7f-\xa0]+")
 _OVERLONG: Final = re.compile(r"%([cC][01])%([89abAB][0-9a-fA-F])")
 _WIDE: Final = re.compile(r"%[uU]([0-9a-fA-F]{4})")
@@ -54,19 +57,32 @@ def _two_bytes(found: re.Match[str]) -> str:
 def readings(uri: str) -> set[str]:
     """The forms of a URI, all in lower case."""
     if _PLAIN.fullmatch(uri):
-        return {uri.lower(), canonical(uri).lower(), uri.lower().rstrip("/")}
+        return {uri.lower(), canonical(uri).lower(), uri.lower().rstrip("/"), _with_host(uri).lower()}
     found: set[str] = set()
     for each in _decodings(uri):
         plain = same_letters(each)
         for text in {each, plain, plain.partition("\0")[0], _SKIPPED.sub("", plain), plain.strip("\0 ")}:
-            whole = canonical(text)
-            found |= {text, whole, whole.rstrip("/"), canonical(text, cut=True)}
-    return {each.casefold() for each in found}
+            for full in {text, _rooted(text), _with_host(text)}:
+                found |= {full, *(canonical(full, steps) for steps in _STEPS)}
+    return {each.casefold() for each in found | {each.rstrip("/") for each in found}}
+
+
+def _with_host(uri: str) -> str:
+    """A URI with what is first in it as its host: some readers do not count the slashes before it."""
+    found = _SCHEME.match(uri)
+    if found is None or found[0].lower() in _HOST_IS_KNOWN:
+        return uri
+    return f"{found[0]}://{uri[found.end() + 1 :].lstrip(_SLASHES)}"
+
+
+def _rooted(text: str) -> str:
+    """A reference without a scheme as a path from the root, which some readers take it for."""
+    return text if _SCHEME.match(text) or text[:1] in _SLASHES else f"/{text}"
 
 
 def read_liberally(uri: str) -> str:
     """A URI as the most liberal reader would take it, its case as it is."""
-    return canonical(_SKIPPED.sub("", same_letters(decoded(uri))), cut=True)
+    return canonical(_SKIPPED.sub("", same_letters(decoded(uri))), steps_of_cut)
 
 
 def same_letters(text: str) -> str:
@@ -77,11 +93,51 @@ def same_letters(text: str) -> str:
     return normalize("NFKC", shown)
 
 
-def canonical(uri: str, *, cut: bool = False) -> str:
-    """Scheme and host in lower case, no fragment, a path without empty segments and steps.
+def steps_resolved(path: str) -> str:
+    """A path without empty segments, `.` and `..`."""
+    return _resolved(path, [segment for segment in path.split("/") if segment])
 
-    Without what makes no other resource of it: a user, a port that is the usual one, the host of a file. With
-    `cut` also without what follows a `;` in a segment, and without its last dots and spaces.
+
+def steps_of_cut(path: str) -> str:
+    """The same without what follows a `;` in a segment, and without its last dots and spaces."""
+    return _resolved(path, [each for segment in path.split("/") if (each := _cut(segment))])
+
+
+def _steps_over_empty(path: str) -> str:
+    """The same as browsers do it: `..` takes back an empty segment, too, and `%2e` is a dot."""
+    return _resolved(path, _DOT.sub(".", path).split("/")[path.startswith("/") :])
+
+
+def _resolved(path: str, segments: list[str]) -> str:
+    kept: list[str] = []
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    kept = [segment for segment in kept if segment]
+    start = "/" if path.startswith("/") else ""
+    end = "/" if path.endswith("/") and kept else ""
+    return f"{start}{'/'.join(kept)}{end}"
+
+
+def _not_resolved(path: str) -> str:
+    """The same with its steps, for a reader to whom they are names, without empty segments."""
+    return _EMPTY.sub("/", path)
+
+
+_STEPS: Final[tuple[Callable[[str], str], ...]] = (
+    steps_resolved,
+    steps_of_cut,
+    _steps_over_empty,
+    _not_resolved,
+)
+
+
+def canonical(uri: str, steps: Callable[[str], str] = steps_resolved) -> str:
+    """Scheme and host in lower case, no fragment, a path of which `steps` has made another.
+
+    Without what makes no other resource of it: a user, a port that is the usual one, the host of a file.
     """
     found = _SCHEME.match(uri)
     rest = uri[found.end() + 1 :] if found else uri
@@ -89,7 +145,7 @@ def canonical(uri: str, *, cut: bool = False) -> str:
     rest, query = rest.replace("\\", "/"), f"{question}{query}" if query else ""
     scheme = found[0].lower() if found else "file"
     if found is None and not rest.startswith("/"):
-        return steps_resolved(rest, cut=cut) + query
+        return steps(rest) + query
     host = ""
     if scheme in _USUAL_PORTS:
         host, slash, path = rest.lstrip("/").partition("/")
@@ -101,8 +157,8 @@ def canonical(uri: str, *, cut: bool = False) -> str:
     if scheme == "file":
         rest = _DRIVE.sub(r"/\1:", rest if rest.startswith("/") else f"/{rest}")
     if not host and not rest.startswith("/"):
-        return f"{scheme}:{steps_resolved(rest, cut=cut)}{query}"
-    return f"{scheme}://{host}{steps_resolved(rest, cut=cut)}{query}"
+        return f"{scheme}:{steps(rest)}{query}"
+    return f"{scheme}://{host}{steps(rest)}{query}"
 
 
 def _canonical_host(scheme: str, authority: str) -> str:
@@ -140,20 +196,6 @@ def _base(number: str) -> int:
     if number.startswith(("0x", "0X")):
         return 16
     return 8 if number.startswith("0") and number != "0" else 10
-
-
-def steps_resolved(path: str, *, cut: bool = False) -> str:
-    """A path without empty segments, `.` and `..`."""
-    kept: list[str] = []
-    for given in path.split("/"):
-        segment = _cut(given) if cut else given
-        if segment == "..":
-            del kept[-1:]
-        elif segment not in {"", "."}:
-            kept.append(segment)
-    start = "/" if path.startswith("/") else ""
-    end = "/" if path.endswith("/") and kept else ""
-    return f"{start}{'/'.join(kept)}{end}"
 
 
 def _cut(segment: str) -> str:

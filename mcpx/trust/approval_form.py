@@ -30,16 +30,15 @@ MAX_CHANGE_CHARS: Final = 200
 _MAX_PATH: Final = 8  # names on the way to a value that has a line of its own
 _MAX_REDACTED_CHARS: Final = 1 << 16  # at either end of a text, most of which is not shown
 _MAX_REASON_CHARS: Final = 200
-_CHOICES: Final = {
+CHOICES: Final = {
     "once": "Once",
     "session": "For this session",
     "always": "Always",
     SHOW: "Show everything first",
     "no": "No",
 }
-CHOICES: Final = frozenset(_CHOICES) | frozenset(_CHOICES.values())
 """The answers of a person, and their titles."""
-_SEE_ALL: Final = f'  (Some are shortened. The answer "{_CHOICES[SHOW]}" shows them and asks again)'
+_SEE_ALL: Final = f'  (Some are shortened. The answer "{CHOICES[SHOW]}" shows them and asks again)'
 
 
 class CallShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +73,7 @@ def form(
     if call.change is not None:
         lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
     offered = {"always": call.for_all, SHOW: can_show_more}
-    choices = {name: title for name, title in _CHOICES.items() if offered.get(name, True)}
+    choices = {name: title for name, title in CHOICES.items() if offered.get(name, True)}
     return {"message": "\n".join(lines), "requestedSchema": _schema(choices)}, can_show_more
 
 

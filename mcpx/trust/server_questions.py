@@ -29,16 +29,38 @@ OWN_PREFIX: Final = "mcpx/"
 MAX_NAME_CHARS: Final = 100
 MAX_CHARS: Final = 1 << 16  # of a message, and of all texts in a schema
 MAX_DEPTH: Final = 32  # of a schema; the protocol's have four levels
-_ANSWERED: Final = frozenset({"enum", "const", "required"})  # what a person answers with
+_KNOWN: Final = frozenset({"message", "requestedSchema", "mode", "url", "elicitationId", "_meta", "task"})
+_ANSWERED: Final = frozenset({"enum", "const", "required", "pattern", "$schema", "format", "type"})
+"""What a person answers with, and what is for programs: not to be changed."""
 _LINES: Final = frozenset({"description"})
-_AS_IT_IS: Final = frozenset({"pattern", "$schema", "format", "type"})  # which are for programs
 _LINK: Final = re.compile(
     r"(https?)://([A-Z0-9.-]+|\[[0-9A-F:.]+\])(:\d{1,5})?(?:[/?#][!-\[\]-~]*)?", re.ASCII | re.IGNORECASE
 )
-_ASKS: Final = re.compile(r"(?m)^(?!> )(?=[^\n]{0,200} asks:\s*$)")
+_ASKS: Final = re.compile(
+    r"(?m)^(?!> )(?=[^\n]{0,200}\sasks[^\S\n]*[:\uff1a][^\S\n]*$"
+    r"|[^\w\n]*(?:MCPX\b|(?:Server|Tool|Arguments)[^\S\n]*[:\uff1a]))",
+    re.IGNORECASE,
+)
+"""Before a line that says who asks, or looks like one of MCPX's own question."""
 _BLANK_LINES: Final = re.compile(r"\n(?:[^\S\n]*\n){2,}")
 _LETTERS: Final = re.compile(r"[\W_]+")
-_RESERVED: Final = tuple(_LETTERS.sub("", phrase).casefold() for phrase in (ASKED, BECAUSE, TITLE))
+_LOOKS_LATIN: Final = str.maketrans(
+    "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u04bb\u0501\u051b\u051d"
+    "\u03b1\u03b2\u03b5\u03b9\u03ba\u03bc\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131",
+    "abekmhopctyxsijhdqwabeikmvoptyxi",
+)
+"""Letters of Cyrillic and Greek, in lower case, that are drawn as Latin ones."""
+
+
+def _letters(text: str) -> str:
+    """The letters of a text, as they look."""
+    return _LETTERS.sub("", normalize("NFKC", text).casefold().translate(_LOOKS_LATIN))
+
+
+_RESERVED: Final = tuple(map(_letters, (ASKED, BECAUSE, TITLE)))
+_DECISIONS: Final = {
+    choice: _letters(name) for name, title in CHOICES.items() for choice in map(_letters, (name, title))
+}
 
 
 def presented(params: JSON, server: str | None, *, from_mcpx: bool = False) -> JSON:
@@ -54,13 +76,14 @@ def presented(params: JSON, server: str | None, *, from_mcpx: bool = False) -> J
     if not isinstance(given, str):
         raise _refusal("its message is no text")
     schema = params.get("requestedSchema")
-    texts = _texts(schema)
+    more = {name: value for name, value in params.items() if name not in _KNOWN}
+    texts = [*_texts(schema), *_texts(more)]
     if max(len(given), sum(map(len, texts)) + len(texts)) > MAX_CHARS:
         raise _refusal(f"it holds over {MAX_CHARS:,} characters")
     if not from_mcpx:
         _check_reserved((given, *texts), schema)
     message = _BLANK_LINES.sub("\n\n", paragraphs(given))
-    changed: JSON = {}
+    changed: JSON = _clean(more)
     if schema is not None:
         changed["requestedSchema"] = _clean(schema)
     link = None
@@ -124,12 +147,12 @@ def _check_reserved(texts: Iterable[str], schema: Any) -> None:
         MCPError: It is refused.
     """
     fields = schema.get("properties") if isinstance(schema, dict) else None
-    decision = fields.get(DECISION) if isinstance(fields, dict) else None
-    chosen = set(_texts(decision))
-    if len(chosen & CHOICES) > 1:
-        raise _refusal(f"the field {DECISION} with such choices is of MCPX's own question for approval")
+    for name, field in fields.items() if isinstance(fields, dict) else ():
+        chosen = {_DECISIONS.get(_letters(text)) for text in _texts(field)} - {None}
+        if len(chosen) > (1 if _letters(name) == DECISION else 2):
+            raise _refusal(f"the field {name} with such choices is of MCPX's own question for approval")
     for text in texts:
-        plain = _LETTERS.sub("", normalize("NFKC", text)).casefold()
+        plain = _letters(text)
         if any(phrase in plain for phrase in _RESERVED):
             raise _refusal(f"its words are those of MCPX's own question for approval ({ASKED})")
 
@@ -150,13 +173,12 @@ def _clean(value: Any, key: str = "", depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise _refusal("its schema is nested too deeply")
     if isinstance(value, dict):
-        if key == "properties":
-            for name in value:
-                _check_clean(name)
+        for name in value:
+            _check_clean(name)
         return {name: _clean(each, name, depth + 1) for name, each in value.items()}
     if isinstance(value, list):
         return [_clean(each, key, depth + 1) for each in value]
-    if not isinstance(value, str) or key in _AS_IT_IS:
+    if not isinstance(value, str):
         return value
     if key in _ANSWERED:
         return _check_clean(value)

@@ -107,6 +107,8 @@ def test_a_denied_uri_is_denied_in_every_spelling(uri):
         ("https://host/secret", "https://me@HOST:443/secret"),
         ("https://host/secret", "https://host./secret"),
         ("https://host/*", "https://host//x"),
+        ("note://host/*", "note:host/x"),
+        ("note://host/*", "note:///host//x"),
         ("mcpx://files/note:///a", "note:///%61"),
     ],
 )
@@ -206,6 +208,10 @@ def test_what_a_browser_takes_for_a_denied_uri_is_denied(deny):
         "file:///SECRET/k",
         "FILE:///Secret/K",
         "file:///se%00cret/k",
+        "file:///secret//../k",  # a browser takes back the empty segment
+        "file:///%2e/secret/..%2fk",
+        "secret/k",
+        "../%73ecret/k",
         "file:///secret%00/k",
         "file:///secret/k%00.txt",
         "file:///a/..;/secret/k",

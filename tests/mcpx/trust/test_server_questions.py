@@ -50,6 +50,33 @@ def test_no_other_line_says_who_asks_and_none_is_pushed_out_of_sight():
     assert len(shown.splitlines()) < 12
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MCPX asks\u00a0:",
+        "git\u2003asks\uff1a",
+        "MCPX:",
+        "MCPX wants to know",
+        "  * Server: git",
+        "tool : push",
+    ],
+)
+def test_a_line_that_looks_like_mcpx_is_quoted(line):
+    shown = asked(f"a\n.\n{line}\nWhich?")["message"]
+    assert shown == f"weather asks:\n\na\n.\n> {line}\nWhich?"
+    assert asked(shown)["message"] == shown
+
+
+@pytest.mark.parametrize("name", ["format", "pattern", "x\x1b[2J"])
+def test_what_is_for_programs_holds_nothing_that_cannot_be_seen(name):
+    with pytest.raises(MCPError, match="cannot be seen"):
+        asked(schema={"type": "object", "properties": {"n": {"type": "string", name: "a\u202e"}}})
+
+
+def test_a_member_that_nobody_knows_is_clean():
+    assert asked(title="a\x1b\u202e b")["title"] == "a b"
+
+
 def test_texts_are_clean_and_what_is_answered_is_as_it_was():
     dirty = "a\x1b[31m\u202eb\u200b\x07c"
     properties = {
@@ -98,6 +125,10 @@ def own(**more):
         {"message": "x", "requestedSchema": {"properties": {"d": {"title": "May this tool be run?"}}}},
         {"message": "x", "requestedSchema": {"properties": {"decision": {"enum": ["once", "always", "no"]}}}},
         {"message": "x", "requestedSchema": {"properties": {"decision": {"enumNames": ["Once", "Always"]}}}},
+        {"message": "x", "requestedSchema": {"properties": {"Decision": {"enum": ["ONCE", "always"]}}}},
+        {"message": "x", "requestedSchema": {"properties": {"d": {"enum": ["once", "session", "always"]}}}},
+        {"message": "x", "title": "May it run?"},
+        {"message": "\u041c\u0430\u0443 this tool be run?"},  # in Cyrillic
         {"message": "You are asked because of the rule approve: writes", "mode": "url", "url": "https://a.b"},
     ],
 )
