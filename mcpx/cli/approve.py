@@ -122,7 +122,7 @@ def _show(waiting: list[JSON], config_path: str | None, *, as_json: bool, hint: 
             for line in _lines(its):
                 echo(f"  {line}")
         if hint:
-            echo(f"approve that with: mcpx approve {shown_server(each['server'])} [TOOL]", err=True)
+            echo(f"approve that with: mcpx approve {shlex.quote(each['server'])}", err=True)
 
 
 def _lines(its: JSON) -> list[str]:

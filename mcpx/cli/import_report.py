@@ -5,6 +5,7 @@ Values of `env` and of headers, passwords and queries of URLs are never in it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,12 @@ def show_done(plan: ImportPlan, path: Path, reloaded: str | None) -> None:
         for need in server.needs:
             echo(f"to do for {server.name}: {need}", fg="yellow")
         if server.needs and server.entry.get("disabled"):
-            echo(f"  then: mcpx enable {server.name}{config_hint(path)}", fg="yellow")
+            echo(f"  then: mcpx enable {shlex.quote(server.name)}{config_hint(path)}", fg="yellow")
     if others_read(path):
-        echo(f"others can read {short(path)}, and it may hold secrets: chmod 600 {path}", fg="yellow")
+        echo(
+            f"others can read {short(path)}, and it may hold secrets: chmod 600 {shlex.quote(str(path))}",
+            fg="yellow",
+        )
     echo(f"next: mcpx install{config_hint(path)} puts MCPX into your clients")
     echo(f"wrote {_counts(plan)} to {short(path)}; {_new_names(plan)}mcpx undo takes it back")
 
@@ -175,7 +179,9 @@ def _remarks(each: ClientServers) -> list[str]:
     holds_secrets = any(masking.holds_secrets(server.entry) for server in each.servers)
     if not (holds_secrets and others_read(each.file.path)):
         return list(each.notes)
-    advice = f"others can read this file, and it may hold secrets: chmod 600 {each.file.path}"
+    advice = (
+        f"others can read this file, and it may hold secrets: chmod 600 {shlex.quote(str(each.file.path))}"
+    )
     return [*each.notes, advice]
 
 

@@ -6,6 +6,7 @@ Names and texts of servers are never read as markup, and what would harm a termi
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from rich.text import Text
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.cli.printing import console
 from mcpx.rendering.signatures import described_parameters, first_sentence, signature
-from mcpx.text import one_line, paragraphs, shown_name, shown_server
+from mcpx.text import one_line, paragraphs, shown_name
 
 INDENT = 4
 _MAX_SUMMARY = 400  # characters of the line about a tool
@@ -113,7 +114,7 @@ def _changes(plain: JSON) -> Iterator[RenderableType]:
             Padding.indent(Text(one_line(line), style="yellow"), INDENT) for line in each["difference"]
         )
     if plain.get("changes"):
-        yield Text(f"approve that with: mcpx approve {shown_server(plain['server'])}", style="dim")
+        yield Text(f"approve that with: mcpx approve {shlex.quote(plain['server'])}", style="dim")
 
 
 class ToolLine:

@@ -135,7 +135,9 @@ def show_check(name: str, check: Check, config: Path) -> None:
         _, _, cause = check.state.partition(": ")
         still = f"it is {check.state} after {check.seconds:.0f} s"
         echo(f"{name} does not work: {one_line(cause or still)}", fg="red")
-        echo(f"  what it said: mcpx logs {name}{option}; what is odd with its entry: mcpx check{option}")
+        echo(
+            f"  what it said: mcpx logs {quote(name)}{option}; what is odd with its entry: mcpx check{option}"
+        )
         return
     number = len(check.tools)
     echo(f"{name} works: {number} tool{'s' if number != 1 else ''}, {check.seconds:g} s", fg="green")

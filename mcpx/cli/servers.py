@@ -6,6 +6,7 @@ daemon that runs takes it in, and a server that was added or enabled is started 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -214,7 +215,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
 
     edit = _open(**options)
     if name in edit.names() and not replace:
-        again = f"mcpx remove {name}{config_hint(edit.path)} takes it out, --replace replaces it"
+        again = f"mcpx remove {shlex.quote(name)}{config_hint(edit.path)} takes it out, --replace replaces it"
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}

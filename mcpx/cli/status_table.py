@@ -8,6 +8,7 @@ three sessions, one for each client.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from mcpx.core.status import (
     UpgradeStatus,
 )
 from mcpx.errors import MCPXError
-from mcpx.text import one_line, shown_server
+from mcpx.text import one_line
 
 STYLES: Final = {
     "ready": "green",
@@ -297,7 +298,7 @@ def _changed(name: str, changes: list[ChangeStatus]) -> str:
     """`commit has changed (description), push is new: mcpx approve git`."""
     named = ", ".join(each.summary for each in changes[:MAX_NAMED_CHANGES])
     more = f" and {len(changes) - MAX_NAMED_CHANGES} more" if len(changes) > MAX_NAMED_CHANGES else ""
-    return one_line(f"mcpx approve {shown_server(name)}: {named}{more}")
+    return one_line(f"mcpx approve {shlex.quote(name)}: {named}{more}")
 
 
 def _lines(said: list[tuple[str, str, str]]) -> list[Text]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -248,7 +249,7 @@ class _Plan:
         """What must be done where the configuration has a server turned off that the client uses."""
         if kept is None or group.entry.get("disabled") or not self._entries[kept].get("disabled"):
             return ()
-        return (f"it is disabled in the configuration: mcpx enable {kept}",)
+        return (f"it is disabled in the configuration: mcpx enable {shlex.quote(kept)}",)
 
 
 def _origin(found: ClientServers, server: Server) -> Origin:

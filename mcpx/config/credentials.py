@@ -6,6 +6,7 @@ seen when the configuration is read (`mcpx.config.certificates`). Reads files.
 
 from __future__ import annotations
 
+import shlex
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -41,7 +42,8 @@ def _odd_certificates(tls: Tls) -> Remarks:
                 yield ("tls", key), odd
     key, path = ("key", tls.key) if tls.key else ("cert", tls.cert)
     if path is not None and _is_read_by_all(path):
-        yield ("tls", key), f"every user of this machine can read the key in {path}; type: chmod 600 {path}"
+        advice = f"type: chmod 600 {shlex.quote(path)}"
+        yield ("tls", key), f"every user of this machine can read the key in {path}; {advice}"
 
 
 def _expired(key: str, path: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ a server they are that, and the program is started with them, under those of its
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,5 +61,7 @@ def read_env_file(
         problem = f"{file}: {reason or (error if is_text else 'not UTF-8 text')}"
         raise EnvFileProblem(problem, str(file)) from None
     if variables and found.st_mode & stat.S_IROTH:
-        notices.note(at, f"every user of this machine can read {file}; type: chmod 600 {file}")
+        notices.note(
+            at, f"every user of this machine can read {file}; type: chmod 600 {shlex.quote(str(file))}"
+        )
     return variables

@@ -9,6 +9,7 @@ this user and be closed to others; functions that cannot ensure that raise.
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import stat
 import sys
@@ -191,7 +192,9 @@ def check_runtime_folder(folder: Path) -> None:
         raise DaemonError(f"{folder}: not a folder of yours; name another with MCPX_STATE_DIR")
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
-        raise DaemonError(f"{folder}: open to others (mode {mode:o}); run: chmod 700 {folder}")
+        raise DaemonError(
+            f"{folder}: open to others (mode {mode:o}); run: chmod 700 {shlex.quote(str(folder))}"
+        )
 
 
 def connect(paths: DaemonPaths) -> socket.socket | None:

@@ -69,7 +69,9 @@ def _answers_on(config: Path, probes: list[Probe], installation: Installation) -
         with _daemon(daemon_paths(config)):
             found = _ask_all(probes, installation)
     except MCPXError as error:
-        yield wrong("daemon", f"cannot be started: {error}", f"mcpx daemon run --config {config}")
+        yield wrong(
+            "daemon", f"cannot be started: {error}", f"mcpx daemon run --config {shlex.quote(str(config))}"
+        )
         return
     for probe, answer in zip(probes, found, strict=True):
         yield from _judged(probe, answer, installation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import stat
 from collections.abc import Iterable, Iterator
@@ -94,7 +95,7 @@ def check_tokens() -> Iterator[Finding]:
         mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
         if mode & 0o077:
             text = f"others may read {what} in {file} (mode {mode:o}), so that it is not used"
-            chmod = f"chmod 600 {file}"
+            chmod = f"chmod 600 {shlex.quote(str(file))}"
             yield wrong("HTTP", text, chmod, fix=Fix(chmod, partial(file.chmod, 0o600)))
             return
     try:
@@ -211,7 +212,7 @@ def _others(installation: Installation, paths: DaemonPaths) -> Iterator[Finding]
             text = (
                 f"another one runs, pid {each.owner.pid}, serving {config}: servers of both files run twice"
             )
-            yield note(TWO, text, f"mcpx daemon stop --config {config}")
+            yield note(TWO, text, f"mcpx daemon stop --config {shlex.quote(str(config))}")
     known = {each.owner.pid for each in running} | {installation.owner.pid if installation.owner else None}
     for pid, config in _elsewhere():
         if pid not in known and os.path.realpath(config) == os.path.realpath(paths.config):

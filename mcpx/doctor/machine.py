@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import stat
 import tempfile
 import time
@@ -64,13 +65,23 @@ def _closed_to_others() -> Iterator[Finding]:
         check_state_folder()
     except DaemonError as error:
         open_one = replaceable_above(state) or state
-        yield wrong("state folder", str(error), f"chmod go-w {open_one}", fix=_closing(open_one, 0o022))
+        yield wrong(
+            "state folder",
+            str(error),
+            f"chmod go-w {shlex.quote(str(open_one))}",
+            fix=_closing(open_one, 0o022),
+        )
     if not os.path.exists(runtime):  # noqa: PTH110 - False where it cannot be seen
         return
     try:
         check_runtime_folder(runtime)
     except DaemonError as error:
-        yield wrong("runtime folder", str(error), f"chmod 700 {runtime}", fix=_closing(runtime, 0o077))
+        yield wrong(
+            "runtime folder",
+            str(error),
+            f"chmod 700 {shlex.quote(str(runtime))}",
+            fix=_closing(runtime, 0o077),
+        )
 
 
 def _closing(folder: Path, bits: int) -> Fix | None:
@@ -79,7 +90,7 @@ def _closing(folder: Path, bits: int) -> Fix | None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or not found.st_mode & bits:
         return None
     mode = stat.S_IMODE(found.st_mode) & ~bits
-    return Fix(f"chmod {mode:o} {folder}", lambda: folder.chmod(mode | OWNER_ONLY))
+    return Fix(f"chmod {mode:o} {shlex.quote(str(folder))}", lambda: folder.chmod(mode | OWNER_ONLY))
 
 
 def _writable(folder: Path) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import plistlib
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,7 @@ def check_service(installation: Installation) -> Iterator[Finding]:
     if MARK not in text:
         yield note(str(file), "was not written by MCPX, which leaves it as it is")
         return
-    install = f"mcpx daemon install --config {installation.file}"
+    install = f"mcpx daemon install --config {shlex.quote(str(installation.file))}"
     words = command_of(file, text)
     problem = _stale(words, installation)
     if problem is not None:

@@ -15,6 +15,7 @@ import hmac
 import os
 import re
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -255,7 +256,9 @@ def _read_private(path: Path, max_bytes: int) -> bytes | None:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
             raise TokenError(f"{path}: not a file of yours; name another folder with MCPX_STATE_DIR")
         if mode & 0o077:
-            raise TokenError(f"{path}: others may read it (mode {mode:o}); run: chmod 600 {path}")
+            raise TokenError(
+                f"{path}: others may read it (mode {mode:o}); run: chmod 600 {shlex.quote(str(path))}"
+            )
         return file.read(max_bytes)
 
 

@@ -216,3 +216,17 @@ def test_clients_are_completed_by_a_shell(home: Path) -> None:
         "vscode-insiders",
         "vscodium",
     ]
+
+
+def test_a_command_in_advice_runs_as_it_stands_whatever_the_names(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "Application Support"))
+    entry = {"command": "x", "args": ["${workspaceFolder}"], "env": {"TOKEN": SECRET}}
+    path = home / "Application Support/Code/User/mcp.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"servers": {"my server": entry}}))
+    path.chmod(0o644)
+    said = run("--yes").stdout
+    assert f"chmod 600 '{path}'" in said
+    assert "  then: mcpx enable 'my server'" in said.splitlines()
