@@ -100,7 +100,7 @@ def with_common_rules(server: ServerConfig, common: PerServer) -> ServerConfig:
     others = {pattern: its for pattern, its in common.annotations.items() if pattern not in hints}
     pinned = server.pinned
     if pinned is not common.pinned:
-        pinned = tuple(own_pattern(server.name, pattern) for pattern in pinned)
+        pinned = tuple(own_pattern(server.name, pattern, server.aliases) for pattern in pinned)
     return replace(
         server,
         tools=joined(_own_rules(server, server.tools, common.tools), common.tools),
@@ -115,7 +115,7 @@ def _own_rules(server: ServerConfig, rules: R, common: R) -> R:
     """The rules of an entry, whose patterns of names become such of `server.name`."""
     given = [name for name in rules.__struct_fields__ if getattr(rules, name) is not getattr(common, name)]
     if server.peer is None:
-        return rules_of_server(server.name, rules, given)
+        return rules_of_server(server.name, rules, given, server.aliases)
     own = {
         name: tuple(own for pattern in patterns for own in _patterns(server, pattern))
         for name in given
@@ -126,7 +126,7 @@ def _own_rules(server: ServerConfig, rules: R, common: R) -> R:
 
 def _patterns(server: ServerConfig, pattern: str) -> tuple[str, ...]:
     """What a pattern of an entry may mean: of a peer's, its server may be named as it is there."""
-    found = own_patterns(server.name, pattern)
+    found = own_patterns(server.name, pattern, server.aliases)
     prefix = server.name.removesuffix(server.name_there)
     if server.peer is None or not prefix or "." not in pattern:
         return found

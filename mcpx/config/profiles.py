@@ -81,26 +81,32 @@ def _is_rule(name: str, said: Patterns | ToolRules) -> bool:
     return name in ToolRules.__struct_fields__ and not isinstance(said, ToolRules)
 
 
-def rules_of_server(server: str, rules: R, given: Container[str] = ToolRules.__struct_fields__) -> R:
+def rules_of_server(
+    server: str,
+    rules: R,
+    given: Container[str] = ToolRules.__struct_fields__,
+    aliases: tuple[str, ...] = (),
+) -> R:
     """Rules for one server's names as such for all: their patterns become patterns of `server.name`.
 
     Those of the fields that are `given`.
     """
     own = {
-        field: tuple(own for pattern in patterns for own in own_patterns(server, pattern))
+        field: tuple(own for pattern in patterns for own in own_patterns(server, pattern, aliases))
         for field in rules.__struct_fields__
         if field in given and (patterns := getattr(rules, field)) is not None
     }
     return replace(rules, **own)
 
 
-def own_patterns(server: str, pattern: str) -> tuple[str, ...]:
-    """What a pattern of names that is said of one server may mean: the server's name may be its start."""
-    return tuple(dict.fromkeys((own_pattern(server, pattern), f"{escape(server)}.{pattern}")))
+def own_patterns(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What a pattern of names that is said of one server may mean: a name of the server may be its start."""
+    return tuple(dict.fromkeys((own_pattern(server, pattern, aliases), f"{escape(server)}.{pattern}")))
 
 
-def own_pattern(server: str, pattern: str) -> str:
+def own_pattern(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> str:
     """A pattern of tools from a server's own entry, as one of `server.tool`."""
+    pattern = owned_pattern(pattern, dict.fromkeys(aliases, server))
     names_server = pattern.startswith((f"{server}.", "*."))
     return pattern if names_server else f"{escape(server)}.{pattern}"
 
@@ -146,11 +152,23 @@ def by_own_names(profile: Profile, servers: Mapping[str, _Named]) -> Profile:
         )
     ]
     tools = {
-        owners[name] if name in owners and owners[name] not in profile.tools else name: rules
+        owners[name] if name in owners and owners[name] not in profile.tools else name: _by_own_name(
+            rules, owners
+        )
         for name, rules in profile.tools.items()
     }
     pinned = profile.pinned and tuple(owned_pattern(pattern, owners) for pattern in profile.pinned)
     return replace(profile, servers=tuple(dict.fromkeys(patterns)), tools=tools, pinned=pinned)
+
+
+def _by_own_name(rules: Patterns | ToolRules, owners: Mapping[str, str]) -> Patterns | ToolRules:
+    """Rules with each pattern of `alias.tool` by the server's own name, too."""
+    if not isinstance(rules, ToolRules):
+        return tuple(dict.fromkeys(own for each in rules for own in (owned_pattern(each, owners), each)))
+    given = {field: getattr(rules, field) for field in rules.__struct_fields__}
+    return replace(
+        rules, **{field: _by_own_name(said, owners) for field, said in given.items() if said is not None}
+    )
 
 
 def owned_pattern(pattern: str, owners: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ def unused_rules(config: Config, listed: Mapping[str, Catalogue | None]) -> list
             continue
         for rule, is_double in _rules(server):
             servers.setdefault(rule, []).append(server.name)
-            if is_double or _is_used(rule, server.name, listed.get(server.name)):
+            if is_double or _is_used(rule, server, listed.get(server.name)):
                 used.add(rule)
     return [
         f"{kind}.{field}: {' and '.join(names)} {'have' if names[1:] else 'has'} no {_THINGS[kind]} that"
@@ -45,19 +45,30 @@ def _rules(server: ServerConfig) -> Iterator[tuple[_Rule, bool]]:
         asked = rules.ask if isinstance(rules, ToolRules) else ()
         for field in rules.__struct_fields__:
             patterns = [each for each in getattr(rules, field) or () if field != "allow" or each not in asked]
-            doubles = {f"{escape(server.name)}.{each}" for each in patterns}
+            own = f"{escape(server.name)}."
+            spelled = [
+                *patterns,
+                *(
+                    f"{alias}.{each.removeprefix(own)}"
+                    for alias in server.aliases
+                    for each in patterns
+                    if each.startswith(own)
+                ),
+            ]
+            doubles = {f"{own}{each}" for each in spelled}
             yield from (((kind, field, each), each in doubles) for each in patterns)
 
 
-def _is_used(rule: _Rule, server: str, known: Catalogue | None) -> bool:
+def _is_used(rule: _Rule, server: ServerConfig, known: Catalogue | None) -> bool:
     """Whether a rule fits something of a server, or may do so as far as is known."""
     kind, field, pattern = rule
     if known is None or known.generation == 0 or any(each.name is None for each in known.left_out):
         return True
     if kind == "resources":
-        return bool(known.templates) or _fits(URIRules(server, _only(field, pattern)), field, known.resources)
+        rules = URIRules(server.name, _only(field, pattern), server.aliases)
+        return bool(known.templates) or _fits(rules, field, known.resources)
     names = known.tools if kind == "tools" else [each.name for each in known.prompts]
-    return _fits(NameRules(kind, server, _only(field, pattern)), field, names)
+    return _fits(NameRules(kind, server.name, _only(field, pattern), server.aliases), field, names)
 
 
 def _only(field: str, pattern: str) -> ToolRules:

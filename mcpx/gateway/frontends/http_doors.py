@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcpx.config import Config
-from mcpx.core.profiles import DoorError, check_door
+from mcpx.core.profiles import DoorError, by_own_names, check_door
 from mcpx.door import EXPOSURES, Door, only_of
 from mcpx.gateway.clients.bearer import Bearer, bearer_in
 from mcpx.gateway.doors import Doors
@@ -85,6 +85,7 @@ class DoorEndpoint:
         bearer = bearer_in(scope)
         if door.profile is None and bearer is not None:
             door = replace(door, profile=bearer.token.profile)
+        door = by_own_names(door, self._hub.config)
         try:
             check_door(door, _visible_to(bearer, self._hub.config))
         except DoorError as error:

@@ -165,3 +165,23 @@ async def test_a_profile_means_a_server_by_an_alias_and_hides_it_by_all_of_them(
             assert caught.value.code is Code.UNKNOWN_SERVER
         only = HubView(watch.hub, Door(only=("t",)))
         assert list(only.upstreams) == ["s"]
+
+
+@pytest.mark.parametrize("pattern", ["t.echo", "t.*", "s.echo", "echo"])
+@pytest.mark.parametrize("by_profile", [False, True])
+async def test_a_rule_for_one_server_may_name_it_by_an_alias(ears, pattern, by_profile):
+    settings = {"aliases": ["other", "t"]} | ({} if by_profile else {"tools": {"deny": [pattern]}})
+    profile = {"servers": ["s"], "tools": {"s": {"deny": [pattern] if by_profile else ["none"]}}}
+    config = config_of({"s": entry(ears, settings=settings)}, profiles={"p": profile})
+    async with open_watched(config) as watch:
+        calls = HubView(watch.hub, Door(profile="p")).calls
+        with pytest.raises(CallError) as caught:
+            await calls.exec("t", "echo", {"text": "x"})
+        assert caught.value.code is Code.UNKNOWN_TOOL
+    assert ears.of("call") == []
+
+
+async def test_what_one_server_allows_may_be_named_by_an_alias(ears):
+    settings = {"aliases": ["t"], "tools": {"allow": ["t.echo"]}}
+    async with open_watched(config_of({"s": entry(ears, settings=settings)})) as watch:
+        assert (await watch.hub.executor.execute("s", "echo", {"text": "x"})).raw_data == "x"

@@ -46,3 +46,14 @@ def test_what_a_template_may_make_may_fit():
         "resources.deny: s has no resource that fits 'file:*'"
     ]
     assert unused_rules(config(own), {"s": offering(templates=["{+x}"])}) == []
+
+
+def test_a_pattern_may_name_its_server_by_an_alias():
+    own = {"aliases": ["u"], "tools": {"deny": ["u.a", "u.b"]}}
+    found = unused_rules(
+        config(own, prompts={"deny": ["u.ask", "u.as"]}), {"s": offering("a"), "t": offering()}
+    )
+    assert found == [
+        "tools.deny: s has no tool that fits 's.b'",
+        "prompts.deny: s and t have no prompt that fits 'u.as'",
+    ]

@@ -50,5 +50,14 @@ async def test_a_server_that_is_removed_ends_its_sessions_there():
             assert gone.status_code == 404
 
 
+async def test_a_server_may_be_named_by_an_alias():
+    shop = entry(settings={"aliases": ["old/shop"]})
+    async with served(config_of({"shop": shop})) as site:
+        path = f"/peers/{quote('old/shop', safe='')}"
+        async with site.at(DEFAULT, path) as peer, site.at(DEFAULT, path, modern=True) as modern:
+            for each in (peer, modern):
+                assert (await each.answer("tools/call", call("echo", text="hi"))).error is None
+
+
 def call(tool, **arguments):
     return {"name": tool, "arguments": arguments}
