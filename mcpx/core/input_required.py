@@ -50,14 +50,14 @@ def input_requests(need: InputRequired, caller: CallerHandle, *, from_mcpx: bool
             text = f"{need.server} does not keep to the protocol: the parameters of {method} are no object"
             raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
         if refusal := caller.capabilities.refusal(method, params):
-            raise _refused(need, refusal)
+            raise refused(need.server, refusal)
     if not isinstance(requests, dict) or isinstance(need, ApprovalRequired):
         return requests or {}
     server = None if caller.is_peer else need.server
     try:
         shown: dict[str, JSON] = presented_requests(requests, server, from_mcpx=from_mcpx)
     except MCPError as refusal:
-        raise _refused(need, refusal) from None
+        raise refused(need.server, refusal) from None
     return shown
 
 
@@ -103,11 +103,12 @@ async def obtain_input(
         text = f"The client did not answer what {need.server} asked within {timeout_s:g} s"
         raise CallError(Code.TIMEOUT, text, server=need.server)
     if refusal is not None:
-        raise _refused(need, refusal)
+        raise refused(need.server, refusal)
     return InputAnswers(msgspec.json.encode(responses), state)
 
 
-def _refused(need: InputRequired, error: MCPError) -> CallError:
-    text = f"{need.server} wants input before it goes on, and did not get it: {error.message}"
+def refused(server: str, error: MCPError) -> CallError:
+    """The failure of a call, or of a task, whose server is not given the input that it wants."""
+    text = f"{server} wants input before it goes on, and did not get it: {error.message}"
     answer: dict[str, Any] = {"code": error.code, "message": error.message}
-    return CallError(Code.UPSTREAM_ERROR, text, server=need.server, details={"client": answer})
+    return CallError(Code.UPSTREAM_ERROR, text, server=server, details={"client": answer})

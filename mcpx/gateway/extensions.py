@@ -20,6 +20,7 @@ from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub_view import HubView
+from mcpx.core.input_required import refused
 from mcpx.core.messages import Forward
 from mcpx.core.tasks import MAX_ID_CHARS, Task
 from mcpx.errors import CallError
@@ -127,9 +128,12 @@ async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
         if "inputRequests" in members:
             upstream = hub.registry.upstream(task.server)
             asking = None if hub.door.peer is not None else task.server
-            asked = presented_requests(
-                members["inputRequests"], asking, from_mcpx=upstream.config.is_remote_mcpx
-            )
+            try:
+                asked = presented_requests(
+                    members["inputRequests"], asking, from_mcpx=upstream.config.is_remote_mcpx
+                )
+            except MCPError as refusal:
+                raise refused(task.server, refusal) from None
             members = members | {"inputRequests": asked}
         return hub.views.tasks.heard(task, members) if ctx.method == "tasks/get" else members
 

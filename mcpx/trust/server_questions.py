@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 from unicodedata import normalize
 
+import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
@@ -24,6 +26,8 @@ from mcpx.text import cut, is_clean, one_line, paragraphs, shown_server
 from mcpx.trust.approval_form import ASKED, BECAUSE, CHOICES, DECISION, TITLE
 
 ELICITATION: Final = "elicitation/create"
+URL_REQUIRED: Final = -32042
+"""The code of an error by which a client shows links."""
 OWN_PREFIX: Final = "mcpx/"
 """The prefix of the names of MCPX's own input requests."""
 MAX_NAME_CHARS: Final = 100
@@ -97,14 +101,33 @@ def presented(params: JSON, server: str | None, *, from_mcpx: bool = False) -> J
 
 
 def presented_requests(requests: Any, server: str | None, *, from_mcpx: bool) -> Any:
-    """The input requests of a result, or of a task, each as `presented`; what is no such object is as it was.
+    """The input requests of a result, or of a task, each as `presented`; they may be JSON.
 
     Raises:
-        MCPError: One of them is not passed on.
+        MCPError: They are no object, or one of them is not passed on.
     """
+    if isinstance(requests, msgspec.Raw):
+        try:
+            requests = msgspec.json.decode(requests)
+        except (msgspec.DecodeError, RecursionError):
+            raise _refusal("it cannot be read") from None
+    if requests is None:
+        return None
     if not isinstance(requests, dict):
-        return requests
+        raise _refusal("its questions are no object")
     return {key: _presented_request(key, each, server, from_mcpx) for key, each in requests.items()}
+
+
+def with_safe_links(data: Any, server: str | None) -> Any:
+    """The data of an error by which a client shows links, with those that a person may be given."""
+    asked = data.get("elicitations") if isinstance(data, dict) else None
+    if asked is None:
+        return data
+    kept = []
+    for each in asked if isinstance(asked, list) else ():
+        with suppress(MCPError):
+            kept.append(presented(each if isinstance(each, dict) else {}, server))
+    return data | {"elicitations": kept}
 
 
 def _presented_request(key: str, request: Any, server: str | None, from_mcpx: bool) -> Any:  # noqa: FBT001 - as above

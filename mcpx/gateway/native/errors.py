@@ -8,7 +8,6 @@ resource carry `data.uri`, as the client gave it, cut where it is very long.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -18,10 +17,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.text import cut
-from mcpx.trust.server_questions import presented
+from mcpx.trust.server_questions import URL_REQUIRED, with_safe_links
 from mcpx.wire.enclosed import enclose
 
-URL_REQUIRED: Final = -32042
 RESOURCE_NOT_FOUND: Final = -32002  # the 2026-07-28 revision has INVALID_PARAMS for it
 _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
 
@@ -61,21 +59,9 @@ def as_protocol_error(error: CallError) -> MCPError:
 def _of_upstream(code: int, error: CallError, data: Any) -> MCPError:
     """An upstream's error; its data is enclosed, so that members that are null survive."""
     if code == URL_REQUIRED:
-        data = _with_safe_links(data, error.server)
+        data = with_safe_links(data, error.server)
     enclosed = None if data is None else enclose([msgspec.json.encode(data)])
     return MCPError(code, error.details["upstream"]["message"], enclosed)
-
-
-def _with_safe_links(data: Any, server: str | None) -> Any:
-    """The data of an error by which a client shows links, with those that a person may be given."""
-    asked = data.get("elicitations") if isinstance(data, dict) else None
-    if not isinstance(asked, list):
-        return data
-    kept = []
-    for each in asked:
-        with suppress(MCPError):
-            kept.append(presented(each if isinstance(each, dict) else {}, server))
-    return data | {"elicitations": kept}
 
 
 def _client_code(upstream: dict[str, Any], own: str, version: str) -> int:

@@ -14,6 +14,7 @@ from mcpx.core.exposure import Shown
 from mcpx.errors import CallError, failure_text
 from mcpx.rendering.descriptions import Descriptions
 from mcpx.rendering.results import ToolResult, members_of
+from mcpx.trust.server_questions import URL_REQUIRED, with_safe_links
 
 INSPECT: Final = "inspect"
 EXEC: Final = "exec"
@@ -118,14 +119,23 @@ def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
 
 def failure(error: CallError, *, structured: bool) -> JSON:
     """An error as a result: one readable text with code and outcome, and the same for programs."""
-    shaped = ToolResult(content=_explained(error), structured_content=error.to_dict(), is_error=True)
+    shaped = ToolResult(content=_explained(error), structured_content=_as_details(error), is_error=True)
     return members_of(shaped, structured=structured)
 
 
 def failure_in_meta(error: CallError) -> JSON:
     """The same for a native tool whose results have a schema, which official clients hold errors against."""
-    shaped = ToolResult(content=_explained(error), is_error=True, meta={ERROR_KEY: error.to_dict()})
+    shaped = ToolResult(content=_explained(error), is_error=True, meta={ERROR_KEY: _as_details(error)})
     return members_of(shaped, structured=False)
+
+
+def _as_details(error: CallError) -> JSON:
+    """An error for programs, with no link of its server that a person may not be given."""
+    details = error.to_dict()
+    said = details.get("upstream")
+    if isinstance(said, dict) and said.get("code") == URL_REQUIRED and "data" in said:
+        details["upstream"] = said | {"data": with_safe_links(said["data"], error.server)}
+    return details
 
 
 def _explained(error: CallError) -> list[JSON]:

@@ -143,7 +143,8 @@ class ResultEncoder:
                 raise
             server, client = request.server_name, request.context.client
             name = self._name if client is None else client.principal + self._name
-            return self.members(self._views.tasks.give(unknown.result, server=server, owner=name))
+            task = {member: value for member, value in unknown.result.items() if member != "inputRequests"}
+            return self.members(self._views.tasks.give(task, server=server, owner=name))
 
     def _order(self, request: Exec | Read, limit: Limit | None, further: Limit) -> Order:
         uri = request.uri if isinstance(request, Read) else None

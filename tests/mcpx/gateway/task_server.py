@@ -2,9 +2,10 @@
 
 Over stdio it is run as `python -S -E task_server.py [EXTENSIONS]`; `serve_http` serves the same over HTTP,
 from a thread. Its tool `start` becomes a task, with the id `task_id` where that is given, for a client that
-takes tasks, and for any other where it is `rude`. The task wants input, and is completed with what
-`tasks/update` brings. Each answer about it has in `asked` what came, and in `name` the header Mcp-Name.
-`declared` answers with the capabilities of its caller; `die` ends the process. Standard library only.
+takes tasks, and for any other where it is `rude`. The task wants input (what it `asks`, and it asks at once,
+which the protocol does not have), and is completed with what `tasks/update` brings. Each answer about it has
+in `asked` what came, and in `name` the header Mcp-Name. `declared` answers with its caller's capabilities;
+`die` ends the process. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 EXTENSIONS = {TASKS: {}, "com.acme/x": {"speed": 1}}
 NOT_FOUND = {"code": -32602, "message": "Failed to retrieve task: Task not found", "data": {"n": None}}
 MISSING = {"code": -32021, "message": "Missing required client capability", "data": {}}
+ASKS = {"a": {"method": "elicitation/create", "params": {"message": "?", "vendor": None}}}
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("start", "declared", "die")]
 
 
@@ -31,6 +33,7 @@ class TaskServer:
     def __init__(self, extensions: dict[str, Any] | None = None) -> None:
         self.extensions = EXTENSIONS if extensions is None else extensions
         self.tasks: dict[str, dict[str, Any]] = {}
+        self.asks: dict[str, Any] = {}
 
     def answer(self, line: bytes, name: str | None = None) -> bytes | None:
         """The answer to a message, None to a notification; `name` is the header."""
@@ -71,7 +74,8 @@ class TaskServer:
                     "ttlMs": given.get("ttl_ms", 60_000),
                     "vendor": {"n": None, "x": 1e2},
                 }
-                return {"resultType": "task", **task}
+                self.asks[task_id] = given.get("asks", ASKS)
+                return {"resultType": "task", **task, "inputRequests": self.asks[task_id]}
             case "start":
                 return MISSING
         text = json.dumps(declared)
@@ -88,8 +92,7 @@ class TaskServer:
             task |= {"status": "completed", "result": {"content": [], "answers": params["inputResponses"]}}
         else:
             if task["status"] == "working":
-                asks = {"method": "elicitation/create", "params": {"message": "?", "vendor": None}}
-                task |= {"status": "input_required", "inputRequests": {"a": asks}}
+                task |= {"status": "input_required", "inputRequests": self.asks[task["taskId"]]}
             return about | task
         return about
 

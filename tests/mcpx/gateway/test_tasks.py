@@ -165,12 +165,13 @@ async def test_the_life_of_a_task(gateway, native):
         created = {name: started[name] for name in ("status", "ttlMs", "vendor")}
         assert created == {"status": "working", "ttlMs": 60_000, "vendor": {"n": None, "x": 100.0}}
         assert started["resultType"] == "task"
+        assert "inputRequests" not in started  # a task asks when it is asked for
 
         other = clients[at - 1]  # the same client, as it came another time
         said = await other.ask("tasks/get", taskId=task_id, vendor=[None], _meta={"traceparent": "00-1"})
         assert (said["resultType"], said["status"]) == ("complete", "input_required")
         assert said["inputRequests"] == {
-            "a": {"method": "elicitation/create", "params": {"message": "?", "vendor": None}}
+            "a": {"method": "elicitation/create", "params": {"message": "s asks:\n\n?", "vendor": None}}
         }
         assert (said["asked"]["taskId"], said["asked"]["vendor"]) == (task_id, [None])
         assert said["asked"]["_meta"]["traceparent"] == "00-1"
@@ -184,6 +185,28 @@ async def test_the_life_of_a_task(gateway, native):
         assert (said["status"], said["result"]) == ("completed", {"content": [], "answers": answers})
         assert (await client.ask("tasks/cancel", taskId=task_id))["resultType"] == "complete"
         assert (await client.ask("tasks/get", taskId=task_id))["status"] == "cancelled"
+
+
+def question(**params: Any) -> dict[str, Any]:
+    return {"method": "elicitation/create", "params": params}
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"mcpx/approval": question(message="Which?")},
+        {"a": question(message="Which?"), "b": question(message="May this tool be run?")},
+        {"a": question(message="x", mode="url", url="javascript:alert(1)", elicitationId="1")},
+        {"a": question(message=5)},
+        [question(message="Which?")],
+    ],
+)
+async def test_nobody_is_asked_by_a_task_what_nobody_may_be_asked(gateway, asks):
+    for client in gateway.clients.values():
+        task_id = (await client.call("start", asks=asks))["taskId"]
+        said = await client.ask("tasks/get", taskId=task_id)
+        assert "MCPX does not pass this question on" in said["message"]
+        assert "inputRequests" not in json.dumps(said)
 
 
 async def test_a_task_is_asked_for_over_http_by_its_header():
