@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.config.auth_spellings import AUTH_KEYS
 from mcpx.config.document import Location, as_object, quote
 from mcpx.config.expand import secrets_in
 from mcpx.config.model import SWITCHED_OFF, Http, Obstacle, ServerConfig, Settings, Stdio
@@ -31,6 +32,11 @@ from mcpx.text import holds_controls, kind_of
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
 """Keys of the top level that hold servers, by name or as a list."""
+
+_EXPANDED: Final = frozenset(
+    {"command", "args", "env", "env_file", "envFile", "cwd", "headers", "tls", *URL_KEYS, *AUTH_KEYS}
+)
+"""Keys of an entry in whose strings references are expanded."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -176,12 +182,18 @@ def _with_limits(
 def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
     """The secrets that an entry names; none if its server is switched off."""
     if isinstance(entry.given, JSONObject) and not _is_off(entry.given, entry.at, ConfigNotices()):
-        yield from _secrets_in(entry.given)
+        yield from _secrets_in(_expanded_part(entry.given))
 
 
 def commands_in(given: object) -> list[str]:
     """The commands that MCPX runs for the strings of an entry, wherever they stand in it, whole."""
-    return list(dict.fromkeys(each.what for each in _secrets_in(given) if each.kind == "cmd"))
+    found = _secrets_in(_expanded_part(given)) if isinstance(given, dict) else ()
+    return list(dict.fromkeys(each.what for each in found if each.kind == "cmd"))
+
+
+def _expanded_part(given: dict[str, Any]) -> dict[str, Any]:
+    """The members of an entry in which references are expanded; elsewhere, as in aliases, they are text."""
+    return {key: value for key, value in given.items() if key in _EXPANDED}
 
 
 def _secrets_in(given: object) -> Iterator[Reference]:

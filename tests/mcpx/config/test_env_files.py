@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcpx.config import Config, Http, ServerConfig, Stdio, load, read_config, redactor_of
+from mcpx.config.servers import commands_in
 from mcpx.environment import secrets
 
 ENVIRON = {"HOME": "/home/me", "SHELL": "/bin/false", "PATH": "/usr/bin:/bin", "A": "ambient"}
@@ -128,6 +129,24 @@ def test_a_command_gives_a_secret_that_is_kept_out_of_what_is_shown(tmp_path: Pa
     assert env(server) == {"K": "secret {of} ambient"}
     assert server.transport.args == ("--t=ambient ",)  # type: ignore[union-attr]
     assert redactor_of(server)("it is secret {of} ambient") == "it is ***cmd***"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"aliases": ["PWN"]},
+        {"description": "PWN"},
+        {"tools": {"deny": ["PWN"]}},
+        {"annotations": {"PWN": {}}},
+    ],
+    ids=str,
+)
+def test_no_command_is_run_where_references_are_text(tmp_path: Path, more: dict[str, Any]) -> None:
+    marker = tmp_path / "PWNED"
+    entry = json.loads(json.dumps({"command": "x", **more}).replace("PWN", f"${{cmd:touch {marker}}}"))
+    assert one(tmp_path, entry).disabled is None
+    assert not marker.exists()
+    assert commands_in(entry) == []
 
 
 def test_what_cannot_be_had_disables_the_server_alone_and_names_the_program(tmp_path: Path) -> None:
