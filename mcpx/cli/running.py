@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import click
@@ -84,12 +85,17 @@ def _show_not_started(config_path: str | None, names: set[str]) -> None:
 @click.argument("server", shell_complete=complete_server)
 @with_config
 def restart(server: str, config_path: str | None) -> None:
-    """End a SERVER of the daemon and start it again, whatever its state."""
+    """End a SERVER of the daemon and start it again, whatever its state.
+
+    Exit code 1 if it does not get ready.
+    """
     response = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_TIMEOUT_S)
     if response["state"].startswith(("ready", "asleep")):
         echo(f"restarted {server}: {response['state']}")
     else:
         echo(f"{server} was started again, and is {response['state']}", fg="yellow")
+        if not response["state"].startswith("starting"):
+            sys.exit(1)
 
 
 @click.command(short_help="What a server says on standard error.")

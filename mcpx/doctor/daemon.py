@@ -160,12 +160,18 @@ def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> I
 
 
 def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> Iterator[Finding]:
-    offline = [each["name"] for each in servers if OFFLINE in str(each["last_error"]) and _fails(each)]
+    known = [each["name"] for each in servers if each["name"] in installation.failed and _fails(each)]
+    if known:  # it was said why, when doctor started them
+        which = known[0] if len(known) == 1 else "NAME"
+        advice = f"once that is mended: {installation.command('restart', which)}"
+        yield note(SUBJECT, f"not available in the daemon, either: {', '.join(known)}", advice)
+    failing = [each for each in servers if each["name"] not in known and _fails(each)]
+    offline = [each["name"] for each in failing if OFFLINE in str(each["last_error"])]
     if offline:
         yield wrong(SUBJECT, f"in the daemon, {offline_text(offline)}")
     for server in servers:
         name = server["name"]
-        if _fails(server) and name not in offline:
+        if server in failing and name not in offline:
             state = server["state"]
             why = one_line(str(server["last_error"] or "no reason is known"))
             text = f"{name} is {state} in the daemon: {why}"
@@ -190,6 +196,8 @@ def _its_sign_in(installation: Installation, server: dict[str, Any]) -> Iterator
     name, sign_in = server["name"], server.get("sign_in") or {}
     command = installation.command("login", name)
     if server["state"] == "needs sign-in":
+        if installation.failed.get(name):
+            return  # it was said when doctor started it
         why = f": {one_line(sign_in['problem'])}" if sign_in.get("problem") else ""
         yield wrong(SUBJECT, f"{name} needs a sign-in{why}", command)
     elif wanted := sign_in.get("wanted_scopes"):

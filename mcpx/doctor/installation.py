@@ -42,6 +42,8 @@ class Installation:
         self.timeout_s = timeout_s
         self.named = config_path
         self.file = config_file(config_path, environ=environ)
+        self.failed: dict[str, bool] = {}
+        """The servers that did not get ready when doctor started them, and whether they want a sign-in."""
 
     @property
     def home(self) -> Path:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mcpx.clients.masking import command_line
-from mcpx.config import Config, Http, ServerConfig, Sse, Stdio, redactor_of
+from mcpx.config import Config, Http, ServerConfig, Sse, Stdio, Transport, redactor_of
 from mcpx.config.diagnosis import DISABLED, INVALID, diagnose
+from mcpx.config.urls import is_loopback, split_url
 from mcpx.doctor.configuration import keeps_from_starting
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
@@ -40,6 +41,8 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
     before = {server.name: _before_start(server, installation) for server in config.servers.values()}
     able = [name for name, finding in before.items() if finding is None]
     starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
+    tried = starts.items()
+    installation.failed |= {name: start.needs_sign_in for name, start in tried if start.problem is not None}
     offline = _offline(config, starts)
     if offline:
         yield wrong("network", offline_text(offline), servers=offline)
@@ -57,11 +60,15 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
 
 
 def _offline(config: Config, starts: Mapping[str, Start]) -> list[str]:
-    """The servers that no network leads to; none where others are reached, whose names are right."""
+    """The servers that no network leads to; none where one of another machine is reached."""
     away = [name for name, start in starts.items() if OFFLINE in (start.problem or "")]
     reached = [name for name, start in starts.items() if start.problem is None]
-    others = (config.servers[name].transport for name in reached)
-    return [] if any(isinstance(each, Http | Sse) for each in others) else away
+    return [] if any(_is_elsewhere(config.servers[name].transport) for name in reached) else away
+
+
+def _is_elsewhere(transport: Transport) -> bool:
+    parts = split_url(transport.url) if isinstance(transport, Http | Sse) else None
+    return parts is not None and not is_loopback(parts.hostname or "")
 
 
 def offline_text(names: Sequence[str]) -> str:

@@ -182,7 +182,7 @@ async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
 
 def _unknown(name: str, shown: Shown) -> str:
     near = nearest(name, [*(tools.names(shown) if shown.three else ()), *shown.native])
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
     text = f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} "
     if not shown.three:
         return f"{text}tools/list has the names of all"

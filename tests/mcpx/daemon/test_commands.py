@@ -141,7 +141,7 @@ async def test_reload_touches_only_what_changed(house, ears):
 
 
 def test_restart_of_one_server(house):
-    house.write({"s": entry(), "t": entry()}, startup_wait=20)
+    house.write({"s": entry(), "t": entry(), "broken": entry(exit=1)}, startup_wait=20)
     ok(house.run("daemon", "start"))
     ok(house.run("exec", "s", "echo", "text=warm"))
     before = {server["name"]: server["pid"] for server in house.status()["servers"]}
@@ -153,6 +153,10 @@ def test_restart_of_one_server(house):
     done = house.run("restart", "tt")
     assert done.returncode == 1
     assert "did you mean" in done.stderr.lower()
+    done = house.run("restart", "broken")
+    assert done.returncode == 1
+    assert "broken was started again, and is " in done.stdout
+    assert "exited with code 1" in done.stdout
 
 
 def test_the_tools_go_through_the_daemon_and_answer_as_without_one(house, ears):

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -15,10 +17,34 @@ from mcpx.doctor.examination import Check, examine
 from mcpx.doctor.findings import ok
 from mcpx.doctor.installation import Installation
 from mcpx.paths import ensure_folder
+from mcpx.wire.unreachable import OFFLINE
 from tests.mcpx.doctor.homes import server
 from tests.mcpx.scripted import entry
 
 pytestmark = pytest.mark.timeout(60)
+
+
+class _Here(BaseHTTPRequestHandler):
+    """A server over HTTP without tools, which answers each request with JSON."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        begun = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "serverInfo": {"name": "h", "version": "1"},
+        }
+        body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": begun}).encode()
+        if "id" not in asked:
+            body = b""
+        self.send_response(200 if body else 202)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
 def test_in_a_sound_home_all_is_well(home):
@@ -83,6 +109,37 @@ def test_without_a_network_one_line_says_so_for_all_servers(home):
     assert said.text.startswith("no network leads to a, b, c, or their names could not be resolved")
     assert not any("Errno" in each.text for each in page.findings)
     assert not any(page.naming("wrong", name) for name in ("a: ", "b: ", "c: "))
+
+
+def test_what_a_start_has_shown_is_not_said_again_of_the_daemon(home):
+    away = {"url": "https://nowhere.invalid/mcp"}
+    home.write({"away": away, "broken": entry(exit=1), "s": entry()})
+    rows = (
+        server("away", state="waiting", last_error=f"the server cannot be reached: {OFFLINE}"),
+        server("broken", state="parked", last_error="it ends"),
+        server("s", state="parked", last_error="it ended before"),
+    )
+    with home.daemon(servers=rows):
+        page = home.examine()
+        not_started = home.examine(starts=False)
+    assert len([each for each in page.of("wrong") if "online" in each.text]) == 1, page
+    assert [each.subject for each in page.of("wrong")] == ["network", "broken", "daemon"], page
+    (again,) = page.naming("note", "not available in the daemon, either: away, broken")
+    assert again.command is None  # there are two
+    assert len(not_started.naming("wrong", "broken is parked in the daemon")) == 1
+    assert len(not_started.naming("wrong", "in the daemon, no network leads to away")) == 1
+
+
+def test_a_server_of_this_machine_does_not_show_that_there_is_a_network(home):
+    away = {name: {"url": f"https://nowhere-{name}.invalid/mcp"} for name in ("a", "b")}
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Here) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        home.write({**away, "here": {"url": f"http://127.0.0.1:{http.server_port}/mcp"}})
+        with home.daemon():
+            page = home.examine()
+        http.shutdown()
+    assert page.naming("ok", "here: ready"), page
+    assert len([each for each in page.of("wrong") if "online" in each.text]) == 1, page
 
 
 def test_a_client_that_has_it_twice_or_cannot_say_how_is_named(home):
