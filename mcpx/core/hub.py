@@ -112,8 +112,8 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.approvals = Approvals(lambda: self.config.approve_timeout)
-        self._workers = WorkerPool()
-        self.views = ResultViews(self.results, self.upstreams, self._workers)
+        self.workers = WorkerPool()
+        self.views = ResultViews(self.results, self.upstreams, self.workers)
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
@@ -131,7 +131,7 @@ class Hub:
         """The calls of the last hour."""
         self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
         """The calls as they run, for those who watch."""
-        self._checker = ArgumentChecker(self._workers)
+        self._checker = ArgumentChecker(self.workers)
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
         self._inspector = Inspector(
@@ -218,7 +218,7 @@ class Hub:
                 log.warning("orphans.ended", process_groups=orphans)
             await self.root.run(task_status=task_status)
         finally:
-            self._workers.close()
+            self.workers.close()
             self.audit.close()
 
     def stop(self) -> None:

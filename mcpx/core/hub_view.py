@@ -25,6 +25,7 @@ from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, Era
 from mcpx.core.hub import Hub
+from mcpx.core.large_requests import LargeRequests
 from mcpx.core.profiles import Selection, select
 from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
@@ -52,6 +53,7 @@ class HubView:
         self.door = door
         self.clients = hub.clients
         self.views = hub.views
+        self.large_requests = LargeRequests(hub.workers)
         self.audit = hub.audit
         self.meter = hub.meter
         self.tracing = hub.tracing

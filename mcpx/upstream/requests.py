@@ -17,7 +17,7 @@ from mcpx.audit.origin import Origin
 from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import Bytes, RequestId
 
 if TYPE_CHECKING:
     from mcpx.upstream.call_trace import CallTrace
@@ -75,9 +75,11 @@ class CallTool(_Request, frozen=True, gc=False):
 
     method = "tools/call"
 
-    def params(self) -> list[bytes]:
+    def params(self) -> list[Bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
-        return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', bytes(self.arguments)]
+        given = self.arguments
+        arguments = given if isinstance(given, bytes) else memoryview(given)
+        return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', arguments]
 
 
 class _AboutResource(_Request, frozen=True, gc=False):
@@ -85,7 +87,7 @@ class _AboutResource(_Request, frozen=True, gc=False):
 
     uri: str
 
-    def params(self) -> list[bytes]:
+    def params(self) -> list[Bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
         return [b'"uri":', msgspec.json.encode(self.uri)]
 
@@ -104,9 +106,9 @@ class GetPrompt(_Request, frozen=True, gc=False):
 
     method = "prompts/get"
 
-    def params(self) -> list[bytes]:
+    def params(self) -> list[Bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
-        named = [b'"name":', msgspec.json.encode(self.name)]
+        named: list[Bytes] = [b'"name":', msgspec.json.encode(self.name)]
         return [*named, b',"arguments":', self.arguments] if self.arguments else named
 
 
@@ -120,9 +122,9 @@ class Complete(_Request, frozen=True, gc=False):
 
     method = "completion/complete"
 
-    def params(self) -> list[bytes]:
+    def params(self) -> list[Bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
-        members = [b'"ref":', self.ref, b',"argument":', self.argument]
+        members: list[Bytes] = [b'"ref":', self.ref, b',"argument":', self.argument]
         return [*members, b',"context":', self.resolved] if self.resolved else members
 
 
@@ -149,9 +151,9 @@ class TaskRequest(_Request, frozen=True, gc=False):
     more: bytes = b""
     """Further members of the params, in JSON, without the braces."""
 
-    def params(self) -> list[bytes]:
+    def params(self) -> list[Bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
-        named = [b'"taskId":', msgspec.json.encode(self.task_id)]
+        named: list[Bytes] = [b'"taskId":', msgspec.json.encode(self.task_id)]
         return [*named, b",", self.more] if self.more else named
 
 
@@ -179,7 +181,7 @@ class Passed(_Request, frozen=True):
         """
         return self if self.admit is None else self.admit(self)
 
-    def params(self) -> list[bytes]:
+    def params(self) -> list[Bytes]:
         """The params, whole."""
         return [bytes(self.raw)]
 

@@ -164,10 +164,10 @@ def escaped(method: str) -> str:
     return method if plain else encode(method)[1:-1].decode()
 
 
-def request(request_id: RequestId, method: str, params: Bytes | None) -> list[Bytes]:
-    """Encode a request. `params` is an encoded object; `method` must need no escaping."""
+def request(request_id: RequestId, method: str, params: Bytes | None, *more: Bytes) -> list[Bytes]:
+    """Encode a request. `params`, with `more` of it, is an encoded object; `method` must need no escaping."""
     head = f'{{"jsonrpc":"2.0","id":{_id(request_id)},"method":"{method}"'.encode()
-    return [head, b"}\n"] if params is None else [head, b',"params":', params, b"}\n"]
+    return [head, b"}\n"] if params is None else [head, b',"params":', params, *more, b"}\n"]
 
 
 def notification(method: str, params: Bytes | None) -> list[Bytes]:

@@ -41,6 +41,7 @@ from mcpx.wire.enclosed import restore
 from mcpx.wire.envelope import Bytes, RequestId
 
 MAX_OPEN_REQUESTS: Final = 1024  # of one peer, served at a time; each is a task
+MAX_DECODED_BYTES: Final = 16 << 20  # of a message that is read whole
 MAX_METHOD_CHARS: Final = 200  # the SDK repeats the name of an unknown method whole
 INITIALIZE: Final = "initialize"
 STANDING: Final = "subscriptions/listen"  # answered when the connection ends
@@ -71,7 +72,7 @@ class Incoming:
         """Whether an `initialize` is being served: what follows it has to wait."""
         self._dispatcher = dispatcher
         self._channel = channel
-        self._max_bytes = max_bytes
+        self._max_bytes = min(max_bytes, MAX_DECODED_BYTES)
         self._on_initialized = on_initialized
         self.open: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         """The requests that are being served, by their ids as they came: 7 and "7" are two."""
@@ -126,7 +127,7 @@ class Incoming:
             refusal = self._refusal(method, raw)
             params = None if refusal else _object(raw)
         except (msgspec.DecodeError, RecursionError):
-            refusal, params = _UNREADABLE, None
+            refusal, params = UNREADABLE, None
         if refusal is not None:
             self._respond(request_id, envelope.failure(request_id, refusal), batch)
             return
@@ -222,13 +223,16 @@ def _encoded(error: ErrorData) -> bytes:
 
 TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
 FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
-_UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
-_TOO_MANY: Final = _encoded(
-    ErrorData(
-        code=CONNECTION_CLOSED,  # -32000, the first of those that are a server's own
-        message=f"Overloaded: {MAX_OPEN_REQUESTS} requests are open; nothing was done, try again later",
-    )
-)
+UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
+
+
+def overloaded(why: str) -> bytes:
+    """Encode the error of a request that was not even read."""
+    message = f"Overloaded: {why}; nothing was done, try again later"
+    return _encoded(ErrorData(code=CONNECTION_CLOSED, message=message))  # -32000, the first of a server's own
+
+
+_TOO_MANY: Final = overloaded(f"{MAX_OPEN_REQUESTS} requests are open")
 IN_USE: Final = _encoded(
     ErrorData(
         code=INVALID_REQUEST,

@@ -96,9 +96,14 @@ class Outgoing:
         return self._last_id
 
     def call(
-        self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
+        self,
+        request_id: int,
+        method: str,
+        params: list[Bytes],
+        on_answer: OnAnswer,
+        on_progress: OnProgress | None,
     ) -> None:
-        """Send a request under an id from `new_id`; `params` is an encoded object.
+        """Send a request under an id from `new_id`; `params` is an encoded object, in pieces.
 
         With `on_progress`, the id is its progress token, which `params` has to name.
         """
@@ -106,7 +111,7 @@ class Outgoing:
             on_answer(None, ConnectionEnded())
             return
         self._open[request_id] = _Open(on_answer, on_progress, is_raw=True)
-        self._channel.write(*envelope.request(request_id, method, params))
+        self._channel.write(*envelope.request(request_id, method, *params))
 
     def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
         """Send a request under an id of the caller's, which no open one has."""

@@ -5,20 +5,33 @@ A base of `FastPath`, and no part of it, so that a call finds its context withou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
+import anyio
+import msgspec
 from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.audit.origin import Origin, client_text, this_user
 from mcpx.core.hub_view import HubView
+from mcpx.core.large_requests import LargeCall, NotTakenApart
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.frontends.fast_parameters import ClientInfo, Meta, NativeParams, Params, ReadParams
+from mcpx.observe.contained import contain
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.requests import RequestContext
+from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.envelope import RequestId
+from mcpx.wire.incoming import FAILED, UNREADABLE, overloaded
+
+CALL: Final = "tools/call"
+TakeLarge = Callable[[LargeCall], bool]
+"""Serves a call that was taken apart, or leaves it to the SDK."""
 
 
 class FastContexts:
@@ -29,6 +42,7 @@ class FastContexts:
         self._profile = hub.door.profile
         self._peer = hub.door.peer
         self._connection = connection
+        self._large_requests = hub.large_requests
         self._plain: RequestContext | None = None  # of calls without members of their own
 
     def _is_open(self, meta: Meta | None) -> bool:
@@ -77,3 +91,45 @@ class FastContexts:
         name, client = (None, None) if info is None else (info.name, client_text(info.name, info.version))
         transport = self._connection.transport
         return Origin(transport=transport, client=client, name=name, user=this_user(), profile=self._profile)
+
+    # --- large calls
+
+    def _take_large(
+        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, take: TakeLarge
+    ) -> None:
+        """Serve a large call, once a worker has taken it apart."""
+        scope = anyio.CancelScope()
+        wire.fast_cancels[request_id] = scope.cancel
+        wire.spawn(self._serve_large, wire, request_id, raw, take, scope)
+
+    async def _serve_large(
+        self,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        raw: msgspec.Raw,
+        take: TakeLarge,
+        scope: anyio.CancelScope,
+    ) -> None:
+        with scope:
+            refusal = None
+            try:
+                call = await self._large_requests.call(raw, self._connection.identity)
+            except NotTakenApart as error:
+                refusal = UNREADABLE if error.unreadable else overloaded(f"{error}")
+        if scope.cancelled_caught:
+            return
+        del wire.fast_cancels[request_id]
+        try:
+            if refusal is None and not (call and self._is_taken(call, take)):
+                wire.receiver.incoming.take_request(request_id, CALL, raw)
+        except Exception as error:  # noqa: BLE001 - as where messages are received: its sender is answered
+            contain(error, "request", method=CALL)
+            refusal = FAILED
+        if refusal is not None:
+            wire.channel.write(*envelope.failure(request_id, refusal))
+
+    def _is_taken(self, call: LargeCall, take: TakeLarge) -> bool:
+        try:
+            return take(call)
+        except msgspec.DecodeError:
+            return False

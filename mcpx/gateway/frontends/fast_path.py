@@ -8,18 +8,20 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
+from mcpx.core.large_requests import LargeCall
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.frontends.fast_call import FastCall
-from mcpx.gateway.frontends.fast_context import FastContexts
+from mcpx.gateway.frontends.fast_context import CALL, FastContexts
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
@@ -46,6 +48,7 @@ from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId
+from mcpx.wire.intake import LARGE_BYTES
 from supervisors import Reply
 
 _BRACE: Final = ord("{")
@@ -73,8 +76,11 @@ class FastPath(FastContexts):
 
     def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
-        if method != "tools/call":
+        if method != CALL:
             return False
+        if len(raw) > LARGE_BYTES:
+            self._take_large(wire, request_id, raw, partial(self._take_call, wire, request_id, raw))
+            return True
         shown = self._exposure.shown
         try:
             if shown.native and (call := self._decode_native(raw)).name in shown.native:
@@ -90,6 +96,22 @@ class FastPath(FastContexts):
         if request is None:
             runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
             return runs_a_tool and self._refuses(wire, request_id, params)
+        self._run(wire, request_id, request, params)
+        return True
+
+    def _take_call(
+        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
+    ) -> bool:
+        """Serve a large call, as `take` does a small one."""
+        shown = self._exposure.shown
+        native = decode_rich_native(msgspec.Raw(call.params))
+        if native.name in shown.native:
+            native.arguments = call.arguments
+            return self._take_native(wire, request_id, native, shown, raw)
+        params = decode_rich(msgspec.Raw(call.exec_params))
+        params.arguments.arguments = call.tool_arguments
+        if not self._is_open(params.meta) or (request := self._request(wire, params, raw)) is None:
+            return False
         self._run(wire, request_id, request, params)
         return True
 
@@ -150,7 +172,7 @@ class FastPath(FastContexts):
         self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
     ) -> bool:
         """Refuse a call whose arguments are nested too deeply; false for any other request."""
-        if method != "tools/call":
+        if method != CALL:
             return False
         try:
             named = self._named(raw)

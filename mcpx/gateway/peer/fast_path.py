@@ -7,14 +7,16 @@ gives the same answers.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from mcpx.core.large_requests import LargeCall
 from mcpx.core.messages import Exec, Read, as_call_error
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.frontends.fast_call import TakenCall
-from mcpx.gateway.frontends.fast_context import FastContexts
+from mcpx.gateway.frontends.fast_context import CALL, FastContexts
 from mcpx.gateway.frontends.fast_parameters import (
     Decoder,
     Meta,
@@ -34,9 +36,9 @@ from mcpx.upstream.requests import RequestContext
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId
+from mcpx.wire.intake import LARGE_BYTES
 from supervisors import Reply
 
-CALL: Final = "tools/call"
 READ: Final = "resources/read"
 _BRACE: Final = ord("{")
 
@@ -73,15 +75,26 @@ class PeerFastPath(FastContexts):
         upstream = self._upstreams.get(self._server)
         if upstream is None or not upstream.has_listed:
             return False
+        if len(raw) > LARGE_BYTES and method == CALL:
+            self._take_large(wire, request_id, raw, partial(self._take_large_call, wire, request_id, raw))
+            return True
         try:
             if method == CALL:
-                return self._take_call(wire, request_id, raw)
+                return self._take_call(wire, request_id, self._decode_call(raw), raw)
             return self._take_read(wire, request_id, self._decode_read(raw))
         except (msgspec.DecodeError, RecursionError):
             return False
 
-    def _take_call(self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw) -> bool:
-        params = self._decode_call(raw)
+    def _take_large_call(
+        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
+    ) -> bool:
+        params = decode_rich_native(msgspec.Raw(call.params))
+        params.arguments = call.arguments
+        return self._take_call(wire, request_id, params, raw)
+
+    def _take_call(
+        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, raw: msgspec.Raw
+    ) -> bool:
         arguments = params.arguments
         if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False

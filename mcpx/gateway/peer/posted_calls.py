@@ -23,6 +23,7 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.core.messages import Exec, as_call_error
 from mcpx.gateway.clients.bearer import bearer_in
 from mcpx.gateway.clients.handles import own_logger
+from mcpx.gateway.frontends.fast_context import CALL
 from mcpx.gateway.frontends.fast_parameters import (
     Decoder,
     Meta,
@@ -31,7 +32,6 @@ from mcpx.gateway.frontends.fast_parameters import (
     decode_rich_native,
 )
 from mcpx.gateway.peer.errors import encoded_error
-from mcpx.gateway.peer.fast_path import CALL
 from mcpx.gateway.peer.results import PeerEncoder
 from mcpx.gateway.peer.server import PeerServer
 from mcpx.upstream.context import SESSIONLESS, Capabilities, InputAnswers, OnStep, read_capabilities

@@ -26,6 +26,7 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, InputAnswers
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request, tool_of
+from mcpx.wire.envelope import Bytes
 
 PREFIX: Final = "mcpx-held-"
 """The prefix of the `requestState`s that are made here; any other is the server's."""
@@ -203,7 +204,7 @@ class SuspendedCalls:
         return CallError(code, text, server=self._server, tool=tool_of(request))
 
 
-def _target(request: Request) -> tuple[str, list[bytes]]:
+def _target(request: Request) -> tuple[str, list[Bytes]]:
     return request.method, request.params()[:2]
 
 

@@ -73,7 +73,7 @@ class LogLevelSync:
             self._level = level
             outgoing = self._wire.outgoing
             params = msgspec.json.encode({"level": level})
-            outgoing.call(outgoing.new_id(), SET_LEVEL, params, lambda _result, _error: None, None)
+            outgoing.call(outgoing.new_id(), SET_LEVEL, [params], lambda _result, _error: None, None)
 
     async def raise_level(self, level: str | None) -> None:
         """Raise the level before a call over HTTP, and wait until the server has it."""

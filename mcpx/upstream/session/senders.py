@@ -23,12 +23,13 @@ from mcp_types import (
 )
 
 from mcpx.upstream.context import CallerHandle
-from mcpx.upstream.requests import OnProgress, Request
+from mcpx.upstream.requests import OnProgress, Request, size_of
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST, PassingSession
 from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
 from mcpx.wire.dispatcher import WireDispatcher
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import Bytes, RequestId
+from mcpx.wire.intake import LARGE_BYTES
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
 
@@ -139,8 +140,11 @@ class _ModernMeta:
         return head + b"," if level is None else head + self._level + level.encode() + b'",'
 
 
-def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -> bytes:
-    """The params of a request in JSON. `token` is its progress token, the id, in JSON."""
+def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -> list[Bytes]:
+    """The params of a request in JSON, in pieces where they are large.
+
+    `token` is its progress token, the id, in JSON.
+    """
     context, members = request.context, request.params()
     if modern is None:
         meta = b""
@@ -153,7 +157,8 @@ def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -
     elif context.meta:
         meta += context.meta + b","
     begin = b',"_meta":{' if members else b'"_meta":{'
-    return b"".join((b"{", *members, begin, meta, b'"progressToken":', token, b"}}"))
+    pieces = [b"{", *members, begin, meta, b'"progressToken":', token, b"}}"]
+    return pieces if size_of(request) > LARGE_BYTES else [b"".join(pieces)]
 
 
 class SessionSender:
@@ -218,7 +223,7 @@ class _SentBySession:
     def _encode(self, request_id: RequestId) -> bytes:
         self._id = request_id
         self._session.progress_of[request_id] = self._on_progress
-        return _encode_params(self._request, msgspec.json.encode(request_id), self._modern)
+        return b"".join(_encode_params(self._request, msgspec.json.encode(request_id), self._modern))
 
     async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
         """Send it and wait for the answer. Run once, in a task of its own."""

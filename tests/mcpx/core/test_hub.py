@@ -104,7 +104,7 @@ async def test_what_was_opened_before_the_tree_is_closed_if_the_tree_is_never_ru
 
     monkeypatch.setattr(hub.fleet.ledger, "sweep", fail)
     monkeypatch.setattr(hub.audit, "close", lambda: closed.append("audit"))
-    monkeypatch.setattr(hub._workers, "close", lambda: closed.append("workers"))
+    monkeypatch.setattr(hub.workers, "close", lambda: closed.append("workers"))
     with pytest.raises(OSError, match="no such device"):
         await hub.run()
     assert sorted(closed) == ["audit", "workers"]

@@ -198,7 +198,7 @@ async def test_an_answer_over_the_limit_fails_its_request_and_no_other(id_first)
         outcomes = {}
         for name in ("large", "small"):
             number = near.wire.outgoing.new_id()
-            near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, name), None)
+            near.wire.outgoing.call(number, "hang", [b"{}"], keep(outcomes, name), None)
             if name == "large":
                 large = number
         body = json.dumps({"text": 'x"id":1,' * 5000}).encode()
@@ -225,7 +225,7 @@ async def test_answers_pass_as_the_bytes_that_came():
     async with pair() as (near, far):
         outcomes = {}
         number = near.wire.outgoing.new_id()
-        near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, "it"), None)
+        near.wire.outgoing.call(number, "hang", [b"{}"], keep(outcomes, "it"), None)
         result = b'{ "odd" :  [1e2, 1.0, "\\u00e9"] }'
         far.channel.write(b'{"id":"%d","jsonrpc":"2.0","result":%s}\n' % (number, result))
         flush_all()
@@ -241,7 +241,7 @@ async def test_a_large_answer_is_the_same_however_it_is_spelt(spelling):
     async with pair() as (near, far):
         outcomes = {}
         number = near.wire.outgoing.new_id()
-        near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, "it"), None)
+        near.wire.outgoing.call(number, "hang", [b"{}"], keep(outcomes, "it"), None)
         result = json.dumps({"text": 'with "quotes" } and { braces' * 5000})
         far.channel.write((spelling % (number, result)).encode() + b"\n")
         flush_all()

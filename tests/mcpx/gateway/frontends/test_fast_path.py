@@ -107,13 +107,13 @@ class RawClient:
 
 
 @asynccontextmanager
-async def served(hub, *, fast):
+async def served(hub, *, fast, limit=1 << 20):
     """A raw client of one connection, with the fast path or without."""
     fds = [*os.pipe(), *os.pipe()]
     for fd in fds:
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
-    wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
+    wire = WireDispatcher(channel, limit=limit, on_malformed=lambda *_told: None)
     server = GatewayServer(hub, ClientSessions(hub))
     connection = EraServer(server, wire)
     if fast:
@@ -249,3 +249,57 @@ async def test_progress_and_cancellation_take_the_fast_path_too():
             await client.ask("ping", {})
             assert 99 not in client.answers
             assert counters.errors["cancelled"] == 1
+
+
+LARGE = "mcpx.gateway.frontends.fast_path.LARGE_BYTES"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+async def test_calls_that_a_worker_takes_apart_have_the_same_answers(modern, monkeypatch):
+    with anyio.fail_after(50):
+        async with open_hub(config_of("tools", "knowledge")) as hub:
+            assert await hub.settled(20)
+            slow = await answers(hub, fast=False, modern=modern, name="somebody")
+            monkeypatch.setattr(LARGE, 0)
+            apart, take = [], FastPath._take_call
+            monkeypatch.setattr(FastPath, "_take_call", lambda *given: apart.append(given) or take(*given))
+            quick = await answers(hub, fast=True, modern=modern, name="somebody")
+            assert len(apart) == len(CALLS)
+    for (tool, arguments), one, other in zip(CALLS, slow, quick, strict=True):
+        assert other == one, f"{tool} {arguments}"
+
+
+@pytest.mark.anyio
+async def test_large_arguments_reach_their_tool_and_broken_ones_are_refused():
+    text = "[[1]]," * 600_000
+    with anyio.fail_after(50):
+        async with open_hub(config_of("tools")) as hub, served(hub, fast=True, limit=8 << 20) as client:
+            assert await hub.settled(20)
+            await shake_hands(client, "somebody")
+            call = {"server_name": "tools", "tool_name": "fail", "arguments": {"message": text}}
+            answer = await client.ask("tools/call", {"name": "exec", "arguments": call})
+            assert "[[1]],[[1]]" in answer["result"]["content"][0]["text"]
+            outside = b'{"name":"exec","arguments":{"server_name":"tools","tool_name":"fail","arguments":{}}}'
+            line = b'{"jsonrpc":"2.0","id":70,"method":"tools/call","params":{"a":[%b1]},"b":%b}\n'
+            client.channel.write(line % (text.encode(), outside))
+            while 70 not in client.answers:
+                await anyio.lowlevel.checkpoint()
+            assert client.answers[70]["error"]["message"] == "The parameters cannot be read"
+            assert hub.upstreams["tools"].counters.calls == 1
+
+
+@pytest.mark.anyio
+async def test_a_call_is_cancelled_while_a_worker_takes_it_apart(monkeypatch):
+    monkeypatch.setattr(LARGE, 0)
+    with anyio.fail_after(50):
+        async with open_hub(config_of("tools")) as hub, served(hub, fast=True) as client:
+            assert await hub.settled(20)
+            await shake_hands(client, "somebody")
+            line = {"jsonrpc": "2.0", "id": 99, "method": "tools/call"}
+            line["params"] = {"name": "exec", "arguments": EXACT}
+            client.channel.write(json.dumps(line).encode() + b"\n")
+            client.tell("notifications/cancelled", {"requestId": 99})
+            await client.ask("tools/call", {"name": "exec", "arguments": EXACT})
+            assert 99 not in client.answers
+            assert hub.upstreams["tools"].counters.calls == 1
