@@ -24,7 +24,7 @@ import structlog
 
 from mcpx.audit.backlog import Backlog
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, Target, encoded, recovered, said_of, values
+from mcpx.audit.entry import WITHDRAWN, Entry, Kind, Target, encoded, recovered, said_of, values
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.audit.watching import Tally, Uncounted, Watch
@@ -40,9 +40,13 @@ NOTHING: Final = b""
 
 
 class Audit:
-    """Writes the audit log in `folder`, once it is switched on by `configure`."""
+    """Writes the audit log in `folder`, once it is switched on by `configure`.
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
+    `cuts_off` says whether MCPX ends, and waits no longer for what still runs.
+    """
+
+    def __init__(self, folder: Callable[[], Path], *, cuts_off: Callable[[], bool] = bool) -> None:
+        self._cuts_off = cuts_off
         self.is_written = False
         self.watch: Watch | None = None
         self.tally: Tally = Uncounted()
@@ -219,6 +223,8 @@ class Audit:
         In between, its end stands in its slot.
         """
         self.running.pop(entry.at_us, None)
+        if entry.mark == WITHDRAWN and self._cuts_off():
+            entry.cut_off()
         self.tally.ended(entry)
         if self.watch is not None:
             self.watch.ended(entry)

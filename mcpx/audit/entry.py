@@ -58,7 +58,7 @@ _SAID: Final = b'%b,"arguments":%b'
 _ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
 _RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
 DIED: Final = "daemon_died"
-"""The code of a call whose line an earlier process had not written when it was killed."""
+"""The code of a call that the end of MCPX has cut off: of an earlier process that was killed, or in order."""
 _ENDS: Final = [
     ("unknown", DIED),
     ("ok", DIED),  # whether the tool reported an error is not known
@@ -68,6 +68,7 @@ _ENDS: Final = [
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
 ANSWERED: Final = 1
 _CANCELLED: Final = Code.CANCELLED.value
+WITHDRAWN: Final = _MARKS[_CANCELLED]
 
 
 class Entry:
@@ -129,6 +130,12 @@ class Entry:
         self.rule, self.mark = rule, _MARKS.get(code, 0)
         self._how = "not_sent", code, 0
         self.ending = self._ending(*self._how)
+
+    def cut_off(self) -> None:
+        """Note that nobody has withdrawn the call: MCPX ends, and waits for it no longer."""
+        error = self.reply.error if self.reply is not None else None
+        if isinstance(error, Abandoned):
+            self.mark, self._how = 0, ("unknown" if error.begun else "not_sent", DIED, 0)
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""

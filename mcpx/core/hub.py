@@ -115,7 +115,9 @@ class Hub:
         self.workers = WorkerPool()
         self.views = ResultViews(self.results, self.upstreams, self.workers)
         self.fleet.has_open_tasks = self.views.tasks.has_open
-        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
+        self.audit = Audit(
+            lambda: (state or state_folder()) / AUDIT_FOLDER, cuts_off=lambda: self.leaving.is_over
+        )
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
         self.sign_ins = SignIns(self)
         """The sign-ins of people that are under way."""

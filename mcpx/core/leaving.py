@@ -42,6 +42,11 @@ class Leaving:
             return self._grace_s()
         return max(0.0, self._stopped_at + self._grace_s() - _now())
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the grace time has passed: what still runs is cut off."""
+        return self._stopped_at is not None and self.grace_left_s <= 0
+
 
 def _now() -> float:
     return asyncio.get_running_loop().time()  # anyio's would have to be asked in a task

@@ -57,6 +57,23 @@ async def test_counts_survive_the_daemon(house):
     assert again["all_time"]["total"]["calls"] == 4
 
 
+async def test_a_call_that_the_end_of_the_daemon_cuts_off_has_failed(house):
+    house.write({"s": entry()})
+    async with house.attached() as client:
+        await client.initialize()
+        request = await client.ask("tools/call", {"name": "exec", "arguments": {**ECHO, "tool_name": "hang"}})
+        while (await anyio.to_thread.run_sync(house.status))["daemon"]["calls"]["running"] == 0:
+            pass
+        os.kill(house.pid, signal.SIGTERM)
+        answer = await client.answer(request)
+    assert answer["result"]["structuredContent"]["outcome"] == "unknown"
+    ended = await asked(house)
+    counted = {end: ended["all_time"]["total"][end] for end in ("ok", "failed", "refused", "cancelled")}
+    assert counted == {"ok": 0, "failed": 1, "refused": 0, "cancelled": 0}
+    (line,) = (json.loads(each) for each in house.run("audit", "--json").stdout.splitlines())
+    assert (line["outcome"], line["code"]) == ("unknown", "daemon_died")
+
+
 async def opened(client, name):
     """A client of that name that has shaken hands."""
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
