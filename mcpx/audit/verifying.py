@@ -6,6 +6,7 @@ line, and how many chains there are is noted beside the folder. Reads alone, als
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from hashlib import sha256
@@ -42,6 +43,7 @@ class Problem(msgspec.Struct, frozen=True):
     """What is wrong at one place."""
 
     file: str
+    """From the folder of the log."""
     line: int | None
     """In the file, from 1; None where it is not about one line."""
     problem: str
@@ -66,13 +68,14 @@ def verify(folder: Path) -> Verified:
     whole = Verified()
     numbers, known = _expected(folder)
     there = max(numbers, default=0)
-    if not there and not known:
-        whole.remarks.append(Problem(CHAINS_NAME, None, NEVER_WRITTEN))
-    elif known < there:
+    note = f"../{CHAINS_NAME}"
+    if not there and not os.path.lexists(folder.parent / CHAINS_NAME):
+        whole.remarks.append(Problem(note, None, NEVER_WRITTEN))
+    elif known < there or not known:
         problem = (
             f"it says {known}, but there are {there} chains" if known else "it is missing or not readable"
         )
-        whole.problems.append(Problem(CHAINS_NAME, None, f"{problem}: {_NO_COUNT}"))
+        whole.problems.append(Problem(note, None, f"{problem}: {_NO_COUNT}"))
     for number in range(1, max(there, known) + 1):
         if number not in numbers:
             whole.problems.append(Problem(f"{number}.state", None, f"chain {number} is missing"))

@@ -110,7 +110,7 @@ def _show_merged(logs: list[Log], wanted: Selection, lines: int, *, as_json: boo
         echo(f"no line in {', '.join(str(log.folder) for log in logs)} fits", err=True)
     verified = verify_all([log for log in logs if log.is_there])
     for each in verified:
-        _print_problems(each, f"{each.gateway}: ", remarks=False, err=True)
+        _print_problems(each, "", f"{each.gateway}: ", remarks=False, err=True)
     while follower is not None:
         time.sleep(POLL_INTERVAL_S)
         _print(follower.more(wanted), as_json=as_json)
@@ -141,7 +141,7 @@ def verify(ctx: click.Context, config_path: str | None, as_json: bool, merge: tu
 
         print_json(msgspec.to_builtins(found))
     else:
-        _print_problems(found, f"{folder}{os.sep}")
+        _print_problems(found, folder)
         _print_count(found)
     if found.problems:
         sys.exit(1)
@@ -157,21 +157,27 @@ def _verify_merged(logs: list[Log], *, as_json: bool) -> None:
         print_json({"gateways": msgspec.to_builtins(found)})
     else:
         for each in found:
-            _print_problems(each, f"{each.gateway}: {each.folder}{os.sep}")
+            _print_problems(each, each.folder, f"{each.gateway}: ")
             _print_count(each, f"{each.gateway}: ")
     if any(each.problems for each in found):
         sys.exit(1)
 
 
 def _print_problems(
-    found: Verified | GatewayVerified, where: str, *, remarks: bool = True, err: bool = False
+    found: Verified | GatewayVerified,
+    folder: str | Path,
+    who: str = "",
+    *,
+    remarks: bool = True,
+    err: bool = False,
 ) -> None:
-    """Print the first problems and the last remarks, each with its place behind `where`."""
+    """Print the first problems and the last remarks of `who`, each with its place in the folder."""
     shown_remarks = found.remarks[-MAX_PROBLEMS:] if remarks else []
     for each in (*found.problems[:MAX_PROBLEMS], *shown_remarks):
-        place = each.file if each.line is None else f"{each.file}:{each.line}"
+        file = os.path.normpath(Path(folder) / each.file)
+        place = file if each.line is None else f"{file}:{each.line}"
         color = "red" if each in found.problems else "yellow"
-        echo(f"{where}{place}: {each.problem}", fg=color, err=err)
+        echo(f"{who}{place}: {each.problem}", fg=color, err=err)
     if (more := len(found.problems) - MAX_PROBLEMS) > 0:
         echo(f"and {more} more; mcpx audit verify --json has all of them", fg="red", err=err)
 

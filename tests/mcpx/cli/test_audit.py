@@ -139,9 +139,18 @@ async def test_whatever_is_removed_of_a_log_it_does_not_pass_as_whole(state, rem
 async def test_a_note_that_was_changed_is_named_and_counted_anew(state, note):
     (state / "audit.chains").write_text(note)
     checked = audit("verify")
-    assert (checked.exit_code, "audit.chains: it " in checked.stdout) == (1, True)
+    assert (checked.exit_code, f"{state / 'audit.chains'}: it " in checked.stdout) == (1, True)
     Log(state / "audit").write("three")
     assert (state / "audit.chains").read_text() == "2\n"
+
+
+@pytest.mark.parametrize("note", ["0\n", "nonsense", ""])
+@pytest.mark.anyio
+async def test_a_note_without_a_number_says_that_there_was_a_log(state, note):
+    shutil.rmtree(state / "audit")
+    (state / "audit.chains").write_text(note)
+    checked = audit("verify")
+    assert (checked.exit_code, "it is missing or not readable" in checked.stdout) == (1, True)
 
 
 @pytest.mark.anyio
