@@ -30,7 +30,7 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
 
     Starts no server, and runs no command of the file. Exit code 2 if there is a mistake: with one in its
     entry a server is not started, elsewhere the configuration cannot be used. Exit code 1 if a server needs
-    something that is not there, such as a variable.
+    something that is not there, such as a variable or its command.
     """
     from mcpx.config.findings import examine
 
@@ -47,7 +47,10 @@ def _needing_setup(found: Examination) -> list[str]:
     from mcpx.config.diagnosis import NEEDS_SETUP
 
     states = {} if found.config is None else _states(found.config)
-    return [name for name, its in states.items() if its is not None and its.state == NEEDS_SETUP]
+    lacking = {each.server for each in found.findings if each.keeps_from_starting}
+    return [
+        name for name, its in states.items() if (name in lacking if its is None else its.state == NEEDS_SETUP)
+    ]
 
 
 def _states(config: Config) -> dict[str, Diagnosis | None]:

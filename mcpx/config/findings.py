@@ -30,6 +30,7 @@ from mcpx.paths import config_file
 
 Level = Literal["error", "warning", "note"]
 _PLACE: Final = re.compile(r":(\d+):(\d+)$")
+_OF_COMMANDS: Final = ".command"  # the end of the path of a command that is not found
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     server: str | None = None
     missing: str | None = None
     """The name of what is not there, where that keeps the server from being started."""
+
+    @property
+    def keeps_from_starting(self) -> bool:
+        """Whether something is not there that its server needs: a variable, a folder, its command."""
+        is_of_command = (self.path or "").endswith(_OF_COMMANDS)
+        return (
+            self.level == "warning"
+            and self.server is not None
+            and (self.missing is not None or is_of_command)
+        )
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

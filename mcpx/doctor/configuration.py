@@ -15,8 +15,6 @@ from mcpx.doctor.installation import Installation
 from mcpx.environment import Environment
 from mcpx.paths import config_hint
 
-OF_COMMANDS: Final = ".command"
-"""The end of the path of a command that is not found."""
 ENV_FILE: Final = re.compile(r"\benv_?file(\[\d+\])?$", re.IGNORECASE)
 """The end of the path of a file of variables, of which only is noted that others can read it."""
 
@@ -37,15 +35,8 @@ def check_configuration(installation: Installation) -> Iterator[Finding]:
         yield from readable_by_others(source, installation.file, holding)
         yield from _environment(installation.environment)
     for place in installation.examined.findings:
-        if (place.path is not None and not keeps_from_starting(place)) or place.level == "error":
+        if (place.path is not None and not place.keeps_from_starting) or place.level == "error":
             yield _placed(place, installation)
-
-
-def keeps_from_starting(place: Place) -> bool:
-    """Whether it is that something is not there which a server needs: it is said of the server."""
-    if place.level != "warning" or not place.server:
-        return False
-    return place.missing is not None or (place.path or "").endswith(OF_COMMANDS)
 
 
 def _placed(place: Place, installation: Installation) -> Finding:

@@ -9,7 +9,6 @@ from mcpx.clients.masking import command_line
 from mcpx.config import Config, Http, ServerConfig, Sse, Stdio, Transport, redactor_of
 from mcpx.config.diagnosis import DISABLED, INVALID, diagnose
 from mcpx.config.urls import is_loopback, split_url
-from mcpx.doctor.configuration import keeps_from_starting
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.starting import Start, start_once
@@ -86,7 +85,7 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
     if found is not None:
         return wrong(server.name, str(found), found.remedy, missing=list(found.missing))
     places = [each for each in installation.examined.findings if each.server == server.name]
-    for place in filter(keeps_from_starting, places):
+    for place in (each for each in places if each.keeps_from_starting):
         return wrong(server.name, place.text, _advice(server, installation))
     return None
 

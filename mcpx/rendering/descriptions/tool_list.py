@@ -124,7 +124,7 @@ def _nothing(server: ServerInfo) -> list[str]:
     """The line in place of the tools of a server that has none to show."""
     if server.catalogue is not None:
         return ["(no tools)"]
-    return [] if server.lasting else ["(tools not listed yet) inspect again in a moment"]
+    return [] if server.lasting else ["(tools not listed yet) inspect again in a moment, or to see why"]
 
 
 def _unmarked(_tool: ToolInfo) -> str:

@@ -188,6 +188,16 @@ def test_check_for_programs_is_json_whatever_is_wrong(tmp_path, file, content):
     assert len(report["problems"]) == (3 if content and "http" in content else 1)
 
 
+def test_a_command_that_is_not_there_ends_the_check_with_1_unless_its_server_is_switched_off(tmp_path, file):
+    gone = {"command": str(tmp_path / "nothing")}
+    file.write_text(json.dumps({"mcpServers": {"a": {"command": "sh"}, "gone": gone}}))
+    done = run_cli(tmp_path, "check", str(file))
+    assert done.returncode == 1
+    assert done.stderr == f"mcpx: {file}: gone: not started until what is missing is there\n"
+    file.write_text(json.dumps({"mcpServers": {"a": {"command": "sh"}, "gone": {**gone, "disabled": True}}}))
+    assert run_cli(tmp_path, "check", str(file)).returncode == 0
+
+
 def test_a_file_that_others_can_read_is_a_note_if_secrets_stand_in_it(tmp_path, file):
     env = {"API_TOKEN": "s3cret-s3cret", "GIT_AUTHOR_NAME": "somebody", "OTHER_KEY": "${HOME}"}
     file.write_text(json.dumps({"mcpServers": {"a": {"command": "sh", "env": env}}}))

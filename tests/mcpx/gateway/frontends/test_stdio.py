@@ -39,7 +39,8 @@ async def test_initialize_is_answered_before_any_server_is_up(tmp_path):
         assert [tool["name"] for tool in tools] == NAMES
         assert "\nServers: never, none\n" in tools[0]["description"]
         assert (
-            "## never\n(tools not listed yet) inspect again in a moment\n## none\n" in tools[0]["description"]
+            "## never\n(tools not listed yet) inspect again in a moment, or to see why\n## none\n"
+            in tools[0]["description"]
         )
         inspect = {"name": "inspect", "arguments": {"server_name": "none"}}
         told = (await mcpx.request("tools/call", inspect))["content"][0]["text"]

@@ -119,7 +119,7 @@ def test_deprecated_tools_are_last_and_marked_in_every_form():
         (server("s"), ["## s", "(no tools)"]),
         (
             server("s", state=State.STARTING, listed=False),
-            ["## s", "(tools not listed yet) inspect again in a moment"],
+            ["## s", "(tools not listed yet) inspect again in a moment, or to see why"],
         ),
         (
             server("s", state=State.NEEDS_SETUP, cause="KEY is not set", listed=False),
