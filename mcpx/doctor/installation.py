@@ -43,7 +43,7 @@ class Installation:
         self.named = config_path
         self.file = config_file(config_path, environ=environ)
         self.failed: dict[str, bool] = {}
-        """The servers that did not get ready when doctor started them, and whether they want a sign-in."""
+        """The servers that cannot get ready, as doctor has seen itself, and whether they want a sign-in."""
 
     @property
     def home(self) -> Path:

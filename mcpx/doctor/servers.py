@@ -42,6 +42,7 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
     starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
     tried = starts.items()
     installation.failed |= {name: start.needs_sign_in for name, start in tried if start.problem is not None}
+    installation.failed |= {name: False for name, each in before.items() if each and each.level == "wrong"}
     offline = _offline(config, starts)
     if offline:
         yield wrong("network", offline_text(offline), servers=offline)

@@ -113,18 +113,20 @@ def test_without_a_network_one_line_says_so_for_all_servers(home):
 
 def test_what_a_start_has_shown_is_not_said_again_of_the_daemon(home):
     away = {"url": "https://nowhere.invalid/mcp"}
-    home.write({"away": away, "broken": entry(exit=1), "s": entry()})
+    gone = {"command": str(home.folder / "nothing")}
+    home.write({"away": away, "broken": entry(exit=1), "s": entry(), "gone": gone})
     rows = (
         server("away", state="waiting", last_error=f"the server cannot be reached: {OFFLINE}"),
         server("broken", state="parked", last_error="it ends"),
         server("s", state="parked", last_error="it ended before"),
+        server("gone", state="parked", last_error="command not found"),
     )
     with home.daemon(servers=rows):
         page = home.examine()
         not_started = home.examine(starts=False)
     assert len([each for each in page.of("wrong") if "online" in each.text]) == 1, page
-    assert [each.subject for each in page.of("wrong")] == ["network", "broken", "daemon"], page
-    (again,) = page.naming("note", "not available in the daemon, either: away, broken")
+    assert [each.subject for each in page.of("wrong")] == ["network", "broken", "gone", "daemon"], page
+    (again,) = page.naming("note", "not available in the daemon, either: away, broken, gone")
     assert again.command is None  # there are two
     assert len(not_started.naming("wrong", "broken is parked in the daemon")) == 1
     assert len(not_started.naming("wrong", "in the daemon, no network leads to away")) == 1
