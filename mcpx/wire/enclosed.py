@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.wire.envelope import Bytes
+from mcpx.wire.envelope import Bytes, encode
 
 _KEY: Final = f"mcpx/{os.urandom(8).hex()}"
 _START: Final = f'{{"{_KEY}":'
@@ -51,6 +51,14 @@ def restore(written: bytes) -> bytes:
         made += [text[done:start], enclosure[_KEY]]
         done = end
     return "".join([*made, text[done:]]).encode()
+
+
+def encode_restored(result: Mapping[str, Any]) -> bytes:
+    """The JSON of a result; one that is an enclosure, as large ones are, is not written and read for it."""
+    enclosed = result.get(_KEY)
+    if enclosed is not None and len(result) == 1:
+        return str(enclosed).encode()
+    return restore(encode(result))
 
 
 def one_line(encoded: bytes) -> bytes:

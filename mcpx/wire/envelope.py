@@ -29,7 +29,7 @@ _ID_OR_METHOD: Final = (
 )
 _MEMBER: Final = re.compile(rb'"(id|method)"\s*:\s*(\d{1,15}|"[^"\\]{1,200}")')
 _LARGE_HEAD: Final = re.compile(
-    rb"(\{(?:\s*(?:" + _ID_OR_METHOD + rb')\s*,)*)\s*"(result|error|params)"\s*:\s*(?=\{)'
+    rb"\s*(\{(?:\s*(?:" + _ID_OR_METHOD + rb')\s*,)*)\s*"(result|error|params)"\s*:\s*(?=\{)'
 )
 _LARGE_TAIL: Final = re.compile(rb"\}((?:\s*,\s*(?:" + _ID_OR_METHOD + rb"))*)\s*\}\s*\Z")
 _USUAL_REQUEST: Final = re.compile(

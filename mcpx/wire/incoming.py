@@ -37,7 +37,7 @@ from mcpx.wire import envelope
 from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel
 from mcpx.wire.context import WireContext
-from mcpx.wire.enclosed import restore
+from mcpx.wire.enclosed import encode_restored, restore
 from mcpx.wire.envelope import Bytes, RequestId
 
 MAX_OPEN_REQUESTS: Final = 1024  # of one peer, served at a time; each is a task
@@ -167,7 +167,7 @@ class Incoming:
         try:
             with scope:
                 result = await self._on_request(context, method, params)
-                answer = envelope.answer(request_id, [restore(envelope.encode(result))])
+                answer = envelope.answer(request_id, [encode_restored(result)])
         except Exception as error:  # noqa: BLE001 - the one boundary from handlers to the wire
             answer = envelope.failure(request_id, _encoded(_error_data(error, method)))
         finally:

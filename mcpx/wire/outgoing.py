@@ -60,7 +60,7 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 class PeerError(MCPError):
     """The peer's error answer. `raw` is the error object as it came."""
 
-    def __init__(self, code: int, message: str, data: Any, raw: bytes) -> None:
+    def __init__(self, code: int, message: str, data: Any, raw: bytes | msgspec.Raw) -> None:
         super().__init__(code, message, data)
         self.raw = raw
 
@@ -233,7 +233,8 @@ class Outgoing:
 
 def has_error(message: RPCMessage) -> bool:
     """Whether an answer is an error; `"error": null` beside a result is none."""
-    return bool(message.error) and bytes(message.error) != _NULL
+    error = message.error  # which may be large, and is not copied for this
+    return bool(error) and (len(error) != len(_NULL) or bytes(error) != _NULL)
 
 
 def read_error(raw: msgspec.Raw) -> PeerError:
@@ -253,8 +254,8 @@ def _read_head(raw: msgspec.Raw) -> PeerError:
     """An error that is too large to be read, with its code and message where these stand first."""
     found = _ERROR_HEAD.match(memoryview(raw)[:MAX_ERROR_HEAD_BYTES])
     if found is None:
-        return PeerError(INTERNAL_ERROR, "the peer's error is too large to be read", None, bytes(raw))
-    return PeerError(int(found[1]), msgspec.json.decode(found[2]), None, bytes(raw))
+        return PeerError(INTERNAL_ERROR, "the peer's error is too large to be read", None, raw)
+    return PeerError(int(found[1]), msgspec.json.decode(found[2]), None, raw)
 
 
 def decode_result(raw: msgspec.Raw) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def result_answer(result: msgspec.Raw | bytes) -> msgspec.Raw:
 def error_answer(error: MCPError) -> msgspec.Raw:
     """The answer with that error, as it came where that is known."""
     if isinstance(error, PeerError):
-        return msgspec.Raw(b'"error":' + error.raw)
+        return msgspec.Raw(b"".join((b'"error":', error.raw)))
     said: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         said["data"] = error.data

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
-from mcpx.wire.enclosed import enclose, restore
+from mcpx.wire.enclosed import enclose, encode_restored, restore
 
 EXACT = [
     b"{}",
@@ -38,6 +38,8 @@ def test_a_result_and_the_data_of_an_error_come_out_as_they_went_in(encoded, ser
     pieces = encoded[:3], memoryview(encoded)[3:]
     answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=enclose(pieces))
     assert restore(serialize(answer)) == b'{"jsonrpc":"2.0","id":1,"result":' + encoded + b"}"
+    assert encode_restored(enclose(pieces)) == encoded
+    assert encode_restored({"a": enclose(pieces)}) == b'{"a":' + encoded + b"}"
     error = ErrorData(code=-1, message="x", data=enclose([encoded]))
     written = restore(serialize(JSONRPCError(jsonrpc="2.0", id="i", error=error)))
     assert written.endswith(b'"message":"x","data":' + encoded + b"}}")
