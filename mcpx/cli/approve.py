@@ -93,27 +93,15 @@ def _named(changes: list[JSON]) -> str:
     return ", ".join(names)
 
 
-def _commands(config_path: str | None) -> dict[str, list[str]]:
-    """The commands that MCPX runs for the entry of each server."""
-    import os
-
-    from mcpx.config.document import as_text
-    from mcpx.config.load import read, read_config
-
-    file, data = read_config(config_path)
-    where = str(file)
-    return read(
-        as_text(data, where=where), where=where, environ=os.environ, folder=file.parent, commands=False
-    ).not_run
-
-
 def _show(waiting: list[JSON], config_path: str | None, *, as_json: bool, hint: bool) -> None:
     if as_json:
         print_json({"waiting": waiting})
         return
     if not waiting:
         echo("nothing waits for approval", err=True)
-    commands = _commands(config_path) if waiting else {}
+    from mcpx.config.load import commands_of_servers, read_config
+
+    commands = commands_of_servers(read_config(config_path))
     for each in waiting:
         echo(f"{shown_server(each['server'])}  {one_line(each['started_by'])}", bold=True)
         for command in commands.get(each["server"], ()):

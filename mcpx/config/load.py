@@ -247,6 +247,17 @@ def read(
     return Reading(config, notices, places, not_run)
 
 
+def commands_of_servers(file: ConfigText, *, environ: Mapping[str, str] = os.environ) -> dict[str, list[str]]:
+    """The commands that MCPX runs for the entry of each server, none of which is run.
+
+    Raises:
+        ConfigError: The content cannot be used.
+    """
+    where = str(file.file)
+    text = as_text(file.data, where=where)
+    return read(text, where=where, environ=environ, folder=file.file.parent, commands=False).not_run
+
+
 def _with_files(
     named: str | tuple[str, ...], values: Values, folder: str, top: Location, notices: ConfigNotices
 ) -> Mapping[str, str]:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import anyio.to_thread
 import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.catalog.snapshot import ServerInfo, State
+from mcpx.config.load import commands_of_servers, read_config
 from mcpx.core import pin_reviews
+from mcpx.errors import ConfigError
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page import commands
 from mcpx.page.answers import BadRequestError, body
 from mcpx.page.leaving import unless_gone
 from mcpx.page.setup.changing import alone
+from mcpx.text import visible
 from mcpx.trust.pin_review import Agreed
 
 if TYPE_CHECKING:
@@ -143,9 +147,10 @@ def _pending(hub: Hub, name: str) -> PendingSignIn:
 
 
 async def waiting(page: Page, request: Request) -> JSON:
-    """What waits for approval, of one server or of all: `{waiting: [{server, started_by, changes}], more?}`.
+    """What waits for approval, of one server or of all.
 
-    `more` counts the changes that are not shown, of which there are too many or which are too long.
+    `{waiting: [{server, started_by, commands, changes}], more?}`: `commands` are those that MCPX runs for the
+    server's entry; `more` counts the changes that are not shown, as they are too many or too long.
     """
     found = pin_reviews.waiting(page.hub, request.query_params.get("server"), None)["waiting"]
     room, shown, more = MAX_DIFFERENCE_CHARS, 0, 0
@@ -158,7 +163,21 @@ async def waiting(page: Page, request: Request) -> JSON:
                 continue
             shown, room = shown + 1, room - size
             each["changes"].append(change)
-    return {"waiting": [each for each in found if each["changes"]], **({"more": more} if more else {})}
+    shown_servers = [each for each in found if each["changes"]]
+    commands_run = await anyio.to_thread.run_sync(_commands, page.hub) if shown_servers else {}
+    for each in shown_servers:
+        each["commands"] = commands_run.get(each["server"], [])
+    return {"waiting": shown_servers, **({"more": more} if more else {})}
+
+
+def _commands(hub: Hub) -> dict[str, list[str]]:
+    """The commands in the configuration's file, by server; none where it cannot be read just now."""
+    environ = hub.fleet.environment.value().variables
+    try:
+        found = commands_of_servers(read_config(hub.config.source), environ=environ)
+    except ConfigError:
+        return {}
+    return {name: [visible(each) for each in commands] for name, commands in found.items()}
 
 
 async def approve(page: Page, request: Request) -> JSON:

@@ -80,7 +80,9 @@ async def test_a_list_of_very_many_is_cut_in_plain_sight(tmp_path, monkeypatch):
         assert found["more"] == {"tools": 2}
 
 
-async def test_a_changed_tool_is_shown_with_its_difference_and_can_be_approved(tmp_path):
+async def test_a_changed_tool_is_shown_with_its_difference_and_can_be_approved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where the file of the configuration would be
+    written = {"command": "x", "env": {"KEY": "${cmd:touch RUN\u202e}"}}
     tool = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}}
     tools = tools_file(tmp_path, tool)
     state = tmp_path / "state"
@@ -96,7 +98,11 @@ async def test_a_changed_tool_is_shown_with_its_difference_and_can_be_approved(t
         assert listed["description"] == "Looks."  # the approved form is in force
         refused = await visitor.call("look")
         assert refused["failed"]["code"] == "not_approved"
+        (tmp_path / "test").write_text(json.dumps({"mcpServers": {"s": written}}))
         waiting = (await visitor.get("/approvals?server=s"))["waiting"]
+        (tmp_path / "test").unlink()
+        assert waiting[0]["commands"] == ["touch RUN\\u202e"]
+        assert not (tmp_path / "RUN\u202e").exists()
         change = waiting[0]["changes"][0]
         assert change["difference"][0].startswith('description: "Looks." -> ')
         assert "\x1b" not in change["difference"][0]

@@ -13,7 +13,7 @@ export function Approvals({ server, version }) {
   const { answer, failure, again } = useAnswer(`/approvals?server=${encodeURIComponent(server)}&version=${version}`);
   if (failure) return html`<div class="panel"><${Failed} failure=${failure} again=${again} /></div>`;
   if (!answer) return html`<div class="panel"><${Loading} /></div>`;
-  const changes = answer.waiting[0]?.changes ?? [];
+  const { changes = [], commands = [] } = answer.waiting[0] ?? {};
   const agreed = changes.map((each) => agreement(server, each));
   const approve = async (its) => {
     await post("/approve", { agreed: its });
@@ -28,6 +28,8 @@ export function Approvals({ server, version }) {
           text: "Everything on this page is used from then on.",
             yes: "Approve all" }}>Approve all ${changes.length}</${Action}>`}
     </div>
+    ${commands.map((each) => html`<p key=${each} class="wrap">MCPX runs a command for this server:
+      <code class="wrap">${each}</code></p>`)}
     ${changes.map((each, index) => html`<${Change} key=${`${each.kind} ${each.tool}`} change=${each}
       approve=${() => approve([agreed[index]])} />`)}
     ${answer.more && html`<p class="muted small">${answer.more} more are shown once these are approved.</p>`}
