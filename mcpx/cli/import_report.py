@@ -194,12 +194,10 @@ def _by_server(
     lines: list[_Line] = []
     for server in plan.new:
         aliases = f" ({', '.join(server.aliases)})" if server.aliases else ""
-        begin = f"+ {server.name}{aliases}: "
+        begin = f"+ {server.name}{aliases}: {masking.command_line(server.entry)}"
         clients = ", ".join(dict.fromkeys(titles[origin.path] for origin in server.origins))
         state = ", switched off" if server.entry.get("disabled") else ""
-        end = f"  [{clients}]{state}"
-        room = max(16, most - len(begin) - len(end) - len("..."))
-        lines.append((cut(f"{begin}{cut(masking.command_line(server.entry), room)}{end}", most), "green"))
+        lines.append((f"{begin}  [{clients}]{state}", "green"))  # whole: what runs is what is agreed to
         lines += [(f"    {note}", "yellow") for note in masking.commands_shown(server.entry)]
     present = [server.name for server in plan.servers if server.present]
     if present:

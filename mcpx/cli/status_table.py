@@ -50,10 +50,12 @@ STYLES: Final = {
 NEEDS_SIGN_IN: Final = "needs sign-in"
 MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
 MAX_CELLS: Final = 1000
-USUAL_CELLS: Final = 80  # of a window that has all columns, if need be with names that are wrapped
+USUAL_CELLS: Final = 80  # of a window that lacks a few columns at most; longer names are wrapped in it
 HEADERS: Final = ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "ref", "p50", "p99 ms")
 LEFT_OUT: Final = ("res", "pid", "p99 ms", "re", "p50", "ref", "up", "tools")
 """The columns that a narrow window lacks, the first of these first."""
+FEW_LEFT_OUT: Final = 2
+"""Columns that one of usual width may lack, if names are whole then."""
 MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its own to the right
 SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
 LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  ref: refused  p50: median"
@@ -188,13 +190,14 @@ class _Servers:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What rich prints in a window."""
-        left_out: list[str] = []
-        for header in LEFT_OUT:
-            table = _table(self._servers, left_out)
-            if options.max_width >= USUAL_CELLS or _width(console, table) <= options.max_width:
+        is_usual = options.max_width >= USUAL_CELLS
+        for number in range(FEW_LEFT_OUT + 1 if is_usual else len(LEFT_OUT) + 1):
+            table = _table(self._servers, LEFT_OUT[:number])
+            if _width(console, table) <= options.max_width:
                 break
-            left_out.append(header)
-        yield _table(self._servers, left_out)
+        else:
+            table = _table(self._servers) if is_usual else table
+        yield table
 
 
 def _width(console: Console, table: Table) -> int:

@@ -230,3 +230,14 @@ def test_a_command_in_advice_runs_as_it_stands_whatever_the_names(
     said = run("--yes").stdout
     assert f"chmod 600 '{path}'" in said
     assert "  then: mcpx enable 'my server'" in said.splitlines()
+
+
+def test_the_command_that_is_agreed_to_is_shown_whole_in_a_narrow_window(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpx.cli.import_report.width", lambda: 60)
+    args = ["-y", "@someone/a-server-with-a-long-name", "--folder", "/srv/work", "--then", "rm-everything"]
+    entries = {str(number): {"command": f"c{number}"} for number in range(30)}
+    entries["long"] = {"command": "npx", "args": args}
+    placed(home, "cursor", json.dumps({"mcpServers": entries}))
+    assert f"+ long: npx {' '.join(args)}  [Cursor]" in run("--dry-run").stdout.splitlines()

@@ -221,6 +221,14 @@ def test_a_narrow_window_has_fewer_columns_and_whole_names():
     assert {"state", "calls", "fail"} <= set(head.split())
 
 
+def test_a_window_of_usual_width_lacks_a_column_rather_than_the_end_of_a_name():
+    names = ["fetch-claude-desktop", "x"]
+    lines = printed(*map(server, names), width=80).splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(tuple(names))] == names
+    assert {"up", "re", "ref", "p50", "p99"} <= set(lines[2].split())
+    assert "res" not in lines[2].split()
+
+
 def test_an_upgrade_that_waits_for_a_restart_is_said():
     daemon = {"pid": 1, "version": "0.0.1", "uptime_s": 1, "clients": 0}
     daemon["upgrade"] = waiting_upgrade(daemon, "/nowhere/config.json")
