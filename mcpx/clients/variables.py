@@ -84,6 +84,7 @@ class Variables:
 
     def reference(self, name: str, asked: str) -> OwnText:
         """The reference to a variable that the client gets elsewhere; `asked` says where."""
+        self.is_off = True
         self._need(
             f"{asked}: set {name} in your environment, or keep it with `mcpx secret set {name}` and write"
             f" ${{keychain:{name}}}"
@@ -97,7 +98,6 @@ class Variables:
         default = asked.get("default")
         if isinstance(default, str) and default and not asked.get("password") and not {*"${}"} & {*default}:
             return f"${{{name}:-{default}}}"
-        self.is_off = True
         return self.reference(name, f"the editor asks for {quote(written_id)}")
 
     def only_there(self, written: str) -> str:

@@ -239,19 +239,19 @@ NEEDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
         "goose",
         {"env_keys": ["TOKEN"]},
-        {"env": {"TOKEN": "${TOKEN}"}},
+        {"env": {"TOKEN": "${TOKEN}"}, "disabled": True},
         "Goose keeps TOKEN in its keychain: set TOKEN",
     ),
     (
         "continue",
         {"env": {"K": "${{ secrets.MY_KEY }}"}},
-        {"env": {"K": "${MY_KEY}"}},
+        {"env": {"K": "${MY_KEY}"}, "disabled": True},
         'the client keeps "MY_KEY"',
     ),
     (
         "opencode",
         {"environment": {"K": "{file:~/.key}"}},
-        {"env": {"K": "${KEY}"}},
+        {"env": {"K": "${KEY}"}, "disabled": True},
         'the client reads "~/.key"',
     ),
 ]
