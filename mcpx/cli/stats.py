@@ -52,11 +52,11 @@ def stats(
 ) -> None:
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
 
-    Both are estimates, made the same way: a token is what a model is charged for some four letters. Saved is
-    the share that reached no model. The table is of all time; the daemon's own time has a line above it.
+    Both are estimates, made the same way: a token is about four letters of what a model is charged for. Saved
+    is the share that reached no model. The table is of all time; the daemon's own time has a line above it.
 
-    A call is one request of a client to a server, however it ended; look-ups and what MCPX asks of itself are
-    none. The menu, which is the list of tools, counts once a session: the last one.
+    A call is one request of a client to a server, however it ended; look-ups and what MCPX asks of itself do
+    not count. The menu, which is the list of tools, counts once a session: the last one.
     """
     if plot is not None:
         if as_json:

@@ -107,7 +107,7 @@ FAILURES: Final = Family(
 CALLS: Final = Family(
     "mcpx_server_calls_total",
     "counter",
-    "Calls to a server: those that run, and all that have ended, however.",
+    "Calls to a server: those that run, and all that have ended in any way.",
     ("server",),
 )
 ENDED: Final = Family(
@@ -120,7 +120,7 @@ ERRORS: Final = Family(
     "mcpx_server_errors_total",
     "counter",
     "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code;"
-    " what a tool reports as its error is none, and what never came to the server's queue is not known here.",
+    " an error that a tool reports itself does not count, nor does a request that never reached its queue.",
     ("server", "code"),
 )
 DURATION: Final = Family(
