@@ -96,6 +96,8 @@ class Served:
 
     def __init__(self, process: Python, stdout: int) -> None:
         self.process = process
+        self.patience_s = PATIENCE_S
+        """For each answer."""
         self.log: list[dict[str, Any]] = []
         self.other_stderr: list[str] = []
         """Lines of standard error that are not of the log, without their ends."""
@@ -181,7 +183,7 @@ class Served:
 
     async def answer(self, request_id: Any) -> dict[str, Any]:
         """The whole answer to that id. Every line on standard output must be a message."""
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(self.patience_s):
             while request_id not in self._replies:
                 self._take(await self._line())
         return self._replies.pop(request_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,45 +26,59 @@ from tests.mcpx.daemon.daemons import House
 from tests.mcpx.page.signed_in import News
 
 ENDS = ("ok", "failed", "refused", "cancelled")
-NONE = "(mcpx)"
-"""Where calls to no server are counted."""
+NONE, OTHERS, INSPECT, MENU = "(mcpx)", "(others)", "(inspect)", "(menu)"
+"""Where calls to no server are counted, and those of no tool that there is; inspect; and lists of tools."""
+LOOK_S = 60.0  # for an answer that takes milliseconds, on a machine that does much else
 Ends = dict[str, int]
+Tool = dict[str, Any]
 Samples = dict[str, dict[tuple[str, ...], float]]
 
 
 class Ledger:
-    """Calls by client, server and end; and tokens by client."""
+    """Calls by client, server, end and tool; and tokens by client, and by server and tool."""
 
     def __init__(self) -> None:
-        self.calls: Counter[tuple[str, str, str]] = Counter()
+        self.calls: Counter[tuple[str, str, str, str]] = Counter()
         self.direct: Counter[str] = Counter()
         self.spent: Counter[str] = Counter()
+        self.direct_by_tool: Counter[tuple[str, str]] = Counter()
+        self.spent_by_tool: Counter[tuple[str, str]] = Counter()
+        self.menus = 0
+        """The tokens spent on lists of tools, of which each server has a share."""
 
-    def call(self, client: str, server: str, end: str, *, times: int = 1) -> None:
-        """A call that ended so, or is `running`."""
-        self.calls[client, server, end] += times
+    def call(self, client: str, server: str, tool: str, end: str, *, times: int = 1) -> None:
+        """A call that ended so, or is `running`; `tool` is what it is counted under."""
+        self.calls[client, server, end, tool] += times
 
-    def ended(self, client: str, server: str, end: str) -> None:
+    def ended(self, client: str, server: str, tool: str, end: str) -> None:
         """A call that ran has ended."""
-        self.calls[client, server, "running"] -= 1
-        self.call(client, server, end)
+        self.call(client, server, tool, "running", times=-1)
+        self.call(client, server, tool, end)
 
-    def read(self, client: str, result: dict[str, Any], said: str = "") -> None:
+    def read(self, client: str, server: str, tool: str, result: dict[str, Any], said: str = "") -> None:
         """A model has read that result; `said` is what a server had said."""
-        self.direct[client] += estimate_result(said) if said else 0
-        self.spent[client] += sum(estimate_result(each["text"]) for each in result["content"])
+        direct = estimate_result(said) if said else 0
+        spent = sum(estimate_result(each["text"]) for each in result["content"])
+        self.direct[client] += direct
+        self.spent[client] += spent
+        self.direct_by_tool[server, tool] += direct
+        self.spent_by_tool[server, tool] += spent
 
-    def menu(self, client: str, tools: list[dict[str, Any]], behind: Iterable[list[dict[str, Any]]]) -> None:
+    def menu(self, client: str, tools: list[Tool], behind: Mapping[str, list[Tool]]) -> None:
         """A model was given these tools; directly it would have been given all of the servers behind."""
         self.spent[client] += _cost(tools)
-        self.direct[client] += sum(map(_cost, behind))
+        self.menus += _cost(tools)
+        for server, its in behind.items():
+            self.direct[client] += _cost(its)
+            self.direct_by_tool[server, MENU] += _cost(its)
 
-    def by(self, place: int) -> dict[str, Ends]:
-        """The ends by client (0) or server (1), without those of which there is nothing."""
-        found: dict[str, Ends] = {}
+    def by(self, *places: int) -> dict[Any, Ends]:
+        """The ends by client (0), server (1) or tool (3), without those of which there is nothing."""
+        found: dict[Any, Ends] = {}
         for key, number in self.calls.items():
             if number:
-                ends = found.setdefault(key[place], dict.fromkeys((*ENDS, "running"), 0))
+                name = key[places[0]] if len(places) == 1 else tuple(key[place] for place in places)
+                ends = found.setdefault(name, dict.fromkeys((*ENDS, "running"), 0))
                 ends[key[2]] += number
         return found
 
@@ -74,7 +88,7 @@ class Ledger:
         return {end: sum(each[end] for each in self.by(0).values()) for end in (*ENDS, "running")}
 
 
-def _cost(tools: list[dict[str, Any]]) -> int:
+def _cost(tools: list[Tool]) -> int:
     return definitions_cost((each["name"], each.get("description"), each["inputSchema"]) for each in tools)
 
 
@@ -86,8 +100,21 @@ def ends_of(shown: dict[str, Any]) -> Ends:
     return ends
 
 
-def _called(rows: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Ends]:
+def _called(rows: Iterable[tuple[Any, dict[str, Any]]]) -> dict[Any, Ends]:
     return {name: ends_of(row) for name, row in rows if row["calls"]}
+
+
+def _tools(report: dict[str, Any], of: Ledger) -> None:
+    """`mcpx stats` by tool, and by server, which is the sum of that."""
+    rows = {(row["server"], row["tool"]): row for row in report["tools"]}
+    assert _called(rows.items()) == of.by(1, 3)
+    assert {key: row["direct"] for key, row in rows.items() if row["direct"]} == +of.direct_by_tool
+    spent = {key: row["spent"] for key, row in rows.items() if row["spent"]}
+    assert {key: tokens for key, tokens in spent.items() if key[1] != MENU} == +of.spent_by_tool
+    assert sum(tokens for key, tokens in spent.items() if key[1] == MENU) == of.menus
+    for row in report["servers"]:
+        its = [tool for (server, _), tool in rows.items() if server == row["server"]]
+        assert all(row[key] == sum(tool[key] for tool in its) for key in ("direct", "spent")), row
 
 
 class Surfaces:
@@ -100,37 +127,49 @@ class Surfaces:
         self._token = token
         self._scraped_before: dict[str, dict[tuple[str, ...], int]] = {}
 
-    async def run(self, *command: str) -> str:
-        """What a command prints."""
+    async def run(self, *command: str, codes: Container[int] = (0,)) -> str:
+        """What a command prints that ends with one of these codes."""
         done = await anyio.to_thread.run_sync(self._house.run, *command)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode in codes, done.stderr
         return done.stdout
+
+    async def run_all(self, *commands: tuple[str, ...], codes: Container[int] = (0,)) -> list[str]:
+        """What these commands print, run side by side."""
+        said: dict[int, str] = {}
+
+        async def one(number: int, command: tuple[str, ...]) -> None:
+            said[number] = await self.run(*command, codes=codes)
+
+        async with anyio.create_task_group() as tasks:
+            for number, command in enumerate(commands):
+                tasks.start_soon(one, number, command)
+        return [said[number] for number in range(len(commands))]
 
     async def topic(self, name: str) -> dict[str, Any]:
         """What somebody is told first who opens that view."""
-        async with self._http.stream("GET", f"/ui/api/events?topic={name}", timeout=20) as response:
-            return await News(response).next()
+        async with self._http.stream("GET", f"/ui/api/events?topic={name}", timeout=None) as response:
+            return await News(response, LOOK_S).next()
 
     async def agree(self, ledger: Ledger, all_time: Ledger | None = None) -> None:
         """Each surface says what the ledger says of the time since the start; `all_time` is for stats."""
         by_client, by_server, total = ledger.by(0), ledger.by(1), ledger.total
         servers = {name: ends for name, ends in by_server.items() if name != NONE}
-        stats = json.loads(await self.run("stats", "--json"))
+        printed, stated, table = await self.run_all(("stats", "--json"), ("status", "--json"), ("status",))
+        stats, plain = json.loads(printed), json.loads(stated)
         for report, of in ((stats["since_start"], ledger), (stats["all_time"], all_time or ledger)):
             assert _called((row["client"], row) for row in report["clients"]) == of.by(0)
             assert _called((row["server"], row) for row in report["servers"]) == of.by(1)
             assert ends_of(report["total"]) == of.total
             for key, tokens in (("direct", of.direct), ("spent", of.spent)):
                 assert {row["client"]: row[key] for row in report["clients"] if row[key]} == +tokens, key
-                assert sum(row[key] for row in report["tools"]) == sum(row[key] for row in report["servers"])
                 assert report["total"][key] == tokens.total()
-        plain = json.loads(await self.run("status", "--json"))
+            _tools(report, of)
         assert _called((row["name"], row) for row in plain["servers"]) == servers
         assert all(row["errors"] == row["failed"] + row["refused"] for row in plain["servers"])
         assert ends_of(plain["daemon"]["calls"]) == total
         assert plain["daemon"]["tokens"]["since_start"]["direct"] == ledger.direct.total()
         assert plain["daemon"]["tokens"]["since_start"]["spent"] == ledger.spent.total()
-        self._table(await self.run("status"), servers)
+        self._table(table, servers)
         self._top(plain, servers)
         await self._page(ledger, all_time or ledger, servers, total)
         await self._scraped(ledger, by_client, by_server)
@@ -156,6 +195,7 @@ class Surfaces:
             assert shown == [str(sum(ends.values())), str(ends["failed"]), str(ends["refused"])], row.name
 
     async def _page(self, ledger: Ledger, all_time: Ledger, servers: dict[str, Ends], total: Ends) -> None:
+        await self._history(total)
         overview = await self.topic("overview")
         assert _called((card["name"], card) for card in overview["servers"]) == servers
         assert ends_of(overview["daemon"]["calls"]) == total
@@ -169,10 +209,22 @@ class Surfaces:
             ends = ledger.by(0).get(client["name"], {})
             assert client["calls"] == sum(ends.values()), client
 
+    async def _history(self, total: Ends) -> None:
+        """The curves of the last hour, in which all of it was: they come with steps that end meanwhile."""
+        wanted = sum(total.values()), total["failed"]  # a refusal with a question is taken back later
+        ended = opened = (0, 0)
+        async with self._http.stream("GET", "/ui/api/events?topic=history", timeout=None) as response:
+            news = News(response, LOOK_S)
+            while tuple(map(sum, zip(ended, opened, strict=True))) != wanted:
+                piece = await news.next()
+                for point in [*piece.get("points", ()), *filter(None, [piece.get("point")])]:
+                    ended = ended[0] + point[0], ended[1] + point[1]
+                opened = tuple(piece.get("open", (0, 0) if "point" in piece else opened)[:2])
+
     async def scrape(self) -> Samples:
         """The metrics: by name, and by the values of the labels in the order of their names."""
         headers = {"Authorization": f"Bearer {self._token}"}
-        async with httpx2.AsyncClient(timeout=20, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=LOOK_S, trust_env=False) as client:
             text = (await client.get(self._metrics, headers=headers)).text
         found: Samples = {}
         for family in text_string_to_metric_families(text):

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from mcpx.wire.batch import BATCH_REVISION
-from tests.mcpx.daemon.ledger import NONE, Ledger, Surfaces, home_with_clients
+from tests.mcpx.daemon.ledger import INSPECT, NONE, OTHERS, Ledger, Surfaces, home_with_clients
 from tests.mcpx.gateway.doors import HttpDoor
 from tests.mcpx.scripted import PATIENCE_S, entry
 from tests.mcpx.scripted_server import TOOLS
@@ -24,6 +24,7 @@ from tests.mcpx.serving import LEGACY, Served, run_cli, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 SERVERS = ("shop", "frail", "guarded")
+NAMES = {each["name"] for each in TOOLS}
 COMMAND_LINE, PAGE = "(command line)", "(page)"
 QUICK = 300
 
@@ -52,15 +53,17 @@ class Hour:
     async def menu(self, client: Served, name: str) -> list[dict[str, Any]]:
         """The client lists its tools."""
         tools = (await client.request("tools/list"))["tools"]
-        self.ledger.menu(name, tools, [TOOLS] * len(SERVERS))
+        self.ledger.menu(name, tools, dict.fromkeys(SERVERS, TOOLS))
         return tools
 
     async def exec(self, client: Served, name: str, server: str, tool: str, end: str, **given: Any) -> None:
         """A call by `exec`, and what the model reads of it."""
         result = await client.call("exec", server_name=server, tool_name=tool, arguments=given)
         assert result.get("isError", False) == (end != "ok"), result
-        self.ledger.call(name, server if server in SERVERS else NONE, end)
-        self.ledger.read(name, result, given["text"] if end == "ok" else "")
+        counted = (server, tool) if tool in NAMES else (server, OTHERS)
+        counted = counted if server in SERVERS else (NONE, OTHERS)
+        self.ledger.call(name, *counted, end)
+        self.ledger.read(name, *counted, result, given["text"] if end == "ok" else "")
 
 
 def about(name: str) -> dict[str, str]:
@@ -103,14 +106,15 @@ async def every_end(play: Hour) -> None:
         await play.exec(desk, "desk", "frail", "die", "failed")
         await play.exec(desk, "desk", "guarded", "echo", "refused", text="unasked")
         for arguments in ({}, {"query": "echo"}, {"server_name": "shop"}):
-            play.ledger.read("desk", await desk.call("inspect", **arguments))
+            about_server = arguments.get("server_name", NONE)
+            play.ledger.read("desk", about_server, INSPECT, await desk.call("inspect", **arguments))
         hang = {"server_name": "shop", "tool_name": "hang"}
         request = await desk.ask("tools/call", {"name": "exec", "arguments": hang})
-        play.ledger.call("desk", "shop", "running")
+        play.ledger.call("desk", "shop", "hang", "running")
         await running(play, 1)
         await desk.send("notifications/cancelled", {"requestId": request})
         await running(play, 0)
-        play.ledger.ended("desk", "shop", "cancelled")
+        play.ledger.ended("desk", "shop", "hang", "cancelled")
         await play.surfaces.agree(play.ledger)
 
 
@@ -128,28 +132,29 @@ async def every_way(play: Hour) -> None:
         echo = next(
             each["name"] for each in tools if each["name"].endswith("echo") and "shop" in each["name"]
         )
-        play.ledger.read("native", await native.call(echo, text="by its name"), "by its name")
-        play.ledger.call("native", "shop", "ok")
+        said = "by its name"
+        play.ledger.read("native", "shop", "echo", await native.call(echo, text=said), said)
+        play.ledger.call("native", "shop", "echo", "ok")
         answer = await native.answer(await native.ask("tools/call", {"name": "no_such", "arguments": {}}))
         assert "error" in answer
-        play.ledger.call("native", NONE, "refused")
+        play.ledger.call("native", NONE, OTHERS, "refused")
     async with play.client("plain", "--server", "shop") as plain:
         assert not (await plain.call("echo", text="as it is")).get("isError")
-        play.ledger.call("plain", "shop", "ok")
+        play.ledger.call("plain", "shop", "echo", "ok")
         failed = {"name": "fail", "arguments": {"text": "as it is"}}
         assert "error" in await plain.answer(await plain.ask("tools/call", failed))
-        play.ledger.call("plain", "shop", "failed")
+        play.ledger.call("plain", "shop", "fail", "failed")
     async with play.client("other mcpx", "--peer", "shop") as peer:
         await peer.call("echo", text="for a peer")
-        play.ledger.call("other mcpx", "shop", "ok")
+        play.ledger.call("other mcpx", "shop", "echo", "ok")
     async with play.client("batches", version=BATCH_REVISION) as batches:
         await play.menu(batches, "batches")
         given = {"server_name": "shop", "tool_name": "echo", "arguments": {"text": "in a batch"}}
         call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "exec", "arguments": given}}
         await batches.send_bytes(json.dumps([call | {"id": "a"}, call | {"id": "b"}]).encode() + b"\n")
         for each in await batches.array():
-            play.ledger.read("batches", each["result"], "in a batch")
-            play.ledger.call("batches", "shop", "ok")
+            play.ledger.read("batches", "shop", "echo", each["result"], "in a batch")
+            play.ledger.call("batches", "shop", "echo", "ok")
     for modern in (False, True):
         async with httpx2.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client:
             door = HttpDoor(client, play.url, modern=modern)
@@ -157,8 +162,8 @@ async def every_way(play: Hour) -> None:
             await door.open()
             given = {"server_name": "shop", "tool_name": "echo", "arguments": {"text": "over HTTP"}}
             answer = await door.answer("tools/call", {"name": "exec", "arguments": given})
-            play.ledger.read("test", json.loads(bytes(answer.result)), "over HTTP")
-            play.ledger.call("test", "shop", "ok")
+            play.ledger.read("test", "shop", "echo", json.loads(bytes(answer.result)), "over HTTP")
+            play.ledger.call("test", "shop", "echo", "ok")
 
 
 async def by_hand(play: Hour) -> None:
@@ -173,13 +178,13 @@ async def by_hand(play: Hour) -> None:
         (("exec", "shop", "nothing"), 1, "refused"),
     ):
         assert await anyio.to_thread.run_sync(run, *command) == code, command
-        play.ledger.call(COMMAND_LINE, "shop", end)
+        play.ledger.call(COMMAND_LINE, "shop", command[2] if command[2] in NAMES else OTHERS, end)
     tried = {"server": "shop", "tool": "echo", "arguments": {"text": "on the page"}}
     assert "failed" not in await posted(play, "/call", tried)
-    play.ledger.call(PAGE, "shop", "ok")
+    play.ledger.call(PAGE, "shop", "echo", "ok")
     asked = await posted(play, "/call", tried | {"server": "guarded"})
     (key,) = asked["asked"]
-    play.ledger.call(PAGE, "guarded", "refused")
+    play.ledger.call(PAGE, "guarded", "echo", "refused")
     await play.surfaces.agree(play.ledger)
     answers = {key: {"action": "accept", "content": {"decision": "once"}}}
     done = await posted(
@@ -187,8 +192,8 @@ async def by_hand(play: Hour) -> None:
     )
     assert "asked" not in done, done
     assert "failed" not in done, done
-    play.ledger.call(PAGE, "guarded", "refused", times=-1)
-    play.ledger.call(PAGE, "guarded", "ok")
+    play.ledger.call(PAGE, "guarded", "echo", "refused", times=-1)
+    play.ledger.call(PAGE, "guarded", "echo", "ok")
 
 
 async def posted(play: Hour, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +225,7 @@ async def long_call(play: Hour) -> None:
     async with play.client("slow") as slow, play.client("quick") as quick:
         hang = {"server_name": "frail", "tool_name": "hang"}
         request = await slow.ask("tools/call", {"name": "exec", "arguments": hang})
-        play.ledger.call("slow", "frail", "running")
+        play.ledger.call("slow", "frail", "hang", "running")
         await running(play, 1)
         for _ in range(QUICK):  # all the same: of so many some are looked at, and stand for the others
             await play.exec(quick, "quick", "shop", "echo", "ok", text="once more")
@@ -228,10 +233,10 @@ async def long_call(play: Hour) -> None:
         assert (row["client"], row["server"], row["tool"]) == ("slow/1.2", "frail", "hang")
         await play.surfaces.agree(play.ledger)
         result = await quick.call("exec", server_name="frail", tool_name="release", arguments={})
-        play.ledger.call("quick", "frail", "ok")
-        play.ledger.read("quick", result, "done")
-        play.ledger.read("slow", (await slow.answer(request))["result"], "released")
-        play.ledger.ended("slow", "frail", "ok")
+        play.ledger.call("quick", "frail", "release", "ok")
+        play.ledger.read("quick", "frail", "release", result, "done")
+        play.ledger.read("slow", "frail", "hang", (await slow.answer(request))["result"], "released")
+        play.ledger.ended("slow", "frail", "hang", "ok")
         for _ in range(2):  # also for somebody who has looked elsewhere meanwhile
             rows = [each for each in await play.surfaces.rows() if each["id"] == row["id"]]
             assert [each["end"] for each in rows] == ["ok"]

@@ -76,13 +76,14 @@ class Visitor(SignedIn):
 class News:
     """What a stream says, piece by piece."""
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: httpx2.Response, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._lines = response.aiter_lines()
         self.heard: list[dict[str, Any]] = []
 
     async def next(self) -> dict[str, Any]:
         """The next event's data; a failure is as it came. What says which daemon answers is left out."""
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(self._patience_s):
             event = ""
             async for line in self._lines:
                 event = line.removeprefix("event: ") if line.startswith("event: ") else event
