@@ -161,7 +161,8 @@ class Surfaces:
             assert _called((row["server"], row) for row in report["servers"]) == of.by(1)
             assert ends_of(report["total"]) == of.total
             for key, tokens in (("direct", of.direct), ("spent", of.spent)):
-                assert {row["client"]: row[key] for row in report["clients"] if row[key]} == +tokens, key
+                shown = {row["client"]: row[key] for row in report["clients"] if row[key]}
+                assert shown == +tokens
                 assert report["total"][key] == tokens.total()
             _tools(report, of)
         assert _called((row["name"], row) for row in plain["servers"]) == servers

@@ -117,17 +117,19 @@ class Desk:
 
     async def morning(self) -> None:
         """Each client comes, lists its tools, works, and leaves."""
+        behind = dict.fromkeys((*GOOD, "flaps"), TOOLS) | ({"mail": self.mail} if self.mail else {})
         for name in CLIENTS:
             async with self.client(name) as client:
                 tools = (await client.request("tools/list"))["tools"]
-                behind = dict.fromkeys((*GOOD, "flaps"), TOOLS) | ({"mail": self.mail} if self.mail else {})
                 for ledger in self.ledgers:
                     ledger.menu(name, tools, behind)
                 await self.work(client, name)
 
     @asynccontextmanager
     async def client(self, name: str) -> AsyncIterator[Served]:
-        """A client of that name, past its handshake."""
+        """A client of that name, past its handshake; a daemon answers it, and not what its shim remembers."""
+        for remembered in (self.house.place.folder / "attach").glob("*.json"):
+            remembered.unlink()
         async with serving(self.house.folder, "attach", "--config", self.house.config) as client:
             client.patience_s = LOOK_S
             about = {"name": name, "version": "9"}
@@ -262,7 +264,7 @@ async def _look_at_top(house: Any) -> None:
         except MCPXError:  # it has not answered soon enough, as `top` says then
             history.miss()
         at += 1.0
-        await anyio.sleep(0.2)
+        await anyio.sleep(1.0)
 
 
 async def examined(house: Any, *options: str) -> dict[str, Any]:
