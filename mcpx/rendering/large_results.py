@@ -64,6 +64,22 @@ class _OnlyParts(_Parts, gc=False, forbid_unknown_fields=True):
     """A result that has no other members."""
 
 
+class _Completion(msgspec.Struct, gc=False, frozen=True, forbid_unknown_fields=True):
+    values: msgspec.Raw = _NOTHING
+    total: msgspec.Raw = _NOTHING
+    has_more: msgspec.Raw = msgspec.field(name="hasMore", default=_NOTHING)
+
+
+class _Asked(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The result of a `prompts/get`, or of a completion."""
+
+    messages: msgspec.Raw = _NOTHING
+    description: msgspec.Raw = _NOTHING
+    completion: _Completion = _Completion()
+    meta: msgspec.Raw = msgspec.field(name="_meta", default=_NOTHING)
+    result_type: msgspec.Raw = msgspec.field(name="resultType", default=_NOTHING)
+
+
 class _Inner(msgspec.Struct, gc=False, omit_defaults=True):
     uri: str | None = None
     mime_type: str | None = msgspec.field(name="mimeType", default=None)
@@ -95,6 +111,7 @@ class _Block(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_parts: Final = msgspec.json.Decoder(_Parts).decode
 _decode_only_parts: Final = msgspec.json.Decoder(_OnlyParts).decode
 _decode_blocks: Final = msgspec.json.Decoder(_FirstBlocks).decode
+_decode_asked: Final = msgspec.json.Decoder(_Asked).decode
 _decode_block: Final = msgspec.json.Decoder(_Block).decode
 _decode_inner: Final = msgspec.json.Decoder(_Inner).decode
 _decode_item: Final = msgspec.json.Decoder(_Item).decode
@@ -273,6 +290,25 @@ def _first(
         return [decode(element) for element in first if element]
     except (msgspec.DecodeError, RecursionError) as error:
         raise _broken(f"its result has no proper `{field}` ({error})", server) from None
+
+
+def refuse_dense_messages(raw: msgspec.Raw, server: str) -> None:
+    """Refuse the messages of a prompt, or the values of a completion, that would be very many small objects.
+
+    Raises:
+        CallError: `response_too_large`.
+    """
+    if not is_dense(raw):
+        return
+    try:
+        parts = _decode_asked(raw)
+        for array in (parts.messages, parts.completion.values):
+            if array and msgspec.structs.astuple(_decode_blocks(array))[-1]:
+                raise _too_large(f"its result has more than {_MAX_BLOCKS} elements", server)
+    except msgspec.ValidationError:
+        raise _too_large("its result holds too many members", server) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _broken(f"its result is not JSON ({error})", server) from None
 
 
 def _is_base64(text: memoryview) -> bool:

@@ -39,6 +39,7 @@ from mcpx.gateway.native.listening import ListenStreams
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import PAGE_ENTRIES, page_of
 from mcpx.gateway.request_meta import meta_for_server
+from mcpx.rendering.large_results import refuse_dense_messages
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.result_reading import (
     TASK,
@@ -125,6 +126,7 @@ class ResourcesAndPrompts:
 
     def _messages(self, _ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
         """The result of a `prompts/get`."""
+        refuse_dense_messages(raw, server)
         got = read_members(raw, forms.PROMPT, server=server)
         for resource in forms.embedded(got):
             resource_value({"contents": [resource]}, server=server)
@@ -132,6 +134,7 @@ class ResourcesAndPrompts:
 
     def _completed(self, _ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
         """The result of a completion, where nothing has to be left out."""
+        refuse_dense_messages(raw, server)
         return read_members(raw, server=server)
 
     def _about_resource(self, ctx: Context, error: CallError, uri: str, own: str) -> MCPError:
@@ -256,6 +259,7 @@ class ResourcesAndPrompts:
         def convert(raw: msgspec.Raw) -> JSON | list[Bytes]:
             if template is None or not upstream.policy.restricts_resources:
                 return self._completed(ctx, upstream.name, raw)
+            refuse_dense_messages(raw, upstream.name)
             read = read_result(raw, server=upstream.name)
             resolved = (params.context and params.context.arguments) or {}
             shown = admitted_completion(read, upstream.policy, template, params.argument.name, resolved)

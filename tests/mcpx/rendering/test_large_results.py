@@ -203,3 +203,33 @@ def test_a_question_is_read_and_one_that_is_too_large_is_refused():
     for shape in (on_the_wire, for_programs):
         with pytest.raises(CallError, match="too large"):
             shape(raw_of({**question, "requestState": json.loads(DENSE["lists"])}))
+
+
+MESSAGE = b'{"role":"user","content":{"type":"text","text":"a"}}'
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"messages":[' + b",".join([MESSAGE] * 40_000) + b"]}",
+        b'{"completion":{"values":[' + b",".join([b'"a"'] * 700_000) + b"]}}",
+        b'{"messages":[],' + b",".join(b'"k%d":1' % each for each in range(700_000)) + b"}",
+        b'{"messages":' + b"[" * 80_000 + b"]" * 80_000 + b"}",
+    ],
+    ids=["messages", "values", "members", "depth"],
+)
+def test_very_many_messages_of_a_prompt_are_refused_unread(result):
+    with pytest.raises(CallError):
+        large_results.refuse_dense_messages(msgspec.Raw(result), "s")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"messages":[' + b",".join([MESSAGE] * 1000) + b'],"_meta":{"a":1},"later":null}',
+        b'{"messages":[' + MESSAGE.replace(b'"a"', b'"' + b"{,}" * 400_000 + b'"') + b'],"description":"d"}',
+    ],
+    ids=["few", "text"],
+)
+def test_a_large_prompt_is_read(result):
+    large_results.refuse_dense_messages(msgspec.Raw(result), "s")
