@@ -5,8 +5,8 @@ cost where the meter does; while nobody watches, neither knows of it, and a call
 
 Every call that runs for longer than a window is kept, at most `MAX_RUNNING`, those first that began first;
 and so is its end. Of those that have ended the last `MAX_CALLS` are kept, for those who begin to watch, and
-half of that are places that quick ones do not take (`last_of`). Once nobody watches, arguments are forgotten,
-and so is what runs, until somebody watches again.
+half of that are places that quick ones do not take (`last_of`). Once nobody watches, arguments are forgotten;
+of what ran then only the ends are still noted.
 
 Under load not every quick call is kept: in each window of time the first `MAX_NEW` are, and the first
 `MAX_FAILED` that fail of the others; the rest are counted. Nothing here raises: a fault of the watch costs no
@@ -86,18 +86,19 @@ class CallWatch:
                 self._stop()
 
     def _stop(self) -> None:
-        self._audit.observe(None)
         self._meter.watch = None
         self._by_request.clear()
         self._same.clear()
         self._large.clear()
-        for call in self._running.values():
-            if call.entry is not None:
-                call.entry.watched = None  # until somebody watches again, nobody tells how it ends
-        self._running.clear()
-        for call in self._ended.values():
+        for call in self.calls():
             call.arguments, call.requests = None, []
             call.shown["repeatable"] = False
+        self._rest()
+
+    def _rest(self) -> None:
+        """Hear of no more calls, once those that somebody has seen running have ended."""
+        if not self._followers and not self._running:
+            self._audit.observe(None)
 
     def calls(self) -> list[Call]:
         """The calls that are kept: those that have ended, the first to end first, then those that run."""
@@ -131,6 +132,8 @@ class CallWatch:
 
     def begun(self, entry: Entry, request: object | None) -> None:
         """Note a call that begins; `request` is what the gateway knows it by, where it will tell more."""
+        if not self._followers:
+            return
         if entry.at_us < self._full_until and id(request) not in self._by_request:
             self.skipped += 1
             return
@@ -152,14 +155,17 @@ class CallWatch:
     def ended(self, entry: Entry) -> None:
         """Note that a call that is kept has ended, or that one has failed or was refused."""
         try:
-            call = entry.watched or self._late(entry)
+            call = entry.watched or (self._late(entry) if self._followers else None)
             if call is not None and call.entry is entry:
                 self._end(call, entry)
+                self._rest()
         except Exception as error:  # noqa: BLE001 - as above
             contain(error, "call watch")
 
     def same(self, request: object, again: object) -> None:
         """Note that a request is the same call as one before it, or as one that is its beginning."""
+        if not self._followers:
+            return
         known = self._by_request.get(id(request))
         if known is not None:
             self._index(known, again)

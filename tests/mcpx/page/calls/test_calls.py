@@ -75,6 +75,23 @@ async def test_a_call_that_ended_just_now_is_listed_however_many_began_after_it(
         assert {call["tool"] for call in listed} == {"echo", "hang", "release"}
 
 
+async def test_a_call_that_was_seen_running_is_listed_with_its_end_though_nobody_looked_then(tmp_path):
+    off = config_of({"s": entry()}, audit="off")
+    async with visiting(off, state=tmp_path) as visitor, anyio.create_task_group() as tasks:
+        tasks.start_soon(visitor.watch.text, "hang")
+        await soon(lambda: visitor.hub.audit.running)
+        async with visitor.following("calls") as news:
+            (call,) = (await news.next())["calls"]
+            assert call["end"] is None
+        await soon(lambda: visitor.hub.meter.watch is None)
+        await visitor.watch.text("echo", {"text": "unseen"})
+        await visitor.watch.text("release")
+        await soon(lambda: visitor.hub.audit.watch is None)  # no call costs anything more
+        async with visitor.following("calls") as news:
+            listed = (await news.next())["calls"]
+        assert [(each["id"], each["end"]) for each in listed] == [(call["id"], "ok")]
+
+
 async def test_a_flood_is_bounded_and_counted(tmp_path):
     async with (
         visiting(config(tmp_path, audit="off"), state=tmp_path) as visitor,
