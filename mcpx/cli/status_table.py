@@ -305,13 +305,15 @@ def _changed(name: str, changes: list[ChangeStatus]) -> str:
 
 
 def _lines(said: list[tuple[str, str, str]]) -> list[Text]:
-    """A line for each remark behind the name of its server."""
+    """A line for each remark behind the name of its server; one with a command to type is never cut."""
     names = [one_line(name) for name, _, _ in said]
     width = min(MAX_LEAD_CELLS, max(map(cell_len, names)))
     return [
-        Text(name + " " * max(0, width - cell_len(name)) + "  ", no_wrap=True, overflow="ellipsis").append(
-            text, style
-        )
+        Text(
+            name + " " * max(0, width - cell_len(name)) + "  ",
+            no_wrap="mcpx " not in text,
+            overflow="fold" if "mcpx " in text else "ellipsis",
+        ).append(text, style)
         for name, (_, text, style) in zip(names, said, strict=True)
     ]
 

@@ -33,8 +33,10 @@ _PIECE: Final = re.compile(
     |//.*|/\*.*|[^\s"'{}\[\]:,]+)(?P<colon>\s*:)?|,""",
     re.VERBOSE,
 )
-_PLAIN: Final = re.compile(r"""true|false|null|-?[\d.]{1,6}|["']--?[A-Za-z][\w-]{0,29}["']""")
-"""Values that are no secrets: literals, short numbers, options of a command line."""
+_PLAIN: Final = re.compile(
+    r"""true|false|null|-?[\d.]{1,6}|["']--?[A-Za-z][\w-]{0,29}["']|["']\$\{[A-Za-z_]\w*(?::\w[\w.-]*)?\}["']"""
+)
+"""Values that are no secrets: literals, short numbers, options of a command line, references."""
 _LETTER: Final = re.compile(r"\w")
 
 

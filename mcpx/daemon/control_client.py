@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from typing import Any, Final
@@ -75,9 +76,13 @@ def request_or_fail(
     """
     response = request(paths, message, within=within)
     if response is None:
-        raise MCPXError(
-            f"no daemon serves {paths.config}; start one with: mcpx daemon start{config_hint(paths.config)}"
-        )
+        option = config_hint(paths.config)
+        then = f"; start one with: mcpx daemon start{option}"
+        if not os.path.exists(paths.config):  # noqa: PTH110 - False where it cannot be seen
+            then = (
+                f", and there is no such file; mcpx import{option} takes over the servers of your AI clients"
+            )
+        raise MCPXError(f"no daemon serves {paths.config}{then}")
     return response
 
 

@@ -221,6 +221,12 @@ def test_a_narrow_window_has_fewer_columns_and_whole_names():
     assert {"state", "calls", "fail"} <= set(head.split())
 
 
+def test_a_command_to_type_is_whole_in_a_narrow_window():
+    remedy = "add to ~/.profile: export GOOSE_SECRET=VALUE; then: mcpx restart keyed"
+    text = printed(server("keyed", state="needs setup", last_error="no", remedy=remedy), width=60)
+    assert remedy in " ".join(text.split())
+
+
 def test_a_window_of_usual_width_lacks_a_column_rather_than_the_end_of_a_name():
     names = ["fetch-claude-desktop", "x"]
     lines = printed(*map(server, names), width=80).splitlines()

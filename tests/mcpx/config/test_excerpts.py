@@ -42,3 +42,9 @@ def test_keys_and_harmless_values_are_shown_with_the_caret_beneath_the_place() -
 @given(st.text(alphabet="\"{}[]:, ab\\/*'\n", max_size=60), st.integers(0, 60))
 def test_any_text_has_an_excerpt_in_two_lines(text: str, offset: int) -> None:
     assert len(safe_excerpt(text, min(offset, len(text))).split("\n")) == 2
+
+
+def test_a_reference_is_shown_and_its_default_is_not() -> None:
+    text = '"env": {"SECRET": "${SECRET}", "A": "${keychain:a-b}", "B": "${B:-s3cret}", "C": "x${C}"}'
+    shown = safe_excerpt(text, 0).splitlines()[0]
+    assert '"SECRET": "${SECRET}", "A": "${keychain:a-b}", "B": "${*:-******}"' in shown

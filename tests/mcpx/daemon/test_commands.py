@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import anyio
 import httpx2 as httpx
@@ -219,6 +220,8 @@ def test_without_a_daemon_the_commands_that_need_one_say_how_to_start_it(house):
         assert done.returncode == 1
         hint = f"start one with: mcpx daemon start --config {house.config}"
         assert done.stderr == f"mcpx: no daemon serves {house.config}; {hint}\n"
+    Path(house.config).unlink()
+    assert f"there is no such file; mcpx import --config {house.config} takes" in house.run("status").stderr
 
 
 def test_logs_of_a_server_and_of_the_daemon(house):
