@@ -170,29 +170,31 @@ async def _scraped(surfaces: Surfaces, servers: Servers) -> None:
 
 def doctor_agrees(found: dict[str, Any], servers: Servers, *, starts: bool) -> None:
     """`mcpx doctor --json`; it has started the servers, or not."""
-    by_section = {"servers": {}, "daemon": {}}  # type: dict[str, dict[str, dict[str, Any]]]
+    of_servers: dict[str, dict[str, Any]] = {}
     for each in found["findings"]:
         if each["section"] == "servers":
-            by_section["servers"].setdefault(each["subject"], each)
-        elif each["section"] == "daemon" and each["level"] == "wrong":
-            by_section["daemon"][each["text"].split()[0]] = each
-    assert set(by_section["servers"]) == set(servers)
-    for name, each in by_section["servers"].items():
+            of_servers.setdefault(each["subject"], each)
+    assert set(of_servers) == set(servers)
+    for name, each in of_servers.items():
         level, text, advice, missing = _finding(servers[name], starts=starts)
         assert (each["level"], tuple(each.get("details", {}).get("missing", ()))) == (level, missing), each
         assert each["text"].startswith(text), each
         assert advice is None or each["advice"] == advice, each
-    asked = {name: server for name, server in servers.items() if server.state in {"needs sign-in", "parked"}}
-    assert set(by_section["daemon"]) == set(asked)
-    for name, server in asked.items():
-        text = (
-            f"{name} needs a sign-in" if server.login else f"{name} is parked in the daemon: {server.cause}"
-        )
-        assert by_section["daemon"][name]["text"] == text
-        assert server.login is None or by_section["daemon"][name]["command"] == server.login
+    of_daemon = [each for each in found["findings"] if each["section"] == "daemon" and each["level"] != "ok"]
+    assert {each["text"]: each["level"] for each in of_daemon} == _in_daemon(servers, starts=starts)
     wrong = [each for each in found["findings"] if each["level"] == "wrong"]
     assert found["wrong"] == len(wrong)
     assert {each["section"] for each in wrong} <= {"servers", "daemon"}, wrong
+
+
+def _in_daemon(servers: Servers, *, starts: bool) -> dict[str, str]:
+    """What is said of the servers in the daemon, and at which level; nothing twice where each was started."""
+    parked = [name for name, server in servers.items() if server.state == "parked"]
+    if starts:
+        return {f"not available in the daemon, either: {', '.join(parked)}": "note"}
+    said = {f"{name} needs a sign-in" for name, server in servers.items() if server.login}
+    said |= {f"{name} is parked in the daemon: {servers[name].cause}" for name in parked}
+    return dict.fromkeys(said, "wrong")
 
 
 def _finding(server: Server, *, starts: bool) -> tuple[str, str, str | None, tuple[str, ...]]:
