@@ -181,15 +181,18 @@ class _Plan:
         self._name_present(names)
         new = [index for index in range(len(self._groups)) if index not in names]
         present = {*names}
+        in_use: set[str] = set()  # by what is on, which has its names before anything that is off
         for index in sorted(new, key=lambda index: _claim(self._groups[index])):
-            names[index] = self._free(self._groups[index])
+            group = self._groups[index]
+            is_off = bool(group.entry.get("disabled"))
+            names[index] = self._free(group, in_use if is_off else frozenset())
             self._names.add(names[index])
-        taken = self._names.union(*self._aliases.values())
+            in_use |= set() if is_off else {origin.name for origin in group.origins}
+        aliases = self._new_aliases(names)
         servers = []
         for index, group in enumerate(self._groups):
             kept = names[index] if index in present else None
-            others = _other_names(group, names[index], taken)
-            taken |= {*others}
+            others = aliases[index]
             needs = () if kept and _identity(group.entry) != _identity(self._entries[kept]) else group.needs
             servers.append(
                 msgspec.structs.replace(
@@ -233,10 +236,22 @@ class _Plan:
                 return name
         return None
 
-    def _free(self, group: Planned) -> str:
-        """The best of its names that no other server has, or the best with the client's name behind it."""
+    def _new_aliases(self, names: Mapping[int, str]) -> dict[int, tuple[str, ...]]:
+        """The aliases that the groups get, by number: those that are on choose first."""
+        taken = self._names.union(*self._aliases.values())
+        found = {}
+        for index in sorted(names, key=lambda index: bool(self._groups[index].entry.get("disabled"))):
+            found[index] = _other_names(self._groups[index], names[index], taken)
+            taken |= {*found[index]}
+        return found
+
+    def _free(self, group: Planned, in_use: Collection[str]) -> str:
+        """The best of its names that no other server has, or the best with the client's name behind it.
+
+        None of those `in_use`.
+        """
         ranked = _ranked(group)
-        if free := [name for name in ranked if name not in self._names]:
+        if free := [name for name in ranked if name not in self._names and name not in in_use]:
             return free[0]
         client = next(origin.client for origin in group.origins if origin.name == ranked[0])
         name, number = f"{ranked[0]}-{client}", 2

@@ -73,6 +73,20 @@ def test_the_commonest_name_wins_then_the_shortest_and_one_that_is_on_first() ->
     assert written(plan) == {"versions": {**GIT, "aliases": ["git"]}}
 
 
+def test_what_is_off_gets_no_name_under_which_something_is_on() -> None:
+    off = {**OTHER_GIT, "disabled": True}
+    for found in (
+        [of("cursor", same=GIT), of("windsurf", same=off, zz=GIT)],
+        [of("windsurf", same=off, zz=GIT), of("cursor", same=GIT)],
+        [of("windsurf", same=off, zz=GIT), of("cursor", same=GIT), of("cline", other=off)],
+    ):
+        plan = plan_import(found, None)
+        assert written(plan)["zz"] == {**GIT, "aliases": ["same"]}
+        names = {name for name, entry in written(plan).items() if entry.get("disabled")}
+        assert names == {"same-windsurf" if len(found) == 2 else "other"}
+        assert plan_import(found, plan.after).changes is False
+
+
 def test_a_server_that_the_configuration_has_gets_the_names_by_which_clients_know_it() -> None:
     config = json.dumps({"mcpServers": {"git": {**GIT, "aliases": ["g"]}, "x": {"command": "x"}}}).encode()
     found = [of("cursor", g=GIT, x=OTHER_GIT), of("windsurf", vcs=GIT)]
