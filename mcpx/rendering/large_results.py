@@ -28,6 +28,7 @@ from mcpx.rendering.result_members import (
     others,
     structured_content,
 )
+from mcpx.text.json_work import work_of
 
 T = TypeVar("T")
 Shorten = Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]
@@ -35,7 +36,6 @@ Shorten = Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]
 _SMALL_BYTES: Final = 16_384  # the densest of that size is read in 30 ms
 _MAX_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
 _DENSE_WORK: Final = 600_000  # the same without TOON, for callers that need objects
-_CONTAINER_WORK: Final = 8  # what an object or array costs, beside a scalar
 _MAX_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
 MAX_QUESTION_BYTES: Final = 4_194_304  # of what a server asks in place of a result, with images
 _NOTHING: Final = msgspec.Raw()
@@ -129,10 +129,7 @@ def is_dense(raw: msgspec.Raw | bytes) -> bool:
 
 
 def _work(raw: msgspec.Raw | bytes) -> int:
-    """Return an upper bound of the cost of reading a JSON text, by its commas and brackets."""
-    text = bytes(memoryview(raw))
-    containers = len(text) - len(text.translate(None, b"{["))
-    return _CONTAINER_WORK * containers + text.count(b",")
+    return work_of(bytes(memoryview(raw)))
 
 
 def pieces(

@@ -33,12 +33,14 @@ from mcp_types import (
 )
 
 from mcpx.observe.contained import contain
+from mcpx.text.json_work import takes_long
 from mcpx.wire import envelope
 from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel
 from mcpx.wire.context import WireContext
 from mcpx.wire.enclosed import encode_restored, restore
 from mcpx.wire.envelope import Bytes, RequestId
+from mcpx.wire.intake import LARGE_BYTES
 
 MAX_OPEN_REQUESTS: Final = 1024  # of one peer, served at a time; each is a task
 MAX_DECODED_BYTES: Final = 16 << 20  # of a message that is read whole
@@ -107,7 +109,7 @@ class Incoming:
 
     def take_notification(self, method: str, raw: msgspec.Raw) -> None:
         """Serve a notification. One that is too large, or has no proper parameters, is dropped."""
-        if self._tasks is None or len(raw) > self._max_bytes:
+        if self._tasks is None or self._is_too_large(raw):
             return
         try:
             params = _object(raw)
@@ -143,11 +145,15 @@ class Incoming:
         self._tasks.start_soon(self._serve, context, scope, method, params)
 
     def _refusal(self, method: str, raw: msgspec.Raw) -> bytes | None:
-        if len(raw) > self._max_bytes:
+        if self._is_too_large(raw):
             return TOO_LARGE
         if len(method) > MAX_METHOD_CHARS:
             return _NO_METHOD
         return _TOO_MANY if len(self.open) >= MAX_OPEN_REQUESTS else None
+
+    def _is_too_large(self, raw: msgspec.Raw) -> bool:
+        size = len(raw)
+        return size > self._max_bytes or (size > LARGE_BYTES and takes_long(bytes(raw)))
 
     def cancel(self, request_id: RequestId) -> bool:
         """Cancel a request for the peer; False for an unknown one."""

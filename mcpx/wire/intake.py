@@ -25,6 +25,7 @@ STALL_S: Final = 5.0
 HEAD_BYTES: Final = 4096  # that say what a message was which is given up
 _LOOK_S: Final = 0.5
 
+
 Mend = Callable[[bytes], bytes]
 """Mends a piece, given b"" at the end; what it is not sure of it keeps for the next."""
 

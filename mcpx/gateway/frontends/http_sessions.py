@@ -6,6 +6,7 @@ import re
 from collections import deque
 from typing import Final
 
+import anyio.lowlevel
 import msgspec
 from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
@@ -26,9 +27,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mcpx.gateway.frontends.http_batches import BatchExchange
 from mcpx.gateway.frontends.http_events import RETRY_MS, KeptEvents, SessionEvents
+from mcpx.text.json_work import takes_long, work_of
 from mcpx.wire import malformed
 from mcpx.wire.batch import BATCH_REVISION, NOT_IN_REVISION, split, split_if_any, why_refused
+from mcpx.wire.intake import LARGE_BYTES
 
+TOO_DENSE: Final = "it holds too many values; send fewer at a time, or as one text"
 _REVISION: Final = re.compile(rb'protocolVersion\\?":\s*\\?"([0-9-]+)')  # of a result, which may be a text
 
 
@@ -82,6 +86,13 @@ class SessionManager(StreamableHTTPSessionManager):
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request; a batch message by message."""
+        if scope["method"] == "POST":
+            given = await _with_body(receive)
+            body = given[0].get("body", b"")
+            if len(body) > LARGE_BYTES and await _is_dense(body):
+                await _refusal(malformed.invalid(body, TOO_DENSE), 413)(scope, receive, send)
+                return
+            receive = resumed(given, receive)
         headers = Headers(scope=scope)
         store = self._events.get(headers.get(MCP_SESSION_ID_HEADER, ""))
         if store is not None and scope["method"] == "GET" and LAST_EVENT_ID_HEADER not in headers:
@@ -123,8 +134,33 @@ class SessionManager(StreamableHTTPSessionManager):
         problem = why_refused(lines) if session_id in self._batching else NOT_IN_REVISION
         if problem is None:
             return None
-        refusal = b"".join(malformed.refusal(malformed.invalid(b"[]", problem)))
-        return Response(refusal, status_code=400, media_type="application/json")
+        return _refusal(malformed.invalid(b"[]", problem), 400)
+
+
+def _refusal(problem: malformed.MalformedLine, status: int) -> Response:
+    refusal = b"".join(malformed.refusal(problem))
+    return Response(refusal, status_code=status, media_type="application/json")
+
+
+async def _with_body(receive: Receive) -> list[Message]:
+    """The body of a request, as one message, and what came in the place of its end."""
+    message = await receive()
+    body = bytearray(message.get("body", b""))
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] != "http.request":
+            return [{"type": "http.request", "body": bytes(body), "more_body": True}, message]
+        body += message.get("body", b"")
+    return [{**message, "body": bytes(body)}] if body else [message]
+
+
+async def _is_dense(body: bytes) -> bool:
+    """Whether a large body holds so many values that reading it would take too long."""
+    work = 0
+    for at in range(0, len(body), LARGE_BYTES):
+        work += work_of(body[at : at + LARGE_BYTES])
+        await anyio.lowlevel.checkpoint()
+    return takes_long(body, work)
 
 
 def resumed(begun: list[Message], receive: Receive) -> Receive:

@@ -195,3 +195,16 @@ async def test_log_messages_pass_by_a_client_that_does_not_read_its_stream(tmp_p
             answer = await client.post(url, json=ask, headers=headers)
             assert "echo" in answer.text
             assert memory(mcpx.process.pid) - before < 80
+
+
+async def test_a_body_of_too_many_values_is_refused_unread_and_a_long_text_is_not(tmp_path, config):
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(timeout=20) as client:
+        for more, status in (("[[[[1]]]]," * 400_000, 413), ("[[[[1]]]]" * 400_000, 200)):
+            extra = f"[{more}1]" if status == 413 else f'"{more}"'
+            body = '{"padding":' + extra + "," + json.dumps(HELLO)[1:]
+            answer = await client.post(
+                url, content=body, headers=ACCEPT | {"content-type": "application/json"}
+            )
+            assert answer.status_code == status
+            if status == 413:
+                assert "too many values" in answer.json()["error"]["message"]
