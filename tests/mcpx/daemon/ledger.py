@@ -117,6 +117,18 @@ def _tools(report: dict[str, Any], of: Ledger) -> None:
         assert all(row[key] == sum(tool[key] for tool in its) for key in ("direct", "spent")), row
 
 
+def _stats(text: str, ledger: Ledger, all_time: Ledger) -> None:
+    """`mcpx stats` as it is printed: the calls of both periods, and of all time those to each server."""
+    of_all, since_start, *lines = text.splitlines()
+    for line, of in ((of_all, all_time), (since_start, ledger)):
+        assert f", {sum(of.total.values())} calls: " in line, line
+    rows = [line.split() for line in lines[lines.index("") + 1 :] if line]
+    assert rows[0][:2] == ["server", "calls"], rows
+    shown = {row[0]: int(row[1]) for row in rows[1:]}
+    wanted = {name: sum(ends.values()) for name, ends in all_time.by(1).items()}
+    assert {name: number for name, number in shown.items() if number} == wanted
+
+
 class Surfaces:
     """Everything that shows figures of one daemon; `http` is a browser that is signed in, `token` scrapes."""
 
@@ -154,7 +166,9 @@ class Surfaces:
         """Each surface says what the ledger says of the time since the start; `all_time` is for stats."""
         by_client, by_server, total = ledger.by(0), ledger.by(1), ledger.total
         servers = {name: ends for name, ends in by_server.items() if name != NONE}
-        printed, stated, table = await self.run_all(("stats", "--json"), ("status", "--json"), ("status",))
+        printed, stated, table, listed = await self.run_all(
+            ("stats", "--json"), ("status", "--json"), ("status",), ("stats",)
+        )
         stats, plain = json.loads(printed), json.loads(stated)
         for report, of in ((stats["since_start"], ledger), (stats["all_time"], all_time or ledger)):
             assert _called((row["client"], row) for row in report["clients"]) == of.by(0)
@@ -165,6 +179,7 @@ class Surfaces:
                 assert shown == +tokens
                 assert report["total"][key] == tokens.total()
             _tools(report, of)
+        _stats(listed, ledger, all_time or ledger)
         assert _called((row["name"], row) for row in plain["servers"]) == servers
         assert all(row["errors"] == row["failed"] + row["refused"] for row in plain["servers"])
         assert ends_of(plain["daemon"]["calls"]) == total
@@ -245,6 +260,10 @@ class Surfaces:
         for key, tokens in (("direct", ledger.direct), ("spent", ledger.spent)):
             expected = {(name,): number for name, number in tokens.items()}
             self._rose(found, f"mcpx_client_{key}_tokens_total", expected)
+        direct: Counter[tuple[str, ...]] = Counter()
+        for (name, _), number in ledger.direct_by_tool.items():
+            direct[(name,)] += number
+        self._rose(found, "mcpx_server_direct_tokens_total", direct)
 
     def _rose(self, found: Samples, name: str, expected: dict[tuple[str, ...], int]) -> None:
         """That counter is as expected; where that has fallen since the last scrape, it has stood still."""
