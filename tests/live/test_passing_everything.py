@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -120,6 +121,14 @@ def questions(asked: list[Any], *, modern: bool) -> list[Any]:
     return [{key: value for key, value in each.items() if key not in left_out} for each in asked if each]
 
 
+def by_the_server(each: Any) -> Any:
+    """A question as MCPX puts it: whose it is, and of a link the host."""
+    if "message" not in each:
+        return each  # sampling
+    link = f"\n\nThe link opens {urlsplit(each['url']).hostname}." if "url" in each else ""
+    return {**each, "message": f"everything asks:\n\n{each['message']}{link}"}
+
+
 async def simulated(person: AnsweringClient) -> dict[str, Any]:
     """The first of the messages that the server makes up; it may also tell that it has listed roots."""
     count = 1
@@ -148,7 +157,7 @@ async def test_questions_and_what_becomes_of_the_answers(door, action, theirs, m
         assert not expected.is_error
         assert_carried(result, expected)
     asked = questions(direct_asked, modern=modern)
-    assert questions(two.asked, modern=modern) == asked
+    assert questions(two.asked, modern=modern) == list(map(by_the_server, asked))
     assert len(asked) == 3  # roots/list has no parameters, and the server keeps what it brought
 
 
@@ -164,7 +173,7 @@ async def test_an_elicitation_that_is_needed_first(theirs, mine, known):
     said, direct_said = result.structured_content["upstream"], known["refusal"]
     assert (said["code"], said["message"]) == (-32042, direct_said.message)
     drop = lambda data: [{**each, "elicitationId": None} for each in data["elicitations"]]  # noqa: E731 - random
-    assert drop(said["data"]) == drop(direct_said.data)
+    assert drop(said["data"]) == list(map(by_the_server, drop(direct_said.data)))
 
 
 async def test_each_step_of_a_long_operation(theirs, mine, known):

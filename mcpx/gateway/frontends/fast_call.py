@@ -94,10 +94,11 @@ class TakenCall:
         with scope:
             try:
                 pieces = await self._input(with_) if isinstance(with_, InputRequired) else await with_
-            except InputRequired as need:  # a large result that was none
-                self._go_on(need)
             except Exception as error:  # noqa: BLE001 - as in `settled`
-                self._fail(error)
+                if isinstance(error, InputRequired) and not isinstance(with_, InputRequired):
+                    self._go_on(error)  # a large result that asks for input
+                else:
+                    self._fail(error)  # of input that was asked for, SignInNeeded is the end
             else:
                 self._answer(pieces)
 
