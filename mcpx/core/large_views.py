@@ -145,7 +145,8 @@ class LargeResults:
             exclusive=("large",),
             counted=False,
         )
-        answer = await self._pool.run(job)
+        with INTAKE.at_work(raw):
+            answer = await self._pool.run(job)
         if isinstance(answer, NoAnswer):
             raise _not_made(answer, len(raw), server)
         kind: str | None = msgspec.msgpack.decode(answer, type=str | None)
@@ -169,7 +170,8 @@ class LargeResults:
             max_answer_bytes=2 * len(raw) + _ROOM_BYTES,
             counted=False,
         )
-        answer = await self._pool.run(job)
+        with INTAKE.at_work(raw):
+            answer = await self._pool.run(job)
         if isinstance(answer, NoAnswer):
             if selects:
                 return answer

@@ -6,7 +6,9 @@ checked (UTF-8) and mended as it comes, so that no turn of the event loop is spe
 All large messages together hold `SHARED_BYTES`, and beyond that one grows at a time: whose turn it is not is
 read no further, which makes its sender wait. The turn is over when the message is done with: when nothing
 refers to it any more, or after `released`. One whose sender is silent for `STALL_S` while others wait loses
-its turn, and is given up if it is not whole. So a peer that stops in the middle holds nobody up for long.
+its turn, and is given up if it is not whole. A result that is whole, and that nobody is at work on, waits
+for a client that does not read: after `UNREAD_S`, while others wait, it counts no more, since what a client
+leaves unread has bounds of its own. So no peer that stops in the middle holds anybody up for long.
 Imported by `mcpx attach`, so standard library and msgspec only.
 """
 
@@ -15,13 +17,15 @@ from __future__ import annotations
 import asyncio
 import codecs
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
 from typing import Final
 from weakref import WeakValueDictionary
 
 LARGE_BYTES: Final = 2 << 20
 SHARED_BYTES: Final = 32 << 20
 STALL_S: Final = 5.0
+UNREAD_S: Final = 1.0
 HEAD_BYTES: Final = 4096  # that say what a message was which is given up
 _LOOK_S: Final = 0.5
 
@@ -39,6 +43,8 @@ class LargeMessage(bytearray):
         self.given_up = False
         self.content_id = 0
         self.content_at = 0
+        self.used_at: float | None = None
+        """When a result was whole, or work on it ended (monotonic clock); None before, and meanwhile."""
         self._counted = 0
         self._released = False
         self._intake = INTAKE
@@ -144,6 +150,7 @@ class Intake:
     def carries(self, message: LargeMessage, content: object) -> None:
         """A message is known by this part of it from now on."""
         message.content_id = id(content)
+        message.used_at = time.monotonic()
         self._by_content[id(content)] = message
 
     def preceded(self, content: Sized, prefix: bytes) -> memoryview | None:
@@ -165,6 +172,18 @@ class Intake:
         """All of a message has come; it keeps its turn until it is done with."""
         if self._growing is message:
             self._growing, self._moved = None, time.monotonic()
+
+    @contextmanager
+    def at_work(self, content: object) -> Iterator[None]:
+        """While it is entered, the message of this part waits for no client."""
+        message = self._by_content.get(id(content))
+        if message is not None:
+            message.used_at = None
+        try:
+            yield
+        finally:
+            if message is not None:
+                message.used_at = time.monotonic()
 
     def over(self, message: LargeMessage) -> None:
         """A message is done with."""
@@ -190,7 +209,12 @@ class Intake:
         self._timer = None
         if not self._waiting:
             return
-        if time.monotonic() - self._moved > STALL_S:
+        now = time.monotonic()
+        for message in list(self._by_content.values()):
+            if message.used_at is not None and now - message.used_at > UNREAD_S:
+                message.used_at = None
+                message.released()
+        if self._waiting and now - self._moved > STALL_S:
             if self._growing is not None:
                 self._growing.give_up()
             self._next()

@@ -154,7 +154,8 @@ class Receiver(Generic[D]):
         elif message.method is not None and len(line) > self._request_limit:
             self._refuse_too_large(message.id, head)
         else:
-            INTAKE.carries(line, message.result)
+            if message.method is None:
+                INTAKE.carries(line, message.result)
             self._take_message(message, head)
 
     def _take_message(self, message: RPCMessage, line: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import anyio
 import pytest
 
 from mcpx.upstream.direct.messages import result_answer, result_of
@@ -73,6 +74,23 @@ async def test_what_is_left_behind_counts_no_more(turns):
     second.splitter.drop()
     gc.collect()
     assert turns.held == 0
+
+
+async def test_a_result_that_its_client_does_not_read_holds_nobody_up(turns, monkeypatch):
+    monkeypatch.setattr(intake, "UNREAD_S", 0.0)
+    unread, other = Peer(), Peer()
+    unread.send(SHARED_BYTES + PIECE)
+    line = unread.end()
+    result = object.__new__(type("Result", (), {}))
+    turns.carries(line, result)
+    with turns.at_work(result):
+        other.send(SHARED_BYTES)
+        assert other.held
+        await anyio.sleep(3 * intake._LOOK_S)
+        assert other.held  # its client has not had it yet
+    await soon(lambda: not other.held)
+    assert turns.held < SHARED_BYTES  # what is left unread is bounded for each client
+    assert len(line) > SHARED_BYTES
 
 
 async def test_who_stops_in_the_middle_loses_its_turn_and_its_message(turns, monkeypatch):
