@@ -155,7 +155,8 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        target = self._target(kind, server, name, origin)
+        shown = self._hide(name) if kind == "resource" else name
+        target = origin or library(), server, kind, shown
         said = said_of(*target, arguments) if self.is_written else b""
         entry = Entry(self._now_us(), target, said, arguments, self._settled)
         self.running[entry.at_us] = entry

@@ -143,7 +143,7 @@ class ClientMeter:
     def __init__(self, meter: Meter, name: str) -> None:
         self.name = name
         self._meter = meter
-        self._rows: dict[tuple[str, str], _Row] = {}
+        self.rows: dict[tuple[str, str], _Row] = {}
 
     def note(
         self,
@@ -157,7 +157,7 @@ class ClientMeter:
 
         `request` is what was answered, for those who watch.
         """
-        row = self.row(server, tool)
+        row = self.rows.get((server, tool)) or self._new_row(server, tool)
         if len(raw) > LARGE_BYTES:
             row = row.of_large()
         row.answers += 1
@@ -167,15 +167,15 @@ class ClientMeter:
 
     def row(self, server: str, tool: str) -> _Row:
         """What counts the calls of that tool."""
-        return self._rows.get((server, tool)) or self._new_row(server, tool)
+        return self.rows.get((server, tool)) or self._new_row(server, tool)
 
     def _new_row(self, server: str, tool: str) -> _Row:
         server, tool = self._meter.known(server, tool)
-        if len(self._rows) >= MAX_TOOLS and (server, tool) not in self._rows:
+        if len(self.rows) >= MAX_TOOLS and (server, tool) not in self.rows:
             server = tool = OTHERS
-        row = self._rows.get((server, tool))
+        row = self.rows.get((server, tool))
         if row is None:
-            row = self._rows[server, tool] = _Row(self.name, _label(server), _label(tool))
+            row = self.rows[server, tool] = _Row(self.name, _label(server), _label(tool))
         return row
 
 
@@ -223,7 +223,10 @@ class Meter:
     def begun(self, entry: Entry) -> None:
         """Count a call that begins, as `mcpx.audit.watching.Tally` says."""
         try:
-            row = entry.counted = self._row_of(entry.target)
+            origin, server, kind, name = entry.target
+            client = self._clients.get(origin.name or "") if kind == "tool" else None
+            row = client and client.rows.get((server, name))  # the usual one, without a call more
+            row = entry.counted = row or self._row_of(entry.target)
             row.calls += 1
             if not row.is_listed:
                 self._list(row)

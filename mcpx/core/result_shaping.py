@@ -59,8 +59,8 @@ class ResultShaper:
 
     # --- for the wire
 
-    def pieces(self, raw: msgspec.Raw, order: Order, owner: object) -> list[Bytes]:
-        """The result in pieces, its envelope included.
+    def pieces(self, raw: msgspec.Raw, order: Order, owner: object, *, may_pass: bool = True) -> list[Bytes]:
+        """The result in pieces, its envelope included. `may_pass` as for `passed_through`: it was not tried.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -68,11 +68,11 @@ class ResultShaper:
             UnknownResultType: It is of a type that MCPX does not know.
         """
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
-        made = (
-            self._pieces_of_tool(raw, order, owner, large=large)
-            if order.uri is None
-            else self._pieces_of_resource(raw, order, order.uri, large=large)
-        )
+        made = None
+        if order.uri is not None:
+            made = self._pieces_of_resource(raw, order, order.uri, large=large)
+        elif may_pass or large:
+            made = self._pieces_of_tool(raw, order, owner, large=large)
         if made is not None:
             return made
         if order.uri is not None:

@@ -143,7 +143,8 @@ class Receiver(Generic[D]):
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             self._take_malformed(line, error)
             return
-        self._take_message(message, line)
+        if message.method is not None or not self._outgoing.take_answer(message):
+            self._take_message(message, line)
 
     def _take_large(self, line: LargeMessage) -> None:
         """Take a large message, of which nothing but the two ends is looked at."""
@@ -156,12 +157,13 @@ class Receiver(Generic[D]):
         else:
             if message.method is None:
                 INTAKE.carries(line, message.result)
-            self._take_message(message, head)
+            if message.method is not None or not self._outgoing.take_answer(message):
+                self._take_message(message, head)
 
     def _take_message(self, message: RPCMessage, line: bytes) -> None:
-        """Take a message; `line` is what it came in, or the head of that."""
+        """Take a message that answers nothing; `line` is what it came in, or the head of that."""
         if message.method is None:
-            if not self._outgoing.take_answer(message) and not (message.result or message.error):
+            if not (message.result or message.error):
                 self._refuse(malformed.invalid(line, malformed.NEITHER))
         elif message.id is None:
             self._take_notification(message.method, message.params, line)

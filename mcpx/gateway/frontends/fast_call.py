@@ -150,10 +150,10 @@ class FastCall(TakenCall):
         self._fails_in_meta = fails_in_meta
 
     def _encoded(self, raw: msgspec.Raw) -> Encoded:
-        pieces = super()._encoded(raw)
+        pieces, request = super()._encoded(raw), self._request
         if isinstance(pieces, Apart):
             return pieces.then(lambda made: self._note(raw, made))
-        self._note(raw, pieces)
+        self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
         return pieces
 
     def _note(self, raw: msgspec.Raw, pieces: list[Bytes]) -> None:

@@ -22,6 +22,7 @@ from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.tools import definitions as tools
 from mcpx.observe.tracing import note_failure
+from mcpx.rendering.passed_through import passed_through
 from mcpx.rendering.result_members import Bytes, enveloped
 from mcpx.rendering.result_reading import TASK, UnknownResultType
 from mcpx.rendering.results import ToolResult, members_of
@@ -88,10 +89,10 @@ class ResultEncoder:
         size = len(raw)
         if size > LARGE_BYTES:
             return Apart(lambda: self._made_apart(raw, request))
-        limit = None
         if size > SURELY_WITHIN or request.max_tokens is not None:
-            limit = self._views.limits.find(request, size)
-        return self._shaped(raw, request, limit)
+            return self._shaped(raw, request, self._views.limits.find(request, size))
+        made = passed_through(raw, structured=self._structured, stamp=self._stamp)
+        return made or self._shaped(raw, request, None, may_pass=False)
 
     def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of the resources tool.
@@ -127,13 +128,18 @@ class ResultEncoder:
             return self._shaped(raw, request, limit)
         return pieces
 
-    def _shaped(self, raw: msgspec.Raw, request: Exec | Read, limit: Limit | None) -> list[Bytes]:
-        """A result; a client of 2026-07-28 gets one of an unknown type as it is."""
+    def _shaped(
+        self, raw: msgspec.Raw, request: Exec | Read, limit: Limit | None, *, may_pass: bool = True
+    ) -> list[Bytes]:
+        """A result; a client of 2026-07-28 gets one of an unknown type as it is.
+
+        With `may_pass` false it is known that something in it has to change.
+        """
         views, owner = self._views, request.context.client
         further = NO_LIMIT if limit is None else views.limits.of_pages(request)
         order = self._order(request, limit, further)
         try:
-            return views.shaper.pieces(raw, order, owner)
+            return views.shaper.pieces(raw, order, owner, may_pass=may_pass)
         except UnknownResultType as unknown:
             if self._stamp is None:
                 raise

@@ -23,7 +23,7 @@ from mcp_types import (
 )
 
 from mcpx.upstream.context import CallerHandle
-from mcpx.upstream.requests import OnProgress, Request, size_of
+from mcpx.upstream.requests import CallTool, OnProgress, Request
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST, PassingSession
 from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
@@ -158,7 +158,8 @@ def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -
         meta += context.meta + b","
     begin = b',"_meta":{' if members else b'"_meta":{'
     pieces = [b"{", *members, begin, meta, b'"progressToken":', token, b"}}"]
-    return pieces if size_of(request) > LARGE_BYTES else [b"".join(pieces)]
+    is_large = isinstance(request, CallTool) and len(request.arguments) > LARGE_BYTES
+    return pieces if is_large else [b"".join(pieces)]
 
 
 class SessionSender:
