@@ -14,13 +14,15 @@ Imported by `mcpx attach`, so standard library and msgspec only.
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import time
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    import asyncio
 
 LARGE_BYTES: Final = 2 << 20
 SHARED_BYTES: Final = 32 << 20
@@ -202,6 +204,8 @@ class Intake:
 
     def _look_later(self) -> None:
         if self._timer is None:
+            import asyncio  # noqa: PLC0415 - mcpx attach has no loop, and no room for this
+
             self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:

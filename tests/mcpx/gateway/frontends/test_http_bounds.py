@@ -173,7 +173,10 @@ async def test_answers_that_nobody_reads_are_bounded(tmp_path, config):
         try:
             for number, joined in enumerate(unread, 10):
                 joined.send(raw_post(url, headers, number, "big", size=8 << 20))  # the system holds some
-            gone = await mcpx.logged("client.gone")
+            try:
+                gone = await mcpx.logged("client.gone")
+            except TimeoutError:  # large results are made ready one after the other; the machine may be busy
+                gone = await mcpx.logged("client.gone")
             assert "MB unread" in gone["reason"]
             assert memory(mcpx.process.pid) - before < 450
             assert (await post(url)).status_code == 200
