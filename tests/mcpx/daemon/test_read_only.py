@@ -69,7 +69,7 @@ def volume(folder: Path) -> Path:
     state = folder / "state"
     state.mkdir()
     os.chown(state, 0, NOBODY)
-    state.chmod(0o2770)
+    state.chmod(0o3770)  # sticky: nobody of the group can replace what is in it
     return state
 
 
