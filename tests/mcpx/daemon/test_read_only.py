@@ -40,7 +40,8 @@ done
 ! touch /tmp/mcpx-is-not-read-only 2>/dev/null
 cd /
 exec setpriv --reuid "$NOBODY" --regid "$NOBODY" --clear-groups --no-new-privs \
-    env -i PATH=/usr/bin:/bin HOME=/nonexistent MCPX_STATE_DIR="$STATE/mcpx" MCPX_LOG_FORMAT=json \
+    env -i KUBERNETES_SERVICE_HOST=192.0.2.1 \
+        PATH=/usr/bin:/bin HOME=/nonexistent MCPX_STATE_DIR="$STATE/mcpx" MCPX_LOG_FORMAT=json \
     PYTHONPATH="$CODE" PYTHONDONTWRITEBYTECODE=1 "$@"
 """
 
@@ -69,7 +70,7 @@ def volume(folder: Path) -> Path:
     state = folder / "state"
     state.mkdir()
     os.chown(state, 0, NOBODY)
-    state.chmod(0o3770)  # sticky: nobody of the group can replace what is in it
+    state.chmod(0o2770)
     return state
 
 
