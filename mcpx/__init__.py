@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import ResourceInfo, ToolInfo
-    from mcpx.catalog.snapshot import ServerInfo
-    from mcpx.config import Config, load
-    from mcpx.core.execution import ExecutionResult, Executor
-    from mcpx.core.hub import Hub, open_hub
-    from mcpx.core.registry import Registry, generate_resources_description, generate_tools_description
+    from mcpx.core.calls.execution import ExecutionResult, Executor
+    from mcpx.core.calls.registry import Registry, generate_resources_description, generate_tools_description
+    from mcpx.core.catalog.model import ResourceInfo, ToolInfo
+    from mcpx.core.catalog.snapshot import ServerInfo
+    from mcpx.core.config import Config, load
+    from mcpx.core.daemon.hub import Hub, open_hub
+    from mcpx.core.rendering.typescript import SchemaConverter
+    from mcpx.core.telemetry.log import configure as configure_logging
     from mcpx.errors import CallError, ConfigError, MCPXError
-    from mcpx.observe.log import configure as configure_logging
-    from mcpx.rendering.typescript import SchemaConverter
 
 __all__ = [
     "CallError",
@@ -53,22 +53,22 @@ __all__ = [
 
 _HOMES = {
     "CallError": "mcpx.errors",
-    "Config": "mcpx.config",
+    "Config": "mcpx.core.config",
     "ConfigError": "mcpx.errors",
-    "ExecutionResult": "mcpx.core.execution",
-    "Executor": "mcpx.core.execution",
-    "Hub": "mcpx.core.hub",
+    "ExecutionResult": "mcpx.core.calls.execution",
+    "Executor": "mcpx.core.calls.execution",
+    "Hub": "mcpx.core.daemon.hub",
     "MCPXError": "mcpx.errors",
-    "Registry": "mcpx.core.registry",
-    "ResourceInfo": "mcpx.catalog.model",
-    "SchemaConverter": "mcpx.rendering.typescript",
-    "ServerInfo": "mcpx.catalog.snapshot",
-    "ToolInfo": "mcpx.catalog.model",
-    "configure_logging": "mcpx.observe.log",
-    "generate_resources_description": "mcpx.core.registry",
-    "generate_tools_description": "mcpx.core.registry",
-    "load": "mcpx.config",
-    "open_hub": "mcpx.core.hub",
+    "Registry": "mcpx.core.calls.registry",
+    "ResourceInfo": "mcpx.core.catalog.model",
+    "SchemaConverter": "mcpx.core.rendering.typescript",
+    "ServerInfo": "mcpx.core.catalog.snapshot",
+    "ToolInfo": "mcpx.core.catalog.model",
+    "configure_logging": "mcpx.core.telemetry.log",
+    "generate_resources_description": "mcpx.core.calls.registry",
+    "generate_tools_description": "mcpx.core.calls.registry",
+    "load": "mcpx.core.config",
+    "open_hub": "mcpx.core.daemon.hub",
 }
 
 

@@ -23,39 +23,39 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.snapshot import State
-from mcpx.config import Config, Http, Sse
-from mcpx.config.cluster_link import cluster_link
-from mcpx.core.ending import end_at_once
-from mcpx.core.hub import Hub
-from mcpx.core.idle_exit import IdleExit
-from mcpx.core.profiles import by_own_names, serving_only
-from mcpx.core.signals import obey_signals
-from mcpx.core.stats_file import StatsWriter, stats_file
-from mcpx.daemon.launch import MAX_LOG_BYTES
-from mcpx.daemon.paths import DaemonPaths, check_state_folder
-from mcpx.daemon.stale import clean_up
-from mcpx.door import FRONT_DOOR, Door
-from mcpx.gateway.clients.sessions import ClientSessions
-from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.stdio import StdioFrontend
-from mcpx.gateway.frontends.unix_socket import SocketFrontend
-from mcpx.observe.hangup import Hangup
-from mcpx.observe.log_rotation import LogRotation
-from mcpx.observe.suspend import AwakeLoop
-from mcpx.observe.systemd import Notifier
-from mcpx.observe.tracing_setup import open_tracing
-from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import Config, Http, Sse
+from mcpx.core.config.cluster_link import cluster_link
+from mcpx.core.daemon.ending import end_at_once
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.idle_exit import IdleExit
+from mcpx.core.daemon.launch import MAX_LOG_BYTES
+from mcpx.core.daemon.signals import obey_signals
+from mcpx.core.events.stats_file import StatsWriter, stats_file
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.frontends.stdio import StdioFrontend
+from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
+from mcpx.core.policy.tokens import load_token
+from mcpx.core.servers.fleet.profiles import by_own_names, serving_only
+from mcpx.core.servers.transport.descriptors import raise_limit
+from mcpx.core.servers.transport.spawning import EARLY
+from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.paths import DaemonPaths, check_state_folder
+from mcpx.core.system.stale import clean_up
+from mcpx.core.telemetry.hangup import Hangup
+from mcpx.core.telemetry.log_rotation import LogRotation
+from mcpx.core.telemetry.suspend import AwakeLoop
+from mcpx.core.telemetry.systemd import Notifier
+from mcpx.core.telemetry.tracing_setup import open_tracing
+from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
 from mcpx.page.page import Page
 from mcpx.paths import claim_configuration_folder, configuration_folder
-from mcpx.trust.tokens import load_token
-from mcpx.upstream.transport.descriptors import raise_limit
-from mcpx.upstream.transport.spawning import EARLY
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
     from mcpx.cluster.membership import Membership
-    from mcpx.gateway.frontends.http_supervision import SupervisedHttp
+    from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
@@ -156,7 +156,7 @@ async def _clean_up(incarnation: Incarnation) -> None:
 
 
 def _supervised_http(config: Config) -> SupervisedHttp:
-    from mcpx.gateway.frontends.http_supervision import SupervisedHttp  # noqa: PLC0415 - as below
+    from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp  # noqa: PLC0415 - as below
 
     return SupervisedHttp(config)
 
@@ -164,7 +164,7 @@ def _supervised_http(config: Config) -> SupervisedHttp:
 @contextmanager
 def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> Iterator[Frontends]:
     """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
-    from mcpx.gateway.frontends.http_frontend import HttpFrontend, http_shutdown, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
+    from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, http_shutdown, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
 
     listener = listen(host or config.http.host, config.http.port if port is None else port)
     with listener:
@@ -241,8 +241,8 @@ def _membership(config: Config) -> Membership | None:
     link = cluster_link(config, folder)
     if link is None:
         return None
+    from mcpx.cluster.federation.identity import own_id  # noqa: PLC0415 - likewise
     from mcpx.cluster.membership import Membership  # noqa: PLC0415 - for those who have a cluster
-    from mcpx.core.federation.identity import own_id  # noqa: PLC0415 - likewise
 
     return Membership(link, folder=folder, gateway=own_id(folder))
 
@@ -253,7 +253,7 @@ async def _finish_start(hub: Hub) -> None:
     EARLY.end()
     if any(isinstance(server.transport, Http | Sse) for server in hub.config.servers.values()):
         # 50 ms, for which the first call of one that sleeps would wait
-        await anyio.to_thread.run_sync(import_module, "mcpx.upstream.transport.http_link")
+        await anyio.to_thread.run_sync(import_module, "mcpx.core.servers.transport.http_link")
 
 
 def _describe(hub: Hub) -> str:

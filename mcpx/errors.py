@@ -129,7 +129,7 @@ class CallError(MCPXError):
 
 
 def _cut(name: str) -> str:
-    """A name in bounded length: a caller may send megabytes. `mcpx.text` would cost the shim 10 ms."""
+    """A name in bounded length: a caller may send megabytes. `mcpx.core.text` would cost the shim 10 ms."""
     return name if len(name) <= NAME_LEN else name[:NAME_LEN] + "..."
 
 

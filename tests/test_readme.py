@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from mcpx.gateway.tools.definitions import NAMES, SCHEMAS
+from mcpx.core.gateway.tools.definitions import NAMES, SCHEMAS
 from tests.docs import pages
 
 README = pages.read(pages.ROOT / "README.md")

@@ -15,7 +15,7 @@ from mcpx.attach.given_lists import ListKind, list_kinds
 from mcpx.attach.in_force import InForce
 from mcpx.attach.pending import PendingRequests
 from mcpx.attach.refusals import PendingRequest
-from mcpx.wire.envelope import RequestId
+from mcpx.core.wire.envelope import RequestId
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 

@@ -10,9 +10,9 @@ from typing import Final
 from mcpx.attach.connecting import Connecting, NoDaemon
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.shim import Shim
-from mcpx.daemon.paths import daemon_paths
-from mcpx.daemon.protocol import greeting
-from mcpx.door import EXPOSURES, Door, only_of
+from mcpx.core.system.control_protocol import greeting
+from mcpx.core.system.endpoint import EXPOSURES, Door, only_of
+from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 
 USAGE: Final = """Usage: mcpx attach [--config CONFIG] [--expose HOW] [--profile NAME] [--only NAMES]

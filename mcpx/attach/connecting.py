@@ -14,8 +14,8 @@ import time
 from contextlib import suppress
 from typing import Final, Protocol
 
-from mcpx.daemon.launch import ConfigProblemError, DaemonLauncher, StartFailedError
-from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
+from mcpx.core.daemon.launch import ConfigProblemError, DaemonLauncher, StartFailedError
+from mcpx.core.system.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
 from mcpx.errors import DaemonError
 from mcpx.paths import config_hint
 
@@ -43,7 +43,7 @@ class Connecting:
     """The attempts of one shim to get a connection. `begin` makes the first."""
 
     greets = True
-    """Whether a connection begins with the greeting of `mcpx.daemon.protocol`."""
+    """Whether a connection begins with the greeting of `mcpx.core.system.control_protocol`."""
 
     def __init__(self, paths: DaemonPaths) -> None:
         self.paths = paths

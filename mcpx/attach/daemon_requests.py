@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.wire import envelope
-from mcpx.wire.envelope import RequestId, RPCMessage
+from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import RequestId, RPCMessage
 
 
 class DaemonRequests:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY
-from mcpx.wire.envelope import RPCMessage, encode
+from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY
+from mcpx.core.wire.envelope import RPCMessage, encode
 
 
 class _Listed(msgspec.Struct, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.wire.batch import BATCH_REVISION
+from mcpx.core.wire.batch import BATCH_REVISION
 
 
 class InForce:

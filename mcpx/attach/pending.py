@@ -11,8 +11,8 @@ from typing import Final
 from mcpx.attach import refusals
 from mcpx.attach.refusals import PendingRequest
 from mcpx.attach.remembered import REMEMBERED
-from mcpx.wire import batch
-from mcpx.wire.envelope import RequestId, RPCMessage
+from mcpx.core.wire import batch
+from mcpx.core.wire.envelope import RequestId, RPCMessage
 
 LISTEN: Final = "subscriptions/listen"
 REPEATABLE: Final = REMEMBERED | {"ping"}

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.core.wire.envelope import Bytes, RequestId, answer, encode, escaped, failure, request
+from mcpx.core.wire.lines import TooLong
 from mcpx.errors import Code, Outcome, failure_text
-from mcpx.wire.envelope import Bytes, RequestId, answer, encode, escaped, failure, request
-from mcpx.wire.lines import TooLong
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -74,14 +74,14 @@ def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> b
 
 def unreadable(line: bytes) -> list[bytes]:
     """The response to a line that is no message, as the daemon words it; empty for a message."""
-    from mcpx.wire import malformed  # noqa: PLC0415 - few clients send such lines
+    from mcpx.core.wire import malformed  # noqa: PLC0415 - few clients send such lines
 
     return _as_lines(malformed.unreadable(line))
 
 
 def too_long(line: TooLong) -> list[bytes]:
     """The response to a request that is longer than the daemon accepts."""
-    from mcpx.wire import malformed  # noqa: PLC0415 - likewise
+    from mcpx.core.wire import malformed  # noqa: PLC0415 - likewise
 
     return _as_lines(malformed.refusal(malformed.describe(line)))
 

@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
-from mcpx.daemon.paths import DaemonPaths
-from mcpx.daemon.protocol import PROBE_KEY
+from mcpx.core.system.control_protocol import PROBE_KEY
+from mcpx.core.system.paths import DaemonPaths
 from mcpx.paths import (
     PARTIAL_SUFFIX,
     READ_FLAGS,

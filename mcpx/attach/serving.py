@@ -15,10 +15,10 @@ from typing import Final
 
 from mcpx.attach.command import serve_client
 from mcpx.attach.connecting import NO_CONFIG, Connecting, NoDaemon
-from mcpx.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemError, StartFailedError
-from mcpx.daemon.paths import DaemonPaths, daemon_paths
-from mcpx.daemon.startup_report import STARTED, StartupReport
-from mcpx.door import Door
+from mcpx.core.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemError, StartFailedError
+from mcpx.core.daemon.startup_report import STARTED, StartupReport
+from mcpx.core.system.endpoint import Door
+from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.errors import DaemonError
 
 END_TIMEOUT_S: Final = 30.0  # for the process to end its servers, when the client has left

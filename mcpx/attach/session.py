@@ -30,10 +30,10 @@ from mcpx.attach.pending import PendingRequests
 from mcpx.attach.refusals import PendingRequest, decode_object
 from mcpx.attach.remembered import OPENINGS, REMEMBERED, RememberedAnswers, identify
 from mcpx.attach.without_daemon import WithoutDaemon
+from mcpx.core.wire import batch, envelope
+from mcpx.core.wire.batch import read
+from mcpx.core.wire.envelope import RPCMessage
 from mcpx.errors import Code
-from mcpx.wire import batch, envelope
-from mcpx.wire.batch import read
-from mcpx.wire.envelope import RPCMessage
 
 OWN_ID_PREFIX: Final = "mcpx-attach:"
 """The ids of the shim's own requests begin with it."""

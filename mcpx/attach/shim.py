@@ -25,10 +25,10 @@ from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
-from mcpx.daemon.protocol import LIMIT_KEY, greeting
-from mcpx.door import Door
+from mcpx.core.system.control_protocol import LIMIT_KEY, greeting
+from mcpx.core.system.endpoint import Door
+from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import DaemonError
-from mcpx.wire.lines import LineSplitter, TooLong
 
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side; beyond, the other side is not read
 MAX_DAEMON_LINE: Final = 1 << 30  # bytes of a line of the daemon, which has a limit of its own

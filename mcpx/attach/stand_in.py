@@ -1,8 +1,8 @@
 """The answers of MCPX while no daemon can be had: a client's session opens, and inspect says what is wrong.
 
 Pure. Few shims ever import it. The texts are always the same, but for the reason; the tools are those of
-`mcpx.gateway.tools.definitions`, with their titles, schemas and annotations. A transparent client, which is
-to see one server alone, is given inspect only.
+`mcpx.core.gateway.tools.definitions`, with their titles, schemas and annotations. A transparent client, which
+is to see one server alone, is given inspect only.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
+from mcpx.core.wire.envelope import encode
 from mcpx.version import __version__
-from mcpx.wire.envelope import encode
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

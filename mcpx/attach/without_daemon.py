@@ -21,9 +21,9 @@ from mcpx.attach.in_force import InForce
 from mcpx.attach.pending import PendingRequests
 from mcpx.attach.refusals import PendingRequest, decode_object
 from mcpx.attach.remembered import REMEMBERED, RememberedAnswers, identify
-from mcpx.wire import batch, envelope
-from mcpx.wire.batch import read
-from mcpx.wire.envelope import RequestId
+from mcpx.core.wire import batch, envelope
+from mcpx.core.wire.batch import read
+from mcpx.core.wire.envelope import RequestId
 
 _NO_MEMBERS: Final = msgspec.Raw(b"{}")
 

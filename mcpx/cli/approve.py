@@ -17,10 +17,10 @@ from mcpx.cli.consent import asked
 from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server, complete_tool
 from mcpx.cli.printing import echo, print_json
-from mcpx.text import one_line, shown_name, shown_server
+from mcpx.core.text import one_line, shown_name, shown_server
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 SAYS = {
     "changed": "has changed",
@@ -99,7 +99,7 @@ def _show(waiting: list[JSON], config_path: str | None, *, as_json: bool, hint: 
         return
     if not waiting:
         echo("nothing waits for approval", err=True)
-    from mcpx.config.load import commands_of_servers, read_config
+    from mcpx.core.config.load import commands_of_servers, read_config
 
     commands = commands_of_servers(read_config(config_path))
     for each in waiting:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcpx.config import ServerConfig, load
-from mcpx.config.diagnosis import diagnose
-from mcpx.daemon.paths import check_state_folder
+from mcpx.core.config import ServerConfig, load
+from mcpx.core.config.diagnosis import diagnose
+from mcpx.core.policy.pin_files import PinFiles
+from mcpx.core.policy.pin_record import entry_key, pin_identity
+from mcpx.core.policy.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
+from mcpx.core.policy.pins import ServerPins
+from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.system.paths import check_state_folder
+from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError
-from mcpx.text.nearest import suggestion
-from mcpx.trust.pin_files import PinFiles
-from mcpx.trust.pin_record import entry_key, pin_identity
-from mcpx.trust.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
-from mcpx.trust.pins import ServerPins
-from mcpx.trust.policy import ServerPolicy
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 
 def review_files(config_path: str | None, request: JSON) -> JSON | None:

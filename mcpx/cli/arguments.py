@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 
 class Given(NamedTuple):
@@ -80,7 +80,7 @@ def _checked(arguments: JSON) -> JSON:
     Raises:
         click.BadParameter: They hold a NaN or an infinity.
     """
-    from mcpx.validation.bounds import holds_nonfinite
+    from mcpx.core.validation.bounds import holds_nonfinite
 
     if holds_nonfinite(arguments):
         raise _bad("a number is beyond what JSON can say; write it as text, or smaller")

@@ -1,7 +1,7 @@
 """Requests for servers: to the daemon, if one runs for the configuration, else to servers started for one.
 
 In the second case only the servers that are needed are started, and ended again before the command returns.
-Both answer the same (`mcpx.gateway.frontends.control`).
+Both answer the same (`mcpx.core.gateway.frontends.control`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcpx.cli.known_names import complete_profile
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 profile_option = click.option(
     "--profile",
@@ -39,7 +39,7 @@ def ask(config_path: str | None, control_request: JSON, progress: ProgressLine |
     report = progress.show if progress is not None else None
     if (answer := ask_daemon(config_path, control_request, report)) is not None:
         return answer
-    from mcpx.light_imports import light_sdk
+    from mcpx.core.system.light_imports import light_sdk
 
     with light_sdk():
         from mcpx.cli.own_process import perform_alone
@@ -55,8 +55,8 @@ def ask_daemon(
     Raises:
         MCPXError: The request failed.
     """
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.system.paths import daemon_paths
     from mcpx.errors import DaemonError
 
     try:

@@ -22,9 +22,9 @@ from mcpx.cli.printing import echo, print_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcpx.audit.merging import GatewayVerified, Log
-    from mcpx.audit.reading import Line, Selection
-    from mcpx.audit.verifying import Verified
+    from mcpx.core.events.audit.merging import GatewayVerified, Log
+    from mcpx.core.events.audit.reading import Line, Selection
+    from mcpx.core.events.audit.verifying import Verified
 
 LINES: Final = 50  # shown by default
 MAX_PROBLEMS: Final = 20  # that are printed, and remarks
@@ -72,7 +72,7 @@ def audit(  # noqa: PLR0917 - click passes them by name
     """
     if ctx.invoked_subcommand is not None:
         return
-    from mcpx.audit.reading import Follower, Selection, last_lines
+    from mcpx.core.events.audit.reading import Follower, Selection, last_lines
 
     wanted = Selection(server=server, tool=tool, client=client, code=code, since=_since(since))
     folder = _folder(config_path)
@@ -93,7 +93,7 @@ def audit(  # noqa: PLR0917 - click passes them by name
 
 def _show_merged(logs: list[Log], wanted: Selection, lines: int, *, as_json: bool, follow: bool) -> None:
     """Print the lines of several logs by time, and on standard error what is wrong with any of them."""
-    from mcpx.audit.merging import FollowerOfAll, clocks_ahead, last_of_all, verify_all
+    from mcpx.core.events.audit.merging import FollowerOfAll, clocks_ahead, last_of_all, verify_all
 
     follower = FollowerOfAll(logs) if follow else None
     found = last_of_all(logs, wanted, lines)
@@ -133,7 +133,7 @@ def verify(ctx: click.Context, config_path: str | None, as_json: bool, merge: tu
     if given:
         _verify_merged(_logs(given, folder), as_json=as_json)
         return
-    from mcpx.audit.verifying import verify as look
+    from mcpx.core.events.audit.verifying import verify as look
 
     found = look(folder)
     if as_json:
@@ -148,7 +148,7 @@ def verify(ctx: click.Context, config_path: str | None, as_json: bool, merge: tu
 
 
 def _verify_merged(logs: list[Log], *, as_json: bool) -> None:
-    from mcpx.audit.merging import verify_all
+    from mcpx.core.events.audit.merging import verify_all
 
     found = verify_all(logs)
     if as_json:
@@ -197,7 +197,7 @@ def _logs(given: Sequence[str], own: Path) -> list[Log]:
     Raises:
         UsageError: A folder is not there, or a name is given twice.
     """
-    from mcpx.audit.merging import NoSuchLogError, logs_of
+    from mcpx.core.events.audit.merging import NoSuchLogError, logs_of
 
     try:
         return logs_of(given, own)
@@ -207,8 +207,8 @@ def _logs(given: Sequence[str], own: Path) -> list[Log]:
 
 def _folder(config_path: str | None) -> Path:
     """The folder of the log: in the state folder of the daemon, which may have another than this command."""
-    from mcpx.daemon.paths import daemon_paths
-    from mcpx.daemon.running import located
+    from mcpx.core.daemon.running import located
+    from mcpx.core.system.paths import daemon_paths
     from mcpx.paths import AUDIT_FOLDER
 
     return located(daemon_paths(config_path)).folder.parent.parent / AUDIT_FOLDER
@@ -234,11 +234,11 @@ def _since(text: str | None) -> str | None:
 
 
 def _why_nothing(folder: Path, wanted: Selection) -> str:
-    from mcpx.audit.reading import Selection
+    from mcpx.core.events.audit.reading import Selection
 
     if wanted != Selection():
         return f"no line in {folder} fits"
-    from mcpx.audit.chain_files import known_chains
+    from mcpx.core.events.audit.chain_files import known_chains
 
     if known_chains(folder):
         return f"the audit log in {folder} is gone or has no lines; mcpx audit verify says what is missing"
@@ -264,7 +264,7 @@ def _raw(line: Line) -> str:
 
 def shown(line: Line) -> str:
     """A line for people, in local time."""
-    from mcpx.text import cut, one_line
+    from mcpx.core.text import cut, one_line
 
     at = datetime.fromisoformat(line.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     if line.gateway is not None:

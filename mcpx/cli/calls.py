@@ -13,7 +13,7 @@ from mcpx.cli.known_names import complete_argument, complete_server, complete_to
 from mcpx.cli.results import save, show
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 
 @click.command("exec", short_help="Run a tool.")

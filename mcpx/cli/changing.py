@@ -19,7 +19,7 @@ def take_back_interrupted(*, yes: bool, dry_run: bool, as_json: bool) -> tuple[s
     Raises:
         ChangeError: A file or the journal cannot be written.
     """
-    from mcpx.changes import recover, unfinished
+    from mcpx.setup.changes import recover, unfinished
 
     for change in unfinished():
         echo(f"{change.command} was interrupted at {change.at}: some of its files may be changed", err=True)
@@ -37,8 +37,8 @@ def take_back_interrupted(*, yes: bool, dry_run: bool, as_json: bool) -> tuple[s
 
 def reload_daemon(config: str | os.PathLike[str] | None) -> str | None:
     """Have the daemon of a configuration read it again; what came of it, None where no daemon runs."""
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.system.paths import daemon_paths
     from mcpx.errors import MCPXError
 
     try:

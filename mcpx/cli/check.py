@@ -11,9 +11,9 @@ from mcpx.cli.daemon import config_of, with_config
 from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
-    from mcpx.config import Config, ServerConfig
-    from mcpx.config.diagnosis import Diagnosis
-    from mcpx.config.findings import Examination, Finding
+    from mcpx.core.config import Config, ServerConfig
+    from mcpx.core.config.diagnosis import Diagnosis
+    from mcpx.core.config.findings import Examination, Finding
 
 _EXIT_WRONG: Final = 2
 _EXIT_NEEDS_SETUP: Final = 1
@@ -32,7 +32,7 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
     entry a server is not started, elsewhere the configuration cannot be used. Exit code 1 if a server needs
     something that is not there, such as a variable or its command.
     """
-    from mcpx.config.findings import examine
+    from mcpx.core.config.findings import examine
 
     found = examine(config_of(config, config_path), commands=run_commands)
     if as_json:
@@ -44,7 +44,7 @@ def check(*, config: str | None, config_path: str | None, as_json: bool, run_com
 
 def _needing_setup(found: Examination) -> list[str]:
     """The servers that cannot be started for want of something."""
-    from mcpx.config.diagnosis import NEEDS_SETUP
+    from mcpx.core.config.diagnosis import NEEDS_SETUP
 
     states = {} if found.config is None else _states(found.config)
     lacking = {each.server for each in found.findings if each.keeps_from_starting}
@@ -54,7 +54,7 @@ def _needing_setup(found: Examination) -> list[str]:
 
 
 def _states(config: Config) -> dict[str, Diagnosis | None]:
-    from mcpx.config.diagnosis import diagnose
+    from mcpx.core.config.diagnosis import diagnose
 
     return {name: diagnose(server) for name, server in (config.servers | config.peers).items()}
 
@@ -90,7 +90,7 @@ def _report(found: Examination) -> dict[str, Any]:
 
 def _entry(server: ServerConfig) -> dict[str, Any]:
     """`{state, cause, missing, remedy, disabled}` by the entry of a server; null where it can be started."""
-    from mcpx.config.diagnosis import diagnose
+    from mcpx.core.config.diagnosis import diagnose
 
     found = diagnose(server)
     said = {name: getattr(found, name, None) for name in ("state", "cause", "remedy")}
@@ -142,7 +142,7 @@ def _show_servers(found: Examination, config: Config) -> None:
 
 
 def _state(server: ServerConfig) -> str:
-    from mcpx.config.diagnosis import INVALID, diagnose
+    from mcpx.core.config.diagnosis import INVALID, diagnose
 
     if found := diagnose(server):
         return "invalid: its entry holds a mistake, see below" if found.state == INVALID else str(found)
@@ -162,8 +162,8 @@ def _show_finding(finding: Finding, source: str) -> None:
 
 def _shown(config: Config, profile: str) -> list[str]:
     """The servers that a profile shows."""
-    from mcpx.core.profiles import select
-    from mcpx.door import Door
+    from mcpx.core.servers.fleet.profiles import select
+    from mcpx.core.system.endpoint import Door
 
     return list(select(Door(profile=profile), config).config.servers)
 
@@ -177,6 +177,6 @@ def config() -> None:
 @with_config
 def schema(config_path: str | None) -> None:  # noqa: ARG001 - every command takes it; the schema is of any file
     """Print the JSON Schema of the configuration: every setting, with its default."""
-    from mcpx.config import json_schema
+    from mcpx.core.config import json_schema
 
     print_json(json_schema())

@@ -13,7 +13,7 @@ from mcpx.cli.group import Group
 from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
-    from mcpx.daemon.paths import DaemonPaths
+    from mcpx.core.system.paths import DaemonPaths
 
 JOIN_TIMEOUT_S: Final = 60.0  # for Ray to be joined, and the nodes to be up: 3 s on a quiet machine
 SETTLED_S: Final = 3.0  # after which a node that only fails is not waited for
@@ -47,8 +47,8 @@ def start(config_path: str | None, address: str, allow_open: bool, as_json: bool
     the daemon keeps trying. A cluster whose Ray answers without a token is refused, because whoever reaches
     it, other users of its machines too, can run programs there and read what nodes are trusted by.
     """
-    from mcpx.config import load
-    from mcpx.daemon.cluster_file import write_cluster_file
+    from mcpx.core.config import load
+    from mcpx.core.store.cluster_file import write_cluster_file
 
     _check(address)
     paths = _paths(config_path)
@@ -75,9 +75,9 @@ def stop(config_path: str | None, nodes: bool) -> None:  # noqa: FBT001 - click 
     """
     from contextlib import suppress
 
-    from mcpx.config import load
-    from mcpx.daemon import lifecycle
-    from mcpx.daemon.cluster_file import remove_cluster_file
+    from mcpx.core.config import load
+    from mcpx.core.daemon import lifecycle
+    from mcpx.core.store.cluster_file import remove_cluster_file
     from mcpx.errors import MCPXError
 
     paths = _paths(config_path)
@@ -149,10 +149,10 @@ def undrain(node: str, config_path: str | None) -> None:
 @cluster.command(hidden=True)
 def node() -> None:
     """Be a node: started by the cluster on each machine, with one line on standard input."""
-    from mcpx.light_imports import import_structlog, light_sdk
+    from mcpx.core.system.light_imports import import_structlog, light_sdk
 
     import_structlog()
-    from mcpx.observe.log import configure
+    from mcpx.core.telemetry.log import configure
 
     configure()
     with light_sdk():
@@ -176,8 +176,8 @@ def _check(address: str) -> None:
 
 def _run_daemon(paths: DaemonPaths, address: str, *, allow_open: bool) -> None:
     """Have a daemon run that is in the cluster at that address, with nodes."""
-    from mcpx.daemon import lifecycle
-    from mcpx.daemon.control_client import request
+    from mcpx.core.daemon import lifecycle
+    from mcpx.core.daemon.control_client import request
     from mcpx.errors import MCPXError
 
     try:
@@ -217,7 +217,7 @@ def _ask(
     paths: DaemonPaths, do: str = "", node: str | None = None, *, timeout: float = 0.0
 ) -> dict[str, Any]:
     """How the cluster is, after the daemon did that, for which it may take `timeout` seconds."""
-    from mcpx.daemon.control_client import REQUEST_TIMEOUT_S, request
+    from mcpx.core.daemon.control_client import REQUEST_TIMEOUT_S, request
     from mcpx.errors import MCPXError
     from mcpx.paths import config_hint
 
@@ -243,6 +243,6 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _paths(config_path: str | None) -> DaemonPaths:
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.system.paths import daemon_paths
 
     return daemon_paths(config_path)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.printing import console
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 MAX_PROBLEM: Final = 500  # characters
 OPEN: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcpx.config import Config
+    from mcpx.core.config import Config
 
 
 def is_clustered(config: Config) -> bool:
@@ -14,7 +14,7 @@ def is_clustered(config: Config) -> bool:
     Raises:
         DaemonError: That cannot be read.
     """
-    from mcpx.config.cluster_link import cluster_link
+    from mcpx.core.config.cluster_link import cluster_link
     from mcpx.paths import configuration_folder
 
     return cluster_link(config, configuration_folder(config.source)) is not None

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from mcpx.changes import Edit, carry_out, read_file, undo_last
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
 from mcpx.cli.printing import echo, print_json
-from mcpx.clients.masking import commands_shown, masked_diff
-from mcpx.config.editing import entry_at, places_of
-from mcpx.config.servers import commands_in
-from mcpx.documents import DocumentError
-from mcpx.documents.editing import read
+from mcpx.core.config.editing import entry_at, places_of
+from mcpx.core.config.servers import commands_in
+from mcpx.core.documents import DocumentError
+from mcpx.core.documents.editing import read
+from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_file
-from mcpx.text.nearest import suggestion
+from mcpx.setup.changes import Edit, carry_out, read_file, undo_last
+from mcpx.setup.clients.masking import commands_shown, masked_diff
 
 _T = TypeVar("_T")
 

@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from mcpx.cli.printing import echo
-from mcpx.polling import readable
-from mcpx.text import escaped
+from mcpx.core.system.polling import readable
+from mcpx.core.text import escaped
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}

@@ -12,8 +12,8 @@ from mcpx.cli.printing import echo, print_json
 from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
-    from mcpx.daemon.paths import DaemonPaths
-    from mcpx.daemon.service import Report
+    from mcpx.core.daemon.service import Report
+    from mcpx.core.system.paths import DaemonPaths
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -45,16 +45,16 @@ def run(config_path: str | None) -> None:
     import anyio
 
     from mcpx.cli.clustered import started_here
-    from mcpx.config import read_config
-    from mcpx.daemon.listening import listening
-    from mcpx.daemon.paths import acquire_lock
-    from mcpx.environment import begin
-    from mcpx.light_imports import import_structlog, light_sdk
+    from mcpx.core.config import read_config
+    from mcpx.core.running import begin
+    from mcpx.core.system.light_imports import import_structlog, light_sdk
+    from mcpx.core.system.listening import listening
+    from mcpx.core.system.paths import acquire_lock
 
     import_structlog()
-    from mcpx.observe.hangup import outlive_early_hangup
-    from mcpx.observe.log import configure
-    from mcpx.upstream.early_start import early_children
+    from mcpx.core.servers.early_start import early_children
+    from mcpx.core.telemetry.hangup import outlive_early_hangup
+    from mcpx.core.telemetry.log import configure
 
     configure()
     outlive_early_hangup()
@@ -80,10 +80,10 @@ def run(config_path: str | None) -> None:
 @with_config
 def start(config_path: str | None) -> None:
     """Start the daemon in the background, and wait until it answers."""
-    from mcpx.config import load
-    from mcpx.daemon import lifecycle
-    from mcpx.daemon.paths import lock_owner_pid
-    from mcpx.daemon.running import located
+    from mcpx.core.config import load
+    from mcpx.core.daemon import lifecycle
+    from mcpx.core.daemon.running import located
+    from mcpx.core.system.paths import lock_owner_pid
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
@@ -97,7 +97,7 @@ def _warn_of_http(paths: DaemonPaths) -> None:
     """Say so where the daemon cannot serve HTTP, which its other clients do not notice."""
     from contextlib import suppress
 
-    from mcpx.daemon.control_client import request
+    from mcpx.core.daemon.control_client import request
     from mcpx.errors import MCPXError
 
     with suppress(MCPXError):
@@ -111,7 +111,7 @@ def _warn_of_http(paths: DaemonPaths) -> None:
 @click.option("--all", "every", is_flag=True, help="The daemons of all configurations.")
 def stop(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click passes it by name
     """End the daemon in order. Clients that are attached start it again with their next request."""
-    from mcpx.daemon import lifecycle
+    from mcpx.core.daemon import lifecycle
 
     if every and config_path is not None:
         raise click.UsageError("--all ends the daemons of all configurations; leave --config out")
@@ -126,9 +126,9 @@ def stop(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click 
 def _stop_all() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from mcpx.daemon import lifecycle
-    from mcpx.daemon.running import running_daemons
-    from mcpx.daemon.stale import clean_up
+    from mcpx.core.daemon import lifecycle
+    from mcpx.core.daemon.running import running_daemons
+    from mcpx.core.system.stale import clean_up
     from mcpx.errors import MCPXError
 
     def end(paths: DaemonPaths) -> tuple[str, bool]:
@@ -158,8 +158,8 @@ def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT00
 
     Those with another MCPX_STATE_DIR are not seen.
     """
-    from mcpx.daemon.running import report
-    from mcpx.daemon.stale import clean_up
+    from mcpx.core.daemon.running import report
+    from mcpx.core.system.stale import clean_up
 
     rows = report(config_path)
     clean_up()
@@ -181,9 +181,9 @@ def restart(config_path: str | None, when_idle: bool) -> None:  # noqa: FBT001 -
 
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
     """
-    from mcpx.config import load
-    from mcpx.daemon import lifecycle
-    from mcpx.daemon.paths import lock_owner_pid
+    from mcpx.core.config import load
+    from mcpx.core.daemon import lifecycle
+    from mcpx.core.system.paths import lock_owner_pid
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)
@@ -208,8 +208,8 @@ def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
     """
     from contextlib import suppress
 
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.lifecycle import waiting_upgrade
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.daemon.lifecycle import waiting_upgrade
     from mcpx.errors import MCPXError
 
     paths = _paths(config_path)
@@ -252,7 +252,7 @@ def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
 def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show
-    from mcpx.daemon.running import located
+    from mcpx.core.daemon.running import located
 
     show(located(_paths(config_path)).log, lines=lines, follow=follow)
 
@@ -266,8 +266,8 @@ def install(config_path: str | None) -> None:
     """
     from pathlib import Path
 
-    from mcpx.config import load
-    from mcpx.daemon import service
+    from mcpx.core.config import load
+    from mcpx.core.daemon import service
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)
@@ -280,7 +280,7 @@ def uninstall(config_path: str | None) -> None:
     """Remove what install has written, and end what it started. --config: if it runs that configuration."""
     from pathlib import Path
 
-    from mcpx.daemon import service
+    from mcpx.core.daemon import service
 
     _show(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
 
@@ -293,6 +293,6 @@ def _show(report: Report) -> None:
 
 
 def _paths(config_path: str | None) -> DaemonPaths:
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.system.paths import daemon_paths
 
     return daemon_paths(config_path)

@@ -11,8 +11,8 @@ from mcpx.cli.consent import changing_options, may_go_on
 from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
-    from mcpx.doctor.examination import Section
-    from mcpx.doctor.findings import Fix
+    from mcpx.setup.doctor.examination import Section
+    from mcpx.setup.doctor.findings import Fix
 
 START_TIMEOUT_S = 30.0
 
@@ -68,12 +68,12 @@ def doctor(
 
 def _examined(config_path: str | None, *, starts: bool, timeout_s: float, quiet: bool) -> list[Section]:
     """Run the checks, and say on a terminal which one runs."""
-    from mcpx.doctor.examination import examine
-    from mcpx.doctor.installation import Installation
-    from mcpx.light_imports import import_structlog
+    from mcpx.core.system.light_imports import import_structlog
+    from mcpx.setup.doctor.examination import examine
+    from mcpx.setup.doctor.installation import Installation
 
     import_structlog()
-    from mcpx.observe.log import configure
+    from mcpx.core.telemetry.log import configure
 
     configure("error")  # what fails is on the page
     installation = Installation(config_path, starts=starts, timeout_s=timeout_s)

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any, Final
 
 from mcpx.cli.printing import echo
-from mcpx.doctor.examination import Section
-from mcpx.doctor.findings import Finding
-from mcpx.text import one_line
+from mcpx.core.text import one_line
+from mcpx.setup.doctor.examination import Section
+from mcpx.setup.doctor.findings import Finding
 from mcpx.version import __version__
 
 SIGNS: Final = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Final
 
 from mcpx.cli.printing import echo
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 MAX_SHOWN: Final = 100
 

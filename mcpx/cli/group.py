@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TextIO
 import click
 
 from mcpx.cli.printing import echo
-from mcpx.daemon.startup_report import report, take_starter
+from mcpx.core.daemon.startup_report import report, take_starter
 from mcpx.errors import ConfigError, MCPXError, leaves
 
 EXIT_USAGE: Final = 2
@@ -135,7 +135,7 @@ def all_commands(group: click.Group, ctx: click.Context) -> dict[str, click.Comm
 
 def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> click.UsageError:
     """The error for a command that there is not, with the nearest one."""
-    from mcpx.text.nearest import nearest
+    from mcpx.core.text.nearest import nearest
 
     near = nearest(name, known)
     hint = f"; did you mean {near[0]}?" if near else "; mcpx help lists them"
@@ -172,7 +172,7 @@ def _print_error(text: str, details: dict[str, Any]) -> None:
 
 def _details(error: Exception) -> dict[str, Any]:
     """What the daemon, or a call, says of the error besides its text."""
-    from mcpx.daemon.control_client import RefusedError
+    from mcpx.core.daemon.control_client import RefusedError
     from mcpx.errors import CallError
 
     if isinstance(error, RefusedError):

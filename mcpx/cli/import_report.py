@@ -12,9 +12,9 @@ from typing import Any
 
 from mcpx.cli.changing import short
 from mcpx.cli.printing import MAX_ROWS, echo, rows, width
-from mcpx.clients import ClientServers, ImportPlan, Planned, Server, masking
+from mcpx.core.text import cut
 from mcpx.paths import config_hint
-from mcpx.text import cut
+from mcpx.setup.clients import ClientServers, ImportPlan, Planned, Server, masking
 
 
 def show(

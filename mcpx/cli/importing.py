@@ -12,7 +12,7 @@ from mcpx.cli.consent import changing_options, diff_option, exit_unchanged, may_
 from mcpx.cli.known_names import complete_client
 
 if TYPE_CHECKING:
-    from mcpx.clients import ClientServers, ImportPlan
+    from mcpx.setup.clients import ClientServers, ImportPlan
 
 
 @click.command("import", short_help="Take over the servers of your AI clients.")
@@ -47,14 +47,14 @@ def _import(
     yes: bool,
     diff: bool,
 ) -> int:
-    from mcpx.changes import read_file
     from mcpx.cli import import_report as report
     from mcpx.cli.changing import reload_daemon, take_back_interrupted
     from mcpx.cli.printing import print_json
-    from mcpx.clients import plan_import
-    from mcpx.documents import DocumentError
+    from mcpx.core.documents import DocumentError
     from mcpx.errors import ConfigError
     from mcpx.paths import config_file
+    from mcpx.setup.changes import read_file
+    from mcpx.setup.clients import plan_import
 
     take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
     path = config_file(config_path).absolute()
@@ -88,7 +88,7 @@ def _look(clients: tuple[str, ...]) -> tuple[list[ClientServers], dict[str, list
     """What was found in each file; and where was looked for those clients that have none."""
     import os
 
-    from mcpx.clients import CLIENTS, candidates, client_named, find_all, read_client_file, this_system
+    from mcpx.setup.clients import CLIENTS, candidates, client_named, find_all, read_client_file, this_system
 
     found: list[ClientServers] = []
     missing: dict[str, list[str]] = {}
@@ -102,7 +102,7 @@ def _look(clients: tuple[str, ...]) -> tuple[list[ClientServers], dict[str, list
 
 
 def _write(path: Path, plan: ImportPlan) -> None:
-    from mcpx.changes import Edit, carry_out
+    from mcpx.setup.changes import Edit, carry_out
 
     about: dict[str, Any] = {
         "servers": [server.name for server in plan.new],

@@ -16,9 +16,9 @@ from mcpx.cli.known_names import complete_client
 from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
-    from mcpx.changes import Change, Edit
-    from mcpx.clients import ClientFile
-    from mcpx.clients.uninstalling import Removal
+    from mcpx.setup.changes import Change, Edit
+    from mcpx.setup.clients import ClientFile
+    from mcpx.setup.clients.uninstalling import Removal
 
 
 @click.command(short_help="Put MCPX into your AI clients.")
@@ -42,7 +42,7 @@ def install(
     Copies of the files are kept: mcpx uninstall takes MCPX out again, mcpx undo takes back the last change.
     """
     from mcpx.cli import install_report as report
-    from mcpx.clients.install_plan import plan_installs
+    from mcpx.setup.clients.install_plan import plan_installs
 
     take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
     plan = plan_installs(_installed(clients), config_path, adopt=adopt)
@@ -112,8 +112,8 @@ def _installed(names: Sequence[str]) -> list[ClientFile]:
     Raises:
         MCPXError: There is no such client, or none at all is there.
     """
-    from mcpx.clients import CLIENTS, client_named, find, find_all
     from mcpx.errors import MCPXError
+    from mcpx.setup.clients import CLIENTS, client_named, find, find_all
 
     rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
     found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
@@ -124,9 +124,9 @@ def _installed(names: Sequence[str]) -> list[ClientFile]:
 
 def _removals(names: Sequence[str]) -> list[Removal]:
     """What becomes of each file out of which MCPX is to be taken."""
-    from mcpx.changes import history, real_path
-    from mcpx.clients import CLIENTS, client_named, find, find_all
-    from mcpx.clients.uninstalling import plan_uninstall
+    from mcpx.setup.changes import history, real_path
+    from mcpx.setup.clients import CLIENTS, client_named, find, find_all
+    from mcpx.setup.clients.uninstalling import plan_uninstall
 
     changes = history()
     rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
@@ -139,14 +139,14 @@ def _removals(names: Sequence[str]) -> list[Removal]:
 
 
 def _edit(removal: Removal) -> Edit:
-    from mcpx.changes import Edit
+    from mcpx.setup.changes import Edit
 
     file = removal.file
     return Edit(file.path, removal.before, removal.after, file.client.syntax, remove_folders=removal.folders)
 
 
 def _carry_out(command: list[str], edits: list[Edit], names: Sequence[str]) -> Change:
-    from mcpx.changes import carry_out
+    from mcpx.setup.changes import carry_out
 
     return carry_out(" ".join(command), edits, about={"clients": [*names]})
 

@@ -12,10 +12,10 @@ from mcpx.cli.printing import MAX_ROWS, echo, rows
 from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
-    from mcpx.changes import Change
-    from mcpx.clients.install_plan import InstallPlan
-    from mcpx.clients.installing import Installation
-    from mcpx.clients.uninstalling import Removal
+    from mcpx.setup.changes import Change
+    from mcpx.setup.clients.install_plan import InstallPlan
+    from mcpx.setup.clients.installing import Installation
+    from mcpx.setup.clients.uninstalling import Removal
 
 _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")
@@ -36,7 +36,7 @@ def show(plan: InstallPlan, *, diff: bool = False) -> None:
 
 def _whole(plan: InstallPlan) -> Iterator[_Line]:
     """Every entry that is written, and every one that moves."""
-    from mcpx.clients.masking import command_line, commands_shown
+    from mcpx.setup.clients.masking import command_line, commands_shown
 
     for each in plan.installations:
         client, path = each.file.client, each.file.path
@@ -61,7 +61,7 @@ def _whole(plan: InstallPlan) -> Iterator[_Line]:
 
 def _short(plan: InstallPlan) -> Iterator[_Line]:
     """A line for each file, and what is said of it."""
-    from mcpx.clients.masking import commands_shown
+    from mcpx.setup.clients.masking import commands_shown
 
     for each in plan.installations:
         title, path = each.file.client.title, short(each.file.path)

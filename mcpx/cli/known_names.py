@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from mcpx.text import is_clean, one_line
+from mcpx.core.text import is_clean, one_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from mcpx.catalog.model import JSON
-    from mcpx.config import Config
+    from mcpx.core.catalog.model import JSON
+    from mcpx.core.config import Config
 
 PATIENCE_S: Final = 1.5
 _HELP_CHARS: Final = 60
@@ -78,7 +78,7 @@ def complete_client(
     """The AI clients that MCPX knows."""
 
     def names() -> list[tuple[str, str]]:
-        from mcpx.clients import CLIENTS
+        from mcpx.setup.clients import CLIENTS
 
         return [(client.name, client.title) for client in CLIENTS]
 
@@ -98,7 +98,7 @@ def complete_token(
     """The tokens with names."""
 
     def names() -> list[tuple[str, str]]:
-        from mcpx.trust.tokens import load_named
+        from mcpx.core.policy.tokens import load_named
 
         return [(token.name, token.profile or "") for token in load_named()]
 
@@ -141,8 +141,8 @@ def _config_of(ctx: click.Context) -> str | None:
 
 
 def _ask(config_path: str | None, control_request: JSON) -> JSON | None:
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.system.paths import daemon_paths
 
     return request(daemon_paths(config_path), control_request, within=PATIENCE_S)
 
@@ -156,7 +156,7 @@ def _servers(config_path: str | None) -> list[str]:
 
 def _read(config_path: str | None) -> Config:
     """The configuration as it stands in the file: read, and nothing else."""
-    from mcpx.config import parse
+    from mcpx.core.config import parse
     from mcpx.paths import config_file
 
     path = config_file(config_path)
@@ -168,8 +168,8 @@ def _tools(ctx: click.Context) -> list[JSON]:
     response = _ask(config_path, {"mcpx": "inspect", "server": server})
     if response is not None:
         return list(response["shaped"]["structuredContent"]["tools"])
-    from mcpx.trust.policy import ServerPolicy
-    from mcpx.upstream.offers.catalogue_store import CatalogueStore
+    from mcpx.core.policy.policy import ServerPolicy
+    from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 
     config = _read(config_path).servers[server]
     known = CatalogueStore().load(config)

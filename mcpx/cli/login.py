@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
-from mcpx.catalog.snapshot import State
 from mcpx.cli.asking import ask_daemon
 from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.text import one_line, shown_server
 from mcpx.errors import ConfigError, MCPXError
-from mcpx.text import one_line, shown_server
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 PROMPT: Final = "address: "
 Answer = Callable[[str], None]
@@ -62,7 +62,7 @@ def login(
         raise click.UsageError("name one server, or --all")
     if of_all and scopes:
         raise click.UsageError("--scopes are for one server: name it")
-    from mcpx.config.auth import SCOPE
+    from mcpx.core.config.auth import SCOPE
 
     words = (scopes or "").split()
     if not all(map(SCOPE.fullmatch, words)):
@@ -229,7 +229,7 @@ def _failures(name: str, *, as_json: bool) -> Iterator[list[MCPXError]]:
 
 def _problem(error: MCPXError) -> JSON:
     """The kind of a failure, where it has one: that of a sign-in, or the code of another."""
-    from mcpx.daemon.control_client import RefusedError
+    from mcpx.core.daemon.control_client import RefusedError
 
     if isinstance(error, RefusedError):
         return {key: error.response[key] for key in ("problem", "code") if key in error.response}

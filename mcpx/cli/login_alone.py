@@ -12,10 +12,12 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from mcpx.config import Config, ServerConfig, read_config
-from mcpx.daemon.paths import check_state_folder
+from mcpx.core.config import Config, ServerConfig, read_config
+from mcpx.core.system.light_imports import light_sdk
+from mcpx.core.system.paths import check_state_folder
+from mcpx.core.telemetry.log import configure
+from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError
-from mcpx.light_imports import light_sdk
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.pending import PendingSignIn
@@ -29,11 +31,9 @@ from mcpx.oauth.person import (
     signed_in,
 )
 from mcpx.oauth.record import identity_of
-from mcpx.observe.log import configure
-from mcpx.text.nearest import suggestion
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 TICK_S: Final = 0.2  # between empty reports, which may end the sign-in
 Report = Callable[[Any, Callable[[str], None]], None]

@@ -16,10 +16,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.cli.printing import console
-from mcpx.rendering.signatures import described_parameters, first_sentence, signature
-from mcpx.text import one_line, paragraphs, shown_name
+from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.rendering.signatures import described_parameters, first_sentence, signature
+from mcpx.core.text import one_line, paragraphs, shown_name
 
 INDENT = 4
 _MAX_SUMMARY = 400  # characters of the line about a tool

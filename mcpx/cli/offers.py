@@ -12,10 +12,10 @@ from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_prompt, complete_server, complete_tool, complete_uri
 from mcpx.cli.printing import console, echo, print_json
 from mcpx.cli.results import save, show, text_of
-from mcpx.text import one_line, shown_uri
+from mcpx.core.text import one_line, shown_uri
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 
 @click.command(short_help="What the servers offer.")
@@ -56,8 +56,8 @@ def _inspect_all(config_path: str | None, control_request: JSON, *, as_json: boo
     response = ask_daemon(config_path, control_request)
     servers: list[JSON] = [] if response is None else response["servers"]
     if response is None:
-        from mcpx.config import load
-        from mcpx.light_imports import light_sdk
+        from mcpx.core.config import load
+        from mcpx.core.system.light_imports import light_sdk
 
         with light_sdk():
             from mcpx.cli.own_process import list_alone

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from mcpx.cli.printing import console
-from mcpx.config import Config, read_config
-from mcpx.core.hub import Hub, open_hub
-from mcpx.core.hub_view import HubView
-from mcpx.core.profiles import check_door, serving_only
-from mcpx.daemon.paths import check_state_folder
-from mcpx.gateway.frontends.operations import ControlRequest, ReportStep, perform, server_entry
-from mcpx.observe.log import configure
-from mcpx.text import one_line
+from mcpx.core.config import Config, read_config
+from mcpx.core.daemon.hub import Hub, open_hub
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.frontends.operations import ControlRequest, ReportStep, perform, server_entry
+from mcpx.core.servers.fleet.profiles import check_door, serving_only
+from mcpx.core.system.paths import check_state_folder
+from mcpx.core.telemetry.log import configure
+from mcpx.core.text import one_line
 
 MAX_WAIT_FOR_ALL_S: Final = 15.0  # where no server is named: one that hangs must not hide the others
 NOT_NEEDED: Final = "not needed for this command"

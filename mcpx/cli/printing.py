@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcpx.text import escaped
+from mcpx.core.text import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

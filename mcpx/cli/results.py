@@ -15,7 +15,7 @@ from mcpx.cli.printing import echo, print_json
 from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 
 def show(shaped: JSON, *, as_json: bool = False) -> None:

@@ -28,7 +28,7 @@ def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa
     """
 
     def ask() -> dict[str, Any]:
-        from mcpx.daemon.lifecycle import waiting_upgrade
+        from mcpx.core.daemon.lifecycle import waiting_upgrade
         from mcpx.paths import config_file
 
         answer = _ask(config_path, {"mcpx": "status"})
@@ -107,13 +107,13 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     """Print the end of what a SERVER has said on standard error."""
     from mcpx.cli.clustered import is_clustered
     from mcpx.cli.tail import follow_lines, show, show_lines
-    from mcpx.config import load
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
-    from mcpx.daemon.running import located
+    from mcpx.core.config import load
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.daemon.running import located
+    from mcpx.core.system.paths import daemon_paths
+    from mcpx.core.telemetry.server_log import server_log_path
+    from mcpx.core.text.nearest import suggestion
     from mcpx.errors import MCPXError
-    from mcpx.observe.server_log import server_log_path
-    from mcpx.text.nearest import suggestion
 
     paths = daemon_paths(config_path)
     config = load(config_path, resolve=False)
@@ -144,7 +144,7 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
 
 
 def _ask(config_path: str | None, control_request: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
-    from mcpx.daemon.control_client import request_or_fail
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request_or_fail
+    from mcpx.core.system.paths import daemon_paths
 
     return request_or_fail(daemon_paths(config_path), control_request, within=within)

@@ -30,7 +30,7 @@ def set_secret(name: str, config_path: str | None) -> None:
     It is read from the terminal, unseen, or from standard input: never from the command line, which other
     users can see.
     """
-    from mcpx.environment import keychain
+    from mcpx.core.running import keychain
 
     _check(name)
     if sys.stdin.isatty():
@@ -51,7 +51,7 @@ def set_secret(name: str, config_path: str | None) -> None:
 @json_option
 def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """List the names that were set with mcpx secret set. Values are never shown."""
-    from mcpx.environment import keychain
+    from mcpx.core.running import keychain
 
     names = keychain.names()
     if as_json:
@@ -67,7 +67,7 @@ def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG00
 @changing_options
 def remove(name: str, config_path: str | None, dry_run: bool, as_json: bool, yes: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """Remove the secret of NAME from the keychain, for good."""
-    from mcpx.environment import keychain
+    from mcpx.core.running import keychain
 
     _check(name)
     if not may_go_on(f"Remove {name} for good?", yes=yes, dry_run=dry_run, as_json=as_json):

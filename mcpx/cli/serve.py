@@ -9,12 +9,12 @@ import click
 
 from mcpx.cli.daemon import config_of, with_config
 from mcpx.cli.printing import echo
-from mcpx.door import EXPOSURES, FRONT_DOOR, Door, Expose, only_of
+from mcpx.core.system.endpoint import EXPOSURES, FRONT_DOOR, Door, Expose, only_of
 from mcpx.errors import ConfigError, MCPXError
 
 if TYPE_CHECKING:
-    from mcpx.config import Config
-    from mcpx.config.load import ConfigText
+    from mcpx.core.config import Config
+    from mcpx.core.config.load import ConfigText
 
 
 @click.command(short_help="Serve a client over stdio, or many over HTTP.")
@@ -56,13 +56,13 @@ def serve(
     from msgspec.structs import replace
 
     from mcpx.cli.clustered import started_here
-    from mcpx.core.profiles import select
-    from mcpx.daemon.startup_report import STARTED, report
-    from mcpx.light_imports import import_structlog, light_sdk
+    from mcpx.core.daemon.startup_report import STARTED, report
+    from mcpx.core.servers.fleet.profiles import select
+    from mcpx.core.system.light_imports import import_structlog, light_sdk
 
     import_structlog()
-    from mcpx.observe.log import configure
-    from mcpx.upstream.early_start import early_children
+    from mcpx.core.servers.early_start import early_children
+    from mcpx.core.telemetry.log import configure
 
     configure()
     shown = Door(expose, server, None if only is None else only_of([only]), profile)
@@ -102,8 +102,8 @@ def _read(config: str | None) -> tuple[ConfigText, Config]:
     Raises:
         ConfigError: It cannot be used.
     """
-    from mcpx.config import read_config
-    from mcpx.environment import begin
+    from mcpx.core.config import read_config
+    from mcpx.core.running import begin
 
     text = read_config(config)
     loaded = text.parse(resolve=False)
@@ -128,8 +128,8 @@ def _check(
         UsageError: The options.
         DaemonError: The folder.
     """
-    from mcpx.config.urls import is_loopback
-    from mcpx.daemon.paths import check_state_folder
+    from mcpx.core.config.urls import is_loopback
+    from mcpx.core.system.paths import check_state_folder
 
     address = host or config.http.host
     if transport == "http" and not auth and not everybody and not is_loopback(address):
@@ -148,8 +148,8 @@ def _check(
 
 
 def _check_door(config: Config, door: Door) -> None:
-    from mcpx.core.profiles import DoorError, by_own_names, check_door
-    from mcpx.text.nearest import nearest
+    from mcpx.core.servers.fleet.profiles import DoorError, by_own_names, check_door
+    from mcpx.core.text.nearest import nearest
 
     if door.expose and door.server:
         raise click.UsageError("--server shows one server as it is; --expose says how all are shown")
@@ -173,7 +173,7 @@ def _serve_nevertheless(
 
     Returns where nobody but a person, or the process that does this already, waits for an answer.
     """
-    from mcpx.daemon.startup_report import has_starter, report
+    from mcpx.core.daemon.startup_report import has_starter, report
 
     problem = error.format_message() if isinstance(error, click.UsageError) else str(error)
     report(problem)

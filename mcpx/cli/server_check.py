@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mcpx.catalog.snapshot import State
 from mcpx.cli.printing import console, echo
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
-from mcpx.text import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcpx.catalog.model import JSON
+    from mcpx.core.catalog.model import JSON
 
 START_TIMEOUT_S: Final = 60.0
 MARGIN_S: Final = 3.0  # beyond the time of one start, for the machine
@@ -66,8 +66,8 @@ def check_server(config: str, name: str) -> Check:
 
 def _through_daemon(config: str, name: str) -> JSON | None:
     """What the daemon says of a server that it has started; None if no daemon runs."""
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.system.paths import daemon_paths
 
     paths, began, woken = daemon_paths(config), time.monotonic(), False
     while (answer := request(paths, {"mcpx": "inspect", "server": name}, within=None)) is not None:
@@ -84,10 +84,10 @@ def _through_daemon(config: str, name: str) -> JSON | None:
 
 def _alone(config: str, name: str) -> JSON:
     """What a server says that is started for this, and ended again."""
-    from mcpx.config import read_config
-    from mcpx.daemon.paths import check_state_folder
-    from mcpx.light_imports import light_sdk
-    from mcpx.observe.log import configure
+    from mcpx.core.config import read_config
+    from mcpx.core.system.light_imports import light_sdk
+    from mcpx.core.system.paths import check_state_folder
+    from mcpx.core.telemetry.log import configure
 
     configure("error")
     check_state_folder()
@@ -97,8 +97,8 @@ def _alone(config: str, name: str) -> JSON:
     with light_sdk():
         import anyio
 
-        from mcpx.core.hub import open_hub
-        from mcpx.gateway.frontends.operations import ControlRequest, perform
+        from mcpx.core.daemon.hub import open_hub
+        from mcpx.core.gateway.frontends.operations import ControlRequest, perform
 
     async def start() -> JSON:
         async with open_hub(alone) as hub:
@@ -147,8 +147,8 @@ def show_check(name: str, check: Check, config: Path) -> None:
 
 def _line(tool: JSON) -> str:
     """A tool in one line: its signature, and the beginning of its description where there is room."""
-    from mcpx.catalog.model import ToolInfo
-    from mcpx.rendering.signatures import line_parts
+    from mcpx.core.catalog.model import ToolInfo
+    from mcpx.core.rendering.signatures import line_parts
 
     width = shutil.get_terminal_size((PIPE_WIDTH, 0)).columns - 2
     schema, description = tool.get("input_schema") or {}, tool.get("description")

@@ -7,21 +7,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.cli.printing import console, echo
-from mcpx.clients.masking import command_line
-from mcpx.config import read_config
-from mcpx.config.diagnosis import diagnose
-from mcpx.config.editing import entry_at, places_of
-from mcpx.config.strings import URL_KEYS
-from mcpx.documents.editing import read
+from mcpx.core.config import read_config
+from mcpx.core.config.diagnosis import diagnose
+from mcpx.core.config.editing import entry_at, places_of
+from mcpx.core.config.strings import URL_KEYS
+from mcpx.core.documents.editing import read
+from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint
-from mcpx.text import one_line
+from mcpx.setup.clients.masking import command_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcpx.catalog.model import JSON
-    from mcpx.config import Config, ServerConfig
+    from mcpx.core.catalog.model import JSON
+    from mcpx.core.config import Config, ServerConfig
 
 NOT_RUNNING: Final = "not running"
 _TROUBLED: Final = frozenset({"needs setup", "invalid", "waiting", "parked"})
@@ -87,8 +87,8 @@ def reached(entry: Mapping[str, Any]) -> str:
 
 def states(config: str) -> dict[str, JSON] | None:
     """The states of the daemon's servers; None if no daemon runs."""
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.system.paths import daemon_paths
 
     with suppress(MCPXError):
         if (status := request(daemon_paths(config), {"mcpx": "status"})) is not None:

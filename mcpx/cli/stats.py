@@ -94,10 +94,10 @@ def _plot(report: dict[str, Any], file: Path, parts: tuple[str, ...]) -> None:
 
 
 def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
-    from mcpx.core.stats import report
-    from mcpx.core.stats_file import read_all_stats, stats_file
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.events.stats import report
+    from mcpx.core.events.stats_file import read_all_stats, stats_file
+    from mcpx.core.system.paths import daemon_paths
     from mcpx.errors import MCPXError
 
     paths = daemon_paths(config_path)
@@ -139,7 +139,7 @@ def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from mcpx.text import one_line
+    from mcpx.core.text import one_line
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column(by, overflow="fold")

@@ -17,7 +17,7 @@ from typing import Any, Final
 from PIL import Image, ImageDraw, ImageFont
 
 from mcpx.cli.stats import saved, tokens
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 SCALE: Final = 2  # pixels for each unit below, for screens with a high density
 WIDTH: Final = 960

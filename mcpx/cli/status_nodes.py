@@ -7,8 +7,8 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.core.status import NodeStatus
-from mcpx.text import cut, one_line
+from mcpx.core.daemon.status import NodeStatus
+from mcpx.core.text import cut, one_line
 
 STYLES: Final = {"ready": "green", "draining": "yellow", "starting": "cyan", "lost": "red"}
 MAX_SHOWN: Final = 50  # the JSON has them all

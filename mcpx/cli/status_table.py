@@ -20,7 +20,7 @@ from rich.text import Text
 
 from mcpx.cli.printing import console
 from mcpx.cli.status_nodes import nodes_ready, nodes_table
-from mcpx.core.status import (
+from mcpx.core.daemon.status import (
     AuditStatus,
     ChangeStatus,
     DaemonStatus,
@@ -32,8 +32,8 @@ from mcpx.core.status import (
     Status,
     UpgradeStatus,
 )
+from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
-from mcpx.text import one_line
 
 STYLES: Final = {
     "ready": "green",

@@ -15,7 +15,7 @@ from mcpx.cli.known_names import complete_profile, complete_token
 from mcpx.cli.printing import console, echo
 
 if TYPE_CHECKING:
-    from mcpx.trust.tokens import NamedToken
+    from mcpx.core.policy.tokens import NamedToken
 
 
 def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
@@ -62,11 +62,11 @@ def new(
     With --profile its clients are at that profile's door, whether they connect to /mcp or to /mcp/PROFILE;
     any other door does not exist for them.
     """
-    from mcpx.config import load
-    from mcpx.core.profiles import check_door
-    from mcpx.door import Door
+    from mcpx.core.config import load
+    from mcpx.core.policy.tokens import issue
+    from mcpx.core.servers.fleet.profiles import check_door
+    from mcpx.core.system.endpoint import Door
     from mcpx.paths import config_file
-    from mcpx.trust.tokens import issue
 
     if profile is not None:
         check_door(Door(profile=profile), load(config_file(config_path), resolve=False))
@@ -86,7 +86,7 @@ def new(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """List the tokens that were made with mcpx token new. The tokens themselves are kept nowhere."""
-    from mcpx.trust.tokens import load_named
+    from mcpx.core.policy.tokens import load_named
 
     tokens, now = load_named(), datetime.now(UTC)
     if as_json:
@@ -103,7 +103,7 @@ def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def revoke(name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """End the token NAME for good, and the sessions of its clients with it."""
-    from mcpx.trust.tokens import revoke as revoke_token
+    from mcpx.core.policy.tokens import revoke as revoke_token
 
     revoke_token(name)
     echo(json.dumps({"revoked": name}) if as_json else f"revoked {name}; the sessions of its clients end")

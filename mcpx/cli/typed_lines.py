@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from mcpx.polling import readable
+from mcpx.core.system.polling import readable
 
 JOIN_TIMEOUT_S: Final = 2.0  # for a line that is being taken
 _CHUNK: Final = 65536

@@ -11,7 +11,7 @@ from mcpx.cli.daemon import with_config
 from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
-    from mcpx.daemon.paths import DaemonPaths
+    from mcpx.core.system.paths import DaemonPaths
 
 
 @click.command(short_help="The daemon's page, in the browser.")
@@ -24,7 +24,7 @@ def ui(config_path: str | None, only_print: bool) -> None:  # noqa: FBT001 - cli
     until you sign out of it.
     """
     from mcpx.cli.browser import has_browser, open_browser
-    from mcpx.daemon.paths import daemon_paths
+    from mcpx.core.system.paths import daemon_paths
 
     url = _link(daemon_paths(config_path))
     if only_print:
@@ -44,9 +44,9 @@ def _link(paths: DaemonPaths) -> str:
     Raises:
         MCPXError: There is none.
     """
-    from mcpx.config import load
-    from mcpx.daemon import lifecycle
-    from mcpx.daemon.control_client import request, request_or_fail
+    from mcpx.core.config import load
+    from mcpx.core.daemon import lifecycle
+    from mcpx.core.daemon.control_client import request, request_or_fail
     from mcpx.errors import MCPXError
 
     question = {"mcpx": "ui"}

@@ -13,7 +13,7 @@ from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
 from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
-    from mcpx.changes import Change, Undo
+    from mcpx.setup.changes import Change, Undo
 
 
 @click.command(short_help="Take back the last change of files.")
@@ -36,7 +36,7 @@ def undo(
     Each file becomes what it was, byte for byte; said again, the change before is taken back. Where a file
     was changed since, what the command changed is taken back, and the rest stays.
     """
-    from mcpx.changes import carry_out, plan_undo
+    from mcpx.setup.changes import carry_out, plan_undo
 
     if listed:
         _show_history(as_json=as_json, files=files)
@@ -104,7 +104,7 @@ def _files(planned: Undo) -> list[dict[str, str]]:
 
 
 def _show_history(*, as_json: bool, files: bool) -> None:
-    from mcpx.changes import history, undone
+    from mcpx.setup.changes import history, undone
 
     changes = history()
     gone = undone(changes)

@@ -22,9 +22,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from mcpx.cli.printing import console, echo
+from mcpx.core.system.polling import readable
+from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
-from mcpx.polling import readable
-from mcpx.text import one_line
 
 REFRESH_INTERVAL_S: Final = 1.0
 _STEPS: Final = {"\x1b[A": -1, "k": -1, "\x1b[B": 1, "j": 1}

@@ -25,9 +25,9 @@ from mcpx.cluster.ray import Ray
 from mcpx.cluster.reserving import Reservations, without_resources
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.cluster.specs import demand_of
-from mcpx.config import ServerConfig
-from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.upstream.transport.placement import Endpoint
+from mcpx.core.config import ServerConfig
+from mcpx.core.servers.transport.loss import ConnectionLost
+from mcpx.core.servers.transport.placement import Endpoint
 
 log = structlog.get_logger()
 NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout

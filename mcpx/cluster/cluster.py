@@ -20,7 +20,6 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from mcpx.catalog.snapshot import ServerInfo
 from mcpx.cluster.assigning import Assignments
 from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
@@ -33,18 +32,19 @@ from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.cluster.showing import as_node_says, statuses, use_of
 from mcpx.cluster.specs import placed_spec
-from mcpx.config import ServerConfig
-from mcpx.core.restart import try_again
-from mcpx.core.status import NodeStatus
-from mcpx.observe.contained import contain
-from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.upstream.transport.placement import Endpoint, PlacedUse
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import ServerConfig
+from mcpx.core.daemon.status import NodeStatus
+from mcpx.core.servers.fleet.restart import try_again
+from mcpx.core.servers.transport.loss import ConnectionLost
+from mcpx.core.servers.transport.placement import Endpoint, PlacedUse
+from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
-    from mcpx.core.federation.own_directory import ReadTail
-    from mcpx.core.fleet import Fleet
-    from mcpx.core.hub import Hub
+    from mcpx.cluster.federation.own_directory import ReadTail
+    from mcpx.core.daemon.hub import Hub
+    from mcpx.core.servers.fleet.fleet import Fleet
 
 log = structlog.get_logger()
 SAVE_INTERVAL_S: Final = 60.0

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from mcpx.catalog.model import JSON
 from mcpx.cluster.ray_process.protocol import NodeRecord
-from mcpx.core.status import ClusterStatus, GatewayStatus
+from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.status import ClusterStatus, GatewayStatus
+from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
-from mcpx.text import one_line
 
 if TYPE_CHECKING:
     from mcpx.cluster.cluster import Cluster

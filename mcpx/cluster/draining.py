@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Session, candidates, misfit, moves
 from mcpx.cluster.ray import Ray
-from mcpx.observe.contained import contain
-from mcpx.text import one_line
-from mcpx.upstream.actor import Upstream
+from mcpx.core.servers.actor import Upstream
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.text import one_line
 from supervisors import Phase
 
 if TYPE_CHECKING:
-    from mcpx.core.fleet import Fleet
-    from mcpx.upstream.direct.session import DirectSession
+    from mcpx.core.servers.fleet.fleet import Fleet
+    from mcpx.core.servers.passthrough.session import DirectSession
 
 log = structlog.get_logger()
 LOOK_INTERVAL_S: Final = 0.2

@@ -15,9 +15,9 @@ from mcpx.cluster.control import ClusterControl
 from mcpx.cluster.gateways.sharing import Sharing
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.cluster.specs import cluster_config
-from mcpx.config import Config
-from mcpx.config.model import ClusterLink
-from mcpx.core.hub import Hub
+from mcpx.core.config import Config
+from mcpx.core.config.model import ClusterLink
+from mcpx.core.daemon.hub import Hub
 from supervisors import ChildSpec, Shutdown, Supervisor
 
 STOP_S: Final = 5.0  # for the Ray process to end: it does at once

@@ -15,10 +15,10 @@ import msgspec
 
 from mcpx.cluster.node.protocol import MAX_LOG_BYTES, FirstAnswer, FirstLine, line_of
 from mcpx.cluster.ray_process.protocol import NodeAddress
+from mcpx.core.text import one_line
+from mcpx.core.wire.first_answer import answer_to
+from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from mcpx.errors import MCPXError
-from mcpx.text import one_line
-from mcpx.wire.first_answer import answer_to
-from mcpx.wire.tls_channel import TlsChannel, connect_tls
 
 CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network
 ANSWER_TIMEOUT_S: Final = 5.0

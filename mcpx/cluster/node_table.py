@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from mcpx.cluster.node.protocol import NodeReport
 from mcpx.cluster.placement import Demand, NodeView
 from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
-from mcpx.observe.contained import contain
-from mcpx.text import one_line
 from supervisors import Signal
 
 log = structlog.get_logger()

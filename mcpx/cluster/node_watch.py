@@ -21,11 +21,11 @@ from mcpx.cluster.node.protocol import MAX_REPORT_BYTES, NodeReport, Ping, Watch
 from mcpx.cluster.node_requests import connection
 from mcpx.cluster.node_table import Node
 from mcpx.cluster.ray_process.protocol import NodeAddress
-from mcpx.observe.contained import contain
-from mcpx.text import cut, one_line
-from mcpx.upstream.transport.loss import Ending
-from mcpx.wire.lines import LineSplitter
-from mcpx.wire.tls_channel import TlsChannel
+from mcpx.core.servers.transport.loss import Ending
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.text import cut, one_line
+from mcpx.core.wire.lines import LineSplitter
+from mcpx.core.wire.tls_channel import TlsChannel
 
 log = structlog.get_logger()
 SILENCE_S: Final = 1.5

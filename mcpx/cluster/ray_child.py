@@ -21,10 +21,10 @@ import structlog
 
 from mcpx.cluster.ray_process import protocol as say
 from mcpx.cluster.ray_process.protocol import MAX_LINE_BYTES, Answer, Request, Say
+from mcpx.core.text import one_line
+from mcpx.core.wire.channel import Channel
+from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import MCPXError
-from mcpx.text import one_line
-from mcpx.wire.channel import Channel
-from mcpx.wire.lines import LineSplitter, TooLong
 
 log = structlog.get_logger()
 

@@ -30,8 +30,8 @@ from mcpx.cluster.ray_process.protocol import (
     RequestError,
     Say,
 )
+from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
-from mcpx.observe.contained import contain
 from supervisors import Backoff, Cause, ChildSpec, Incarnation, Parking, Policy
 
 log = structlog.get_logger()

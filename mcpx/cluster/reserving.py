@@ -16,7 +16,7 @@ from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Demand, candidates, spread
 from mcpx.cluster.ray import Ray
 from mcpx.cluster.ray_client import RayError
-from mcpx.upstream.transport.loss import ConnectionLost
+from mcpx.core.servers.transport.loss import ConnectionLost
 
 log = structlog.get_logger()
 

@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.cluster.node.protocol import ServerReport
 from mcpx.cluster.node_table import Node, NodeTable
-from mcpx.core.status import NodeStatus
-from mcpx.text import one_line
-from mcpx.upstream.server_info import said_elsewhere
-from mcpx.upstream.transport.placement import PlacedUse
+from mcpx.core.catalog.snapshot import ServerInfo, State
+from mcpx.core.daemon.status import NodeStatus
+from mcpx.core.servers.server_info import said_elsewhere
+from mcpx.core.servers.transport.placement import PlacedUse
+from mcpx.core.text import one_line
 
 MAX_NODES: Final = 1000  # shown; a status must end
 SERVED: Final = frozenset({"ready", "asleep", "starting", "stopped"})

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mcpx.cluster.node.protocol import ServerSpec, spec_of
 from mcpx.cluster.placement import Demand
-from mcpx.config import Config, Place, Placed, ServerConfig, Stdio
+from mcpx.core.config import Config, Place, Placed, ServerConfig, Stdio
 
 
 def cluster_config(config: Config) -> Config:

@@ -1,1 +1,1 @@
-"""What stands behind every frontend: the servers, the registry, the router and the calls through it."""
+"""The core of MCPX: it imports nothing of its neighbours but errors, paths and version."""

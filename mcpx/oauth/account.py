@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.text import cut
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Identity
 from mcpx.oauth.renewal import Background, Flight
 from mcpx.oauth.sign_in_state import EXPIRED, AccountState, SignInState
 from mcpx.oauth.token_store import TokenStore
-from mcpx.observe.contained import contain
-from mcpx.text import cut
 
 if TYPE_CHECKING:
     import httpx2

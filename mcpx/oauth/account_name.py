@@ -16,11 +16,11 @@ import anyio
 import httpx2
 import msgspec
 
+from mcpx.core.text import one_line
 from mcpx.oauth.answers import json_object
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.network import OAuthNetwork
 from mcpx.oauth.record import JSON, Tokens
-from mcpx.text import one_line
 
 ASK_TIMEOUT_S: Final = 3.0  # for the userinfo endpoint: the person waits to hear that they are signed in
 MAX_CHARS: Final = 100

@@ -16,8 +16,8 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from mcpx.config import Config, ServerConfig
-from mcpx.config.auth import TokenStoreKind
+from mcpx.core.config import Config, ServerConfig
+from mcpx.core.config.auth import TokenStoreKind
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.renewal import Background

@@ -18,13 +18,13 @@ from urllib.parse import parse_qsl, unquote
 import httpx2
 import msgspec
 
+from mcpx.core.text import one_line
+from mcpx.core.wire.retry_after import retry_after
 from mcpx.oauth.addresses import shown_origin
 from mcpx.oauth.callback_answer import HINTS, MAX_QUOTE_LEN
 from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON
-from mcpx.text import one_line
-from mcpx.wire.retry_after import retry_after
 
 MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
 MAX_LIFETIME_S: Final = 10 * 365 * 86_400  # of a token; a longer one is renewed then

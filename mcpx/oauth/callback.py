@@ -23,11 +23,11 @@ import anyio
 import anyio.abc
 import structlog
 
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.log import Throttle
+from mcpx.core.wire.loopback_peers import belongs_to_user
 from mcpx.oauth.callback_answer import BrowserReturn, callback_in
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.observe.contained import contain
-from mcpx.observe.log import Throttle
-from mcpx.wire.loopback_peers import belongs_to_user
 
 log = structlog.get_logger()
 HOST: Final = "127.0.0.1"

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import msgspec
 
+from mcpx.core.text import one_line
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.text import one_line
 
 OPENING_BYTES: Final = 32
 MAX_QUOTE_LEN: Final = 200  # characters of a text of the authorization server's in a message

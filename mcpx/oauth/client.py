@@ -13,12 +13,12 @@ from uuid import uuid4
 
 import msgspec
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
+from mcpx.core.text import one_line
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import oauth_of
 from mcpx.oauth.record import JSON, Record, Registration
-from mcpx.text import one_line
 
 ASSERTION_LIFETIME_S: Final = 300  # of a signed assertion; it is made for one request
 EXPIRY_MARGIN_S: Final = 600.0  # of a client's secret, for the time that a person takes

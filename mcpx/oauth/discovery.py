@@ -19,7 +19,8 @@ from mcp.client.auth.utils import (
 )
 from mcp.shared.auth_utils import check_resource_allowed
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
+from mcpx.core.text import one_line
 from mcpx.oauth.answers import json_object
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.challenge import Challenge
@@ -28,7 +29,6 @@ from mcpx.oauth.endpoint_owners import check_owners
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.record import JSON
-from mcpx.text import one_line
 
 _OK: Final = 200
 _TOO_MANY_REQUESTS: Final = 429

@@ -16,12 +16,12 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls
 
+from mcpx.core.text import one_line
 from mcpx.oauth.addresses import origin, shown_origin
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
 from mcpx.oauth.client import is_issuer
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import JSON
-from mcpx.text import one_line
 
 CHECKED: Final = (
     "authorization_endpoint",

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Final
 
-from mcpx.environment import keychain
+from mcpx.core.running import keychain
 
 SERVICE: Final = "mcpx sign-ins"
 """Another service than that of `${keychain:NAME}`, so that no configuration can name a token."""

@@ -21,8 +21,8 @@ from typing import Final
 
 import anyio.to_thread
 
-from mcpx import environment
-from mcpx.environment.secrets import keychain_variables
+from mcpx.core import running as environment
+from mcpx.core.running.secrets import keychain_variables
 from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, Record

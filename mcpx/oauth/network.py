@@ -25,9 +25,10 @@ import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 from msgspec import structs
 
-from mcpx.config import Http, ServerConfig, Sse
-from mcpx.config.auth import OAuth
-from mcpx.config.certificates import CertificateProblem, ssl_context
+from mcpx.core.config import Http, ServerConfig, Sse
+from mcpx.core.config.auth import OAuth
+from mcpx.core.config.certificates import CertificateProblem, ssl_context
+from mcpx.core.wire.unreachable import why_unreachable
 from mcpx.oauth.addresses import (
     Reach,
     is_ip,
@@ -39,7 +40,6 @@ from mcpx.oauth.addresses import (
     shown_origin,
 )
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.wire.unreachable import why_unreachable
 
 REQUEST_TIMEOUT_S: Final = 10.0  # of one request with its redirects and its answer
 MAX_BODY_BYTES: Final = 262_144  # of one answer; metadata has a few thousand

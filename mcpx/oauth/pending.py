@@ -1,6 +1,6 @@
 """One sign-in that waits for a person: from the address to open to tokens in force.
 
-Used by the daemon (`mcpx.core.sign_ins`), and by `mcpx login` where none runs. Whoever owns it calls `run`
+Used by the daemon (`mcpx.oauth.sign_ins`), and by `mcpx login` where none runs. Whoever owns it calls `run`
 in a task; those who want it signed in `join` it, `wait`, and `leave`. It ends when it has succeeded or
 failed, when nobody wants it any more, or when its time is over; nothing is left of it then but a
 registration.
@@ -18,8 +18,9 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import anyio.to_thread
 
-from mcpx.config import Http, Sse
-from mcpx.config.auth import OAuth
+from mcpx.core.config import Http, Sse
+from mcpx.core.config.auth import OAuth
+from mcpx.core.telemetry.contained import contain
 from mcpx.oauth.callback import (
     CallbackListener,
     CallbackListeners,
@@ -27,7 +28,6 @@ from mcpx.oauth.callback import (
 )
 from mcpx.oauth.callback_answer import BrowserReturn, Callback, pasted
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
     from mcpx.oauth.account import Account

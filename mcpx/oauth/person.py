@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from mcpx.catalog.model import JSON
-from mcpx.catalog.snapshot import iso_seconds
-from mcpx.config import Config, Http, ServerConfig, Sse
+from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import iso_seconds
+from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account
 from mcpx.oauth.callback import ports_from

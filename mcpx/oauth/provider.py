@@ -39,7 +39,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from msgspec import structs
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
 from mcpx.oauth.account_name import name_with_tokens
 from mcpx.oauth.answers import check_registration, is_token_request, tokens_in
 from mcpx.oauth.callback_answer import AskPerson, code_in

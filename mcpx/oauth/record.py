@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from mcpx.config import Http, ServerConfig, Sse
+from mcpx.core.config import Http, ServerConfig, Sse
 
 JSON = dict[str, Any]
 MAX_TIME: Final = 253_402_214_400.0  # seconds since 1970: what a calendar can show

@@ -17,12 +17,12 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.config import Http, ServerConfig, Sse
+from mcpx.core.config import Http, ServerConfig, Sse
+from mcpx.core.telemetry.contained import contain
 from mcpx.oauth import schedule
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Record, Tokens
-from mcpx.observe.contained import contain
 
 if TYPE_CHECKING:
     from mcpx.oauth.challenge import Challenge

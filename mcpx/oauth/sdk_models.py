@@ -9,7 +9,7 @@ from typing import Final
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
 from mcpx.oauth.answers import MAX_LIFETIME_S
 from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.client import auth_method

@@ -12,7 +12,7 @@ import httpx2
 from mcp.client.auth.utils import union_scopes
 from msgspec import structs
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
 from mcpx.oauth.account_name import name_at_endpoint
 from mcpx.oauth.answers import ClientMetadataRefused
 from mcpx.oauth.callback_answer import AskPerson, Callback

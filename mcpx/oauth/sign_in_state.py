@@ -15,7 +15,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
 from mcpx.oauth import schedule
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.kept_record import KeptRecord

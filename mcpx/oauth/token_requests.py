@@ -14,7 +14,7 @@ import anyio
 import httpx2
 from msgspec.structs import replace
 
-from mcpx.config import ServerConfig
+from mcpx.core.config import ServerConfig
 from mcpx.oauth.answers import EndpointMoved, as_for_now
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import client_of, is_issuer, kept, with_advice

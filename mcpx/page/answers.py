@@ -19,8 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError, MCPXError
-from mcpx.observe.contained import contain
 from mcpx.page.guard import PREFIX
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from mcpx.catalog.snapshot import State
-from mcpx.core.hub import Hub
-from mcpx.core.process_figures import Use
-from mcpx.core.stats import Count, total
-from mcpx.core.status_snapshot import call_counts, server_status
-from mcpx.text import cut
-from mcpx.upstream.actor import Upstream
-from mcpx.upstream.transport.placement import PlacedUse
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.status_snapshot import call_counts, server_status
+from mcpx.core.events.stats import Count, total
+from mcpx.core.servers.actor import Upstream
+from mcpx.core.servers.fleet.process_figures import Use
+from mcpx.core.servers.transport.placement import PlacedUse
+from mcpx.core.text import cut
 
 Card = dict[str, Any]
 MAX_ERROR_CHARS: Final = 500

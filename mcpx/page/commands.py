@@ -18,16 +18,16 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcpx.catalog.model import JSON
-from mcpx.daemon.environment import for_daemon
-from mcpx.environment import bounded
+from mcpx.core.catalog.model import JSON
+from mcpx.core.running import bounded
+from mcpx.core.system.environment import for_daemon
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mcpx.core.hub import Hub
+    from mcpx.core.daemon.hub import Hub
 
 TIMEOUT_S: Final = 180.0  # a reload may wait for servers that leave, and a check for one that starts
 MAX_OUTPUT_BYTES: Final = 4 << 20

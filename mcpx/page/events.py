@@ -24,9 +24,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcpx.core.gateway.frontends.http_connection import TAKEN
+from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
-from mcpx.gateway.frontends.http_connection import TAKEN
-from mcpx.observe.contained import contain
 from mcpx.page.answers import encode
 from mcpx.page.guard import SESSION
 from mcpx.page.leaving import until_gone

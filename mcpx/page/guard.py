@@ -19,12 +19,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.config.urls import is_loopback
-from mcpx.gateway.frontends.http_connection import NOTED
-from mcpx.observe.contained import contain
-from mcpx.observe.log import Throttle
+from mcpx.core.config.urls import is_loopback
+from mcpx.core.gateway.frontends.http_connection import NOTED
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.log import Throttle
+from mcpx.core.wire.loopback_peers import is_own
 from mcpx.page.access import Access
-from mcpx.wire.loopback_peers import is_own
 
 log = structlog.get_logger()
 PREFIX: Final = "/ui"

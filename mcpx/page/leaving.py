@@ -8,7 +8,7 @@ import anyio
 from starlette.requests import Request
 from starlette.types import Receive
 
-from mcpx.catalog.model import JSON
+from mcpx.core.catalog.model import JSON
 from mcpx.errors import MCPXError
 
 

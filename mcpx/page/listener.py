@@ -15,16 +15,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import structlog
 
-from mcpx.core.idle_exit import Use
+from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.gateway.frontends.http_connection import Shared
+from mcpx.core.gateway.frontends.http_frontend import BindError, ListenerLostError, exit_when_asked, listen
+from mcpx.core.gateway.frontends.http_server import GRACEFUL_S, HttpServer
 from mcpx.errors import MCPXError
-from mcpx.gateway.frontends.http_connection import Shared
-from mcpx.gateway.frontends.http_frontend import (
-    BindError,
-    ListenerLostError,
-    exit_when_asked,
-    listen,
-)
-from mcpx.gateway.frontends.http_server import GRACEFUL_S, HttpServer
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 import structlog
 
+from mcpx.core.wire.loopback_peers import users_are_known
 from mcpx.page.access import MAX_SESSIONS, Access
 from mcpx.paths import ensure_folder, read_own_file, replace_file
-from mcpx.wire.loopback_peers import users_are_known
 
 log = structlog.get_logger()
 FILE_NAME: Final = "page.json"

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from mcpx.core.hub import Hub
-from mcpx.core.idle_exit import Use
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.errors import MCPXError
-from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.page.access import Access
 from mcpx.page.memory import PageMemory
 from mcpx.paths import configuration_folder
@@ -124,7 +124,7 @@ class Page:
 
     async def _origin_of_http(self) -> str | None:
         """Where the HTTP frontend serves on loopback, if it does; of a daemon that starts, once it does."""
-        from mcpx.config.urls import is_loopback  # noqa: PLC0415 - for those who open it
+        from mcpx.core.config.urls import is_loopback  # noqa: PLC0415 - for those who open it
 
         if self.hub.http is None or not is_loopback(self.hub.config.http.host):
             return None

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from mcpx.core.process_figures import ProcessFigures, Use, own_memory
-from mcpx.observe.contained import contain
+from mcpx.core.servers.fleet.process_figures import ProcessFigures, Use, own_memory
+from mcpx.core.telemetry.contained import contain
 
 EVERY_S: Final = 3.0
 SECOND_LOOK_S: Final = 1.0  # after the first: only then there is a share of the processor

@@ -10,7 +10,7 @@ from payloads import SMALL
 from process import Unmeasured
 from targets import MCPX, Target
 
-from mcpx.rendering.toon import DEFAULT_FORM, decode, encode, read_json
+from mcpx.core.rendering.toon import DEFAULT_FORM, decode, encode, read_json
 
 SETTLE_S = 0.3
 CALL_S = 60.0

@@ -15,9 +15,9 @@ import time
 from itertools import cycle
 from typing import Final
 
-from mcpx.cli.top.app import Top
-from mcpx.cli.top.polling import Polling
-from mcpx.daemon.paths import daemon_paths
+from mcpx.core.system.paths import daemon_paths
+from mcpx.top.app import Top
+from mcpx.top.polling import Polling
 from scripts.contextbench.client import Client
 
 SIZE: Final = (100, 20)

@@ -15,21 +15,21 @@ from typing import Any, Final
 import click
 
 from mcpx.attach.command import USAGE
-from mcpx.catalog.model import Catalogue, ToolInfo
-from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
-from mcpx.clients.rows import CLIENTS
-from mcpx.config import json_schema
-from mcpx.config.servers import FORMS
-from mcpx.config.strings import TYPES
-from mcpx.core.metric_families import FAMILIES
-from mcpx.daemon.service_files import launchd_agent, systemd_unit
+from mcpx.core.catalog.model import Catalogue, ToolInfo
+from mcpx.core.catalog.snapshot import ServerInfo, State
+from mcpx.core.config import json_schema
+from mcpx.core.config.servers import FORMS
+from mcpx.core.config.strings import TYPES
+from mcpx.core.daemon.service_files import launchd_agent, systemd_unit
+from mcpx.core.events.metric_families import FAMILIES
+from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS
+from mcpx.core.gateway.tools.definitions import tools
+from mcpx.core.rendering.descriptions import describe, instructions
+from mcpx.core.servers.offers.auto_describe import _TEXT_TYPES as TEXT_TYPES
 from mcpx.errors import CallError, Code
-from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS
-from mcpx.gateway.tools.definitions import tools
-from mcpx.rendering.descriptions import describe, instructions
-from mcpx.upstream.offers.auto_describe import _TEXT_TYPES as TEXT_TYPES
+from mcpx.setup.clients.rows import CLIENTS
 
 _EXAMPLE: Final = tuple(
     ServerInfo(

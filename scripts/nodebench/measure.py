@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.config.starting import MAX_STARTING, MIN_STARTING, PER_PROCESSOR, processors
+from mcpx.core.config.starting import MAX_STARTING, MIN_STARTING, PER_PROCESSOR, processors
 from scripts.benchmarks.process import Process, Unmeasured, deadline
 from scripts.nodebench import processes
 from scripts.nodebench.daemon import Daemon, running

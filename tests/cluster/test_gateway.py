@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.cluster.conftest import RayCluster
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.scripted import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]

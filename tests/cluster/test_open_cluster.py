@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import OPEN, RayCluster, cluster_of
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.scripted import entry
 
 pytestmark = pytest.mark.timeout(180)

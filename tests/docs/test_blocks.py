@@ -13,8 +13,8 @@ import pytest
 
 from mcpx.attach.command import USAGE
 from mcpx.cli.main import cli
-from mcpx.config import parse
-from mcpx.core.status import Status
+from mcpx.core.config import parse
+from mcpx.core.daemon.status import Status
 from tests.docs import pages
 
 OTHERS = {"claude", "eval", "pip", "pipx", "ray", "systemctl", "journalctl", "loginctl"}

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import anyio
 from msgspec.structs import replace
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from mcpx.errors import Code
 from tests.faults import traces
 from tests.faults.served import entry, open_served

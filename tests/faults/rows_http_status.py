@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from mcpx.errors import Code, Outcome
 from tests.faults.stage import Seen
 from tests.faults.stage_http import PAGE, PROBING, SMALL, http_stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from mcpx.errors import Code, Outcome
 from tests.faults.stage import Seen
 from tests.faults.stage_http import PROBING, http_stage

@@ -8,9 +8,9 @@ from functools import partial
 
 import anyio
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.servers.calls import IDLE_AFTER_S
 from mcpx.errors import Code
-from mcpx.upstream.calls import IDLE_AFTER_S
 from tests.faults import traces
 from tests.faults.stage import PROBING, RESTART, SOON_S, Seen, stage
 from tests.faults.table import Faults

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from unittest import mock
 
+from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.errors import Code
-from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from tests.faults.stage import Seen, Stage, stage
 from tests.faults.table import Faults
 from tests.mcpx.scripted import open_watched, soon

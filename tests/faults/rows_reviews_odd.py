@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from mcpx.upstream.transport.ledger import boot_id, start_time
+from mcpx.core.servers.transport.ledger import boot_id, start_time
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
 from tests.faults.hostile_client import Client

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from mcpx.errors import Code
 from tests.faults import traces
 from tests.faults.stage import PROBING, Seen, stage

@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 import anyio
 
-from mcpx.catalog.snapshot import State
-from mcpx.observe.suspend import MIN_AWAY_S, TICK_S
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.telemetry.suspend import MIN_AWAY_S, TICK_S
 from tests.faults import traces
 from tests.faults.served import entry, open_served
 from tests.faults.stage import Seen, stage

@@ -22,8 +22,8 @@ from typing import Any
 
 import anyio
 
-from mcpx.catalog.snapshot import State
-from mcpx.config import Config
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import Config
 from mcpx.errors import CallError, Code
 from tests.faults import traces
 from tests.mcpx.scripted import Ears, Watch, config_of, open_watched

@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code, Outcome
 from tests.faults import traces
 from tests.faults.stage import Neighbour, Seen

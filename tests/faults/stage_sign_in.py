@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.oauth.errors import Problem, SignInError
 from tests.faults import traces

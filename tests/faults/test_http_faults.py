@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcpx.core.servers.transport import exchange
 from mcpx.errors import CallError, Code, Outcome
-from mcpx.upstream.transport import exchange
 from tests.faults.rows_http_answers import bomb, flood, flood_of_one_event
 from tests.faults.stage import Seen
 from tests.faults.stage_http import LIMIT, PAGE, http_stage

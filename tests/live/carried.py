@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from mcpx.rendering.toon import decode, read_json
+from mcpx.core.rendering.toon import decode, read_json
 
 Block = dict[str, Any]
 

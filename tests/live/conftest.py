@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from tests.live import chained, gateways, servers
 from tests.live.directly import Direct
 from tests.live.held import Held
-from tests.mcpx.upstream.relay.answering import AnsweringClient
+from tests.mcpx.core.servers.relay.answering import AnsweringClient
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mcpx.rendering.toon import decode
+from mcpx.core.rendering.toon import decode
 from tests.live import servers
 
 pytestmark = pytest.mark.live

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.catalog.snapshot import State
+from mcpx.core.catalog.snapshot import State
 from tests.live import servers
 from tests.live.processes import free_port, serving
 from tests.mcpx.scripted import config_of, open_watched

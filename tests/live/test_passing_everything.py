@@ -27,7 +27,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from tests.live import chained, gateways, servers
 from tests.live.carried import assert_carried
-from tests.mcpx.upstream.relay.answering import AnsweringClient, set_level
+from tests.mcpx.core.servers.relay.answering import AnsweringClient, set_level
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 

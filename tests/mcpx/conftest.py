@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.environment import put_in_force
-from mcpx.observe import contained
+from mcpx.core.running import put_in_force
+from mcpx.core.telemetry import contained
 from tests.mcpx.scripted import Ears
 
 

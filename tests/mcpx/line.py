@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from mcpx.gateway.eras import EraServer
-from mcpx.gateway.frontends.stream import fast_path_type
-from mcpx.wire.channel import Channel
-from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.core.gateway.eras import EraServer
+from mcpx.core.gateway.frontends.stream import fast_path_type
+from mcpx.core.wire.channel import Channel
+from mcpx.core.wire.dispatcher import WireDispatcher
 from tests.mcpx.scripted import PATIENCE_S
 from tests.mcpx.serving import LEGACY
 

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import anyio
 
-from mcpx.catalog.snapshot import State
-from mcpx.config import Config, parse
-from mcpx.core.hub import Hub, open_hub
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import Config, parse
+from mcpx.core.daemon.hub import Hub, open_hub
 from mcpx.errors import CallError, Code
 
 SERVER = Path(__file__).with_name("scripted_server.py")

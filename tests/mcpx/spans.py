@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from mcpx.observe.tracing import Tracing
+from mcpx.core.telemetry.tracing import Tracing
 from tests.mcpx.scripted import soon
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -77,6 +77,6 @@ def tracing_hubs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr("mcpx.core.hub.ambient", lambda: Tracing(provider))
+    monkeypatch.setattr("mcpx.core.daemon.hub.ambient", lambda: Tracing(provider))
     yield Spans(exporter)
     provider.shutdown()

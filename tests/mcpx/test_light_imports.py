@@ -11,7 +11,7 @@ import pydantic
 import pytest
 from pydantic import TypeAdapter
 
-from mcpx.light_imports import PACKAGES, Home, _deferred_models, import_alone, names_of
+from mcpx.core.system.light_imports import PACKAGES, Home, _deferred_models, import_alone, names_of
 
 OFFERS = """
 def offers(package):

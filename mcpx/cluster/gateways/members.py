@@ -18,11 +18,11 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.model import JSON, present
 from mcpx.cluster.gateways.store import SharedStore
+from mcpx.core.catalog.model import JSON, present
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.text import one_line
 from mcpx.errors import ConfigError
-from mcpx.observe.contained import contain
-from mcpx.text import one_line
 from mcpx.version import __version__
 
 log = structlog.get_logger()

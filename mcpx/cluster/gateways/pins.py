@@ -1,9 +1,9 @@
 """The exchange of pins between this gateway and the store that all share.
 
 One round looks at every server whose record here or there is another than when it was looked at last, brings
-both together by the rules of `mcpx.trust.pin_sharing`, writes the result where no other gateway has written
-meanwhile (else it begins again), and puts it in force here. A server that was never seen anywhere is released
-to be seen first here. Called by `sharing` alone, one round at a time.
+both together by the rules of `mcpx.core.policy.pin_sharing`, writes the result where no other gateway has
+written meanwhile (else it begins again), and puts it in force here. A server that was never seen anywhere is
+released to be seen first here. Called by `sharing` alone, one round at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 import structlog
 
 from mcpx.cluster.gateways.store import SharedStore
-from mcpx.trust.pin_record import PinRecord
-from mcpx.trust.pin_sharing import (
+from mcpx.core.policy.pin_record import PinRecord
+from mcpx.core.policy.pin_sharing import (
     Marks,
     Shared,
     approved_since,
@@ -31,8 +31,8 @@ from mcpx.trust.pin_sharing import (
     taken_over,
     together,
 )
-from mcpx.trust.pin_store import PinStore
-from mcpx.trust.pins import ServerPins
+from mcpx.core.policy.pin_store import PinStore
+from mcpx.core.policy.pins import ServerPins
 
 log = structlog.get_logger()
 ROUND_S: Final = 1.0  # at most; a thousand servers that are new to a gateway take 6 to 15

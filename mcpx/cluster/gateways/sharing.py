@@ -16,13 +16,13 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.catalog.model import JSON, present
 from mcpx.cluster.gateways.members import Members
 from mcpx.cluster.gateways.pins import PinExchange
 from mcpx.cluster.gateways.store import KeyValue, SharedStore
-from mcpx.core.hub import Hub
+from mcpx.core.catalog.model import JSON, present
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
-from mcpx.observe.contained import contain
 from supervisors import ChildSpec, Incarnation
 
 log = structlog.get_logger()

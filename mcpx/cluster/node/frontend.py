@@ -39,13 +39,13 @@ from mcpx.cluster.node.protocol import (
 from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.room import Room
 from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
-from mcpx.door import Door
+from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.frontends.newcomers import Newcomers
+from mcpx.core.system.endpoint import Door
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.channel import Channel
+from mcpx.core.wire.tls_channel import TlsChannel, accept_tls
 from mcpx.errors import MCPXError
-from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.newcomers import Newcomers
-from mcpx.observe.contained import contain
-from mcpx.wire.channel import Channel
-from mcpx.wire.tls_channel import TlsChannel, accept_tls
 from supervisors import Incarnation
 
 log = structlog.get_logger()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcpx.upstream.transport.process_table import PROC
+from mcpx.core.servers.transport.process_table import PROC
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 KIB: Final = 1024

@@ -29,21 +29,21 @@ from mcpx.cluster.node.frontend import BACKLOG, NodeFrontend
 from mcpx.cluster.node.protocol import NodeReady, NodeStart, line_of
 from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.servers import NodeServers
-from mcpx.config import Config
-from mcpx.core.ending import end_at_once
-from mcpx.core.hub import Hub
-from mcpx.core.signals import obey_signals
-from mcpx.daemon.paths import check_state_folder
-from mcpx.environment import own
+from mcpx.core.config import Config
+from mcpx.core.daemon.ending import end_at_once
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.signals import obey_signals
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.doors import Doors
+from mcpx.core.running import own
+from mcpx.core.servers.transport.descriptors import raise_limit
+from mcpx.core.system.paths import check_state_folder
+from mcpx.core.telemetry.suspend import AwakeLoop
+from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
+from mcpx.core.wire.tls_sockets import server_context
 from mcpx.errors import MCPXError
-from mcpx.gateway.clients.sessions import ClientSessions
-from mcpx.gateway.doors import Doors
-from mcpx.observe.suspend import AwakeLoop
-from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import STATE_VARIABLE, ensure_folder
-from mcpx.upstream.transport.descriptors import raise_limit
 from mcpx.version import __version__
-from mcpx.wire.tls_sockets import server_context
 from supervisors import ChildSpec, Shutdown, SupervisorError
 
 log = structlog.get_logger()

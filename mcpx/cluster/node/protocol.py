@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from mcpx.cluster.node.spec import Name, ServerSpec, server_of, spec_of
 from mcpx.cluster.node.starting import NodeReady, NodeSettings, NodeStart
-from mcpx.config.per_server import Sessions
+from mcpx.core.config.per_server import Sessions
 
 __all__ = [
     "MAX_HELLO_BYTES",

@@ -18,13 +18,13 @@ import msgspec
 from mcpx.cluster.node.machine import Machine, look
 from mcpx.cluster.node.protocol import NodeReport, Ping, Pong, Report, ServerReport, line_of
 from mcpx.cluster.node.servers import NodeServer, NodeServers
-from mcpx.core.hub import Hub
-from mcpx.core.process_figures import ProcessFigures, Use, own_memory
-from mcpx.core.status_snapshot import server_status
-from mcpx.text import cut
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.status_snapshot import server_status
+from mcpx.core.servers.fleet.process_figures import ProcessFigures, Use, own_memory
+from mcpx.core.text import cut
+from mcpx.core.wire.channel import Channel
+from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.version import __version__
-from mcpx.wire.channel import Channel
-from mcpx.wire.lines import LineSplitter, TooLong
 from supervisors import Incarnation
 
 MAX_PING_BYTES: Final = 1024

@@ -17,7 +17,7 @@ from mcpx.cluster.node.machine import Memory, memory_now
 from mcpx.cluster.node.servers import NodeServers
 from mcpx.cluster.node.spec import ServerSpec
 from mcpx.cluster.placement import has_memory
-from mcpx.core.hub import Hub
+from mcpx.core.daemon.hub import Hub
 from supervisors import Phase
 
 PROMISE_S: Final = 5.0  # after which a session that was taken is in the machine's figures, or is starting

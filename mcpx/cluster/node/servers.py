@@ -20,10 +20,10 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.cluster.node.spec import ServerSpec, server_of
-from mcpx.core.hub import Hub
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.text import holds_controls
 from mcpx.errors import MCPXError
-from mcpx.observe.contained import contain
-from mcpx.text import holds_controls
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()

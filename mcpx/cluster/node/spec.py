@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.config import CallLimits, HealthCheck, RestartPolicy, ServerConfig, Stdio, Variables
-from mcpx.config.per_server import Era, Sessions
-from mcpx.config.trust import ProcessLimits
+from mcpx.core.config import CallLimits, HealthCheck, RestartPolicy, ServerConfig, Stdio, Variables
+from mcpx.core.config.per_server import Era, Sessions
+from mcpx.core.config.trust import ProcessLimits
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 

@@ -22,7 +22,7 @@ from mcpx.cluster.ray_process.joining import NAMESPACE
 from mcpx.cluster.ray_process.node_actor import MAX_CONCURRENCY, NodeActor, Setup
 from mcpx.cluster.ray_process.node_child import NodeState
 from mcpx.cluster.ray_process.protocol import ActorState, NodeRecord
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 PREFIX: Final = "mcpx-node-"
 AGAIN_S: Final = 0.5  # after an actor could not be asked: Ray is starting it again

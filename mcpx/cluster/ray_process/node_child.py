@@ -19,7 +19,7 @@ from typing import IO, Final, Literal
 import msgspec
 
 from mcpx.cluster.ray_process.protocol import NodeAddress
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 COMMAND: Final = (sys.executable, "-P", "-m", "mcpx", "cluster", "node")
 START_TIMEOUT_S: Final = 30.0  # to say where it listens: half a second on a quiet machine

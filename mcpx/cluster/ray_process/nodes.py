@@ -15,7 +15,7 @@ from ray._private.state import state as ray_state  # no public function says wha
 
 from mcpx.cluster.ray_process.protocol import NodeRecord, Nodes
 from mcpx.cluster.ray_process.store import Flags
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 MAX_NAME: Final = 200  # characters of a node's name, which is shown and logged
 NAME_LABEL: Final = "mcpx.node"

@@ -21,7 +21,7 @@ import msgspec
 
 from mcpx.cluster.ray_process.protocol import MAX_LINE_BYTES, Answer, Ended, Joined, Request, Say
 from mcpx.cluster.ray_process.reaching import JoinError, try_address
-from mcpx.text import one_line
+from mcpx.core.text import one_line
 
 if TYPE_CHECKING:
     from mcpx.cluster.ray_process.session import Session

@@ -11,9 +11,9 @@ import msgspec
 import structlog
 from structlog.testing import LogCapture
 
-from mcpx.config import Config, parse
-from mcpx.core.hub import Hub
-from mcpx.observe.log import configure
+from mcpx.core.config import Config, parse
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.telemetry.log import configure
 from supervisors import Signal
 
 SERVERS: Final = ("tools", "knowledge", "changing")

@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from mcpx.text import escaped
+from mcpx.core.text import escaped
 from mcpx.version import __version__
 
 MAX_WIDTH: Final = 100  # longer lines are hard to read

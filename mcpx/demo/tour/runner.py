@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from mcpx.core.hub import open_hub
+from mcpx.core.daemon.hub import open_hub
 from mcpx.demo.tour.context import Context, demo_config
 from mcpx.demo.tour.report import Failure, Report, Step, StepFailed
 from mcpx.demo.tour.steps import STEPS

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.snapshot import ServerInfo
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.gateway.tools import definitions
+from mcpx.core.rendering.descriptions import describe, describe_tools
+from mcpx.core.rendering.descriptions.ladder import counted
+from mcpx.core.rendering.results import ToolResult
+from mcpx.core.rendering.tokens import estimate
 from mcpx.demo.tour.context import Context, Record, shown
 from mcpx.demo.tour.report import Excerpt, Share, Step, StepFailed, Tokens
-from mcpx.gateway.tools import definitions
-from mcpx.rendering.descriptions import describe, describe_tools
-from mcpx.rendering.descriptions.ladder import counted
-from mcpx.rendering.results import ToolResult
-from mcpx.rendering.tokens import estimate
 
 START_TIMEOUT_S: Final = 25.0  # a slow machine imports for seconds
 LEAFLET: Final = "hypertension.txt"

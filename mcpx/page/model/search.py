@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
-from mcpx.catalog.search import Hit, ServerHits, search
-from mcpx.catalog.search_index import Entry
-from mcpx.catalog.search_reasons import reasons
-from mcpx.catalog.snapshot import ServerInfo
-from mcpx.rendering.search_answer import MAX_OTHERS, MAX_SERVERS, search_answer
-from mcpx.rendering.tokens import estimate_result
-from mcpx.text import one_line, shown_name, shown_uri
+from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.search import Hit, ServerHits, search
+from mcpx.core.catalog.search_index import Entry
+from mcpx.core.catalog.search_reasons import reasons
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.rendering.search_answer import MAX_OTHERS, MAX_SERVERS, search_answer
+from mcpx.core.rendering.tokens import estimate_result
+from mcpx.core.text import one_line, shown_name, shown_uri
 
 MAX_HITS: Final = 8  # of one server
 MAX_OF_OTHERS: Final = 2  # of one that has no lines of its own in the answer

@@ -2,7 +2,7 @@
 
 `look` gathers them on the event loop, from the very code that serves the client; `Sight.measured` is for a
 thread, since hundreds of definitions take a moment. What the client cuts is known from its row in
-`mcpx.gateway.clients.known_clients`.
+`mcpx.core.gateway.clients.known_clients`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ from typing import Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.core.costs import definitions_cost
-from mcpx.door import Door
-from mcpx.gateway.clients.known_clients import (
-    KnownClient,
-    gets_structured_content_whole,
-    known_client,
-)
-from mcpx.gateway.clients.sessions import ClientSessions
-from mcpx.gateway.native.forms import clean_texts
-from mcpx.gateway.native.tools import definition
-from mcpx.gateway.tools.definitions import as_json, tools
-from mcpx.rendering.tokens import estimate_result
+from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.events.costs import definitions_cost
+from mcpx.core.gateway.clients.known_clients import KnownClient, gets_structured_content_whole, known_client
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.native.forms import clean_texts
+from mcpx.core.gateway.native.tools import definition
+from mcpx.core.gateway.tools.definitions import as_json, tools
+from mcpx.core.rendering.tokens import estimate_result
+from mcpx.core.system.endpoint import Door
 
 MAX_TOOLS: Final = 1000  # that are shown of one client
 MAX_TEXT_CHARS: Final = 8000  # of a server's description in the list; the definition of the tool has all

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 import msgspec
 
-from mcpx.catalog.model import JSON
-from mcpx.catalog.snapshot import ServerInfo, State
-from mcpx.config.load import commands_of_servers, read_config
-from mcpx.core import pin_reviews
+from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import ServerInfo, State
+from mcpx.core.config.load import commands_of_servers, read_config
+from mcpx.core.daemon import pin_reviews
+from mcpx.core.policy.pin_review import Agreed
+from mcpx.core.text import visible
 from mcpx.errors import ConfigError
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page import commands
 from mcpx.page.answers import BadRequestError, body
 from mcpx.page.leaving import unless_gone
 from mcpx.page.setup.changing import alone
-from mcpx.text import visible
-from mcpx.trust.pin_review import Agreed
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from mcpx.core.hub import Hub
+    from mcpx.core.daemon.hub import Hub
     from mcpx.oauth.pending import PendingSignIn
     from mcpx.page.page import Page
 

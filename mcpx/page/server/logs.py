@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 import anyio.to_thread
 
+from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.text import cut, escaped
 from mcpx.errors import CallError
-from mcpx.observe.server_log import ServerLog
 from mcpx.paths import READ_FLAGS
-from mcpx.text import cut, escaped
 from supervisors import Signal
 
 if TYPE_CHECKING:
-    from mcpx.core.hub import Hub
+    from mcpx.core.daemon.hub import Hub
     from mcpx.page.page import Page
 
 FIRST_LINES: Final = 200

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from mcpx.catalog.model import JSON
-from mcpx.core.observers import NO_SERVER
+from mcpx.core.catalog.model import JSON
+from mcpx.core.servers.fleet.observers import NO_SERVER
 from mcpx.page.cards import card, settled
 
 if TYPE_CHECKING:
-    from mcpx.core.hub import Hub
+    from mcpx.core.daemon.hub import Hub
     from mcpx.page.page import Page
 
 GATHER_S: Final = 0.1  # in which changes come together

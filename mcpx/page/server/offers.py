@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio.to_thread
 import msgspec
 
-from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
+from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
+from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.rendering.inspection.plain import clean_plain
+from mcpx.core.rendering.tokens import estimate
+from mcpx.core.rendering.typescript import SchemaConverter, outweighs
+from mcpx.core.text import cut, one_line, paragraphs, visible
+from mcpx.core.text.nearest import nearest
+from mcpx.core.validation.example import example_arguments
 from mcpx.errors import MCPXError
-from mcpx.rendering.inspection.plain import clean_plain
-from mcpx.rendering.tokens import estimate
-from mcpx.rendering.typescript import SchemaConverter, outweighs
-from mcpx.text import cut, one_line, paragraphs, visible
-from mcpx.text.nearest import nearest
-from mcpx.trust.annotations import is_read_only
-from mcpx.validation.example import example_arguments
 
 if TYPE_CHECKING:
-    from mcpx.core.hub import Hub
-    from mcpx.upstream.actor import Upstream
+    from mcpx.core.daemon.hub import Hub
+    from mcpx.core.servers.actor import Upstream
 
 MAX_LISTED: Final = 2_000  # of each kind
 MAX_LINE_CHARS: Final = 300  # of a description in a list

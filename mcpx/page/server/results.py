@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON, present
-from mcpx.rendering.content import texts_of
-from mcpx.rendering.results import ToolResult
-from mcpx.rendering.tokens import estimate_result
+from mcpx.core.catalog.model import JSON, present
+from mcpx.core.rendering.content import texts_of
+from mcpx.core.rendering.results import ToolResult
+from mcpx.core.rendering.tokens import estimate_result
 
 MAX_BLOCKS: Final = 200
 MAX_TEXT_CHARS: Final = 400_000  # of all texts of a result together

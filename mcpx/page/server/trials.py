@@ -21,28 +21,28 @@ import msgspec
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from mcpx.audit import origin
-from mcpx.catalog.model import JSON
-from mcpx.core.auditing import noting_refusals
-from mcpx.core.messages import Exec, Read
+from mcpx.core.calls.auditing import noting_refusals
+from mcpx.core.catalog.model import JSON
+from mcpx.core.gateway.frontends.operations import get_prompt
+from mcpx.core.protocol import origin
+from mcpx.core.protocol.context import ClientId, InputAnswers, OnStep, read_capabilities
+from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.rendering.result_reading import INPUT_REQUIRED, read_resource_result
+from mcpx.core.text import paragraphs
+from mcpx.core.validation.arguments import encode_arguments
 from mcpx.errors import MCPXError
-from mcpx.gateway.frontends.operations import get_prompt
 from mcpx.page.answers import body
 from mcpx.page.guard import SESSION
 from mcpx.page.leaving import unless_gone
 from mcpx.page.server import results
-from mcpx.rendering.result_reading import INPUT_REQUIRED, read_resource_result
-from mcpx.text import paragraphs
-from mcpx.upstream.context import ClientId, InputAnswers, OnStep, read_capabilities
-from mcpx.upstream.requests import RequestContext
-from mcpx.validation.arguments import encode_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.requests import Request
 
-    from mcpx.core.hub import Hub
+    from mcpx.core.daemon.hub import Hub
     from mcpx.page.page import Page
 
 CLIENT_S: Final = 300.0  # without a trial

@@ -15,11 +15,11 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcpx.catalog.model import JSON
-from mcpx.clients import CLIENTS
-from mcpx.core.hub import Hub
+from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub import Hub
 from mcpx.errors import MCPXError
 from mcpx.page import commands
+from mcpx.setup.clients import CLIENTS
 
 WITHIN_S: Final = 90.0  # of a command: the daemon reloads after it, and servers may take their time to leave
 DOCTOR_S: Final = 180.0  # it starts each server and each client's entry

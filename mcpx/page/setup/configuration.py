@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON
-from mcpx.changes import history, undone
-from mcpx.clients.masking import masked_json
-from mcpx.config import ServerConfig, redactor_of
-from mcpx.config.excerpts import safe_text
-from mcpx.config.findings import examine
-from mcpx.config.load import read_file
-from mcpx.documents.jsonc import JSONCError
+from mcpx.core.catalog.model import JSON
+from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.config.excerpts import safe_text
+from mcpx.core.config.findings import examine
+from mcpx.core.config.load import read_file
+from mcpx.core.documents.jsonc import JSONCError
 from mcpx.errors import ConfigError
+from mcpx.setup.changes import history, undone
+from mcpx.setup.clients.masking import masked_json
 
 MAX_TEXT_CHARS: Final = 200_000
 MAX_FILE_BYTES: Final = 4 << 20  # of a file whose text is shown

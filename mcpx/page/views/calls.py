@@ -19,18 +19,18 @@ import msgspec
 from starlette.requests import Request
 from starlette.routing import Route
 
-from mcpx.audit import origin
-from mcpx.audit.entry import end_of
-from mcpx.audit.reading import Line, tail
-from mcpx.catalog.model import JSON
-from mcpx.core.call_watch import last_of
-from mcpx.core.hub import Hub
-from mcpx.core.watched_call import Call, shown_call
+from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.events.audit.entry import end_of
+from mcpx.core.events.audit.reading import Line, tail
+from mcpx.core.events.call_watch import last_of
+from mcpx.core.events.watched_call import Call, shown_call
+from mcpx.core.protocol import origin
+from mcpx.core.rendering.results import ToolResult
+from mcpx.core.text import cut
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get, post
 from mcpx.page.events import Topic
-from mcpx.rendering.results import ToolResult
-from mcpx.text import cut
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page

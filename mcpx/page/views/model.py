@@ -24,13 +24,13 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.routing import Route
 
-from mcpx.catalog.model import JSON
-from mcpx.core.listings import cost_of_menus
-from mcpx.door import FRONT_DOOR, Door
+from mcpx.core.catalog.model import JSON
+from mcpx.core.events.listings import cost_of_menus
+from mcpx.core.gateway.clients.attached import AttachedClient
+from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
+from mcpx.core.gateway.clients.tool_lists import ToolList
+from mcpx.core.system.endpoint import FRONT_DOOR, Door
 from mcpx.errors import MCPXError
-from mcpx.gateway.clients.attached import AttachedClient
-from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
-from mcpx.gateway.clients.tool_lists import ToolList
 from mcpx.page.answers import BadRequestError, get
 from mcpx.page.events import Topic
 from mcpx.page.model.search import found

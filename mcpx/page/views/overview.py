@@ -13,11 +13,11 @@ import anyio
 import msgspec
 from starlette.routing import Route
 
-from mcpx.core.history import NOTHING, STEP_S, STEPS
-from mcpx.core.stats import UNNAMED
-from mcpx.core.status_snapshot import daemon_status
-from mcpx.door import Door
-from mcpx.gateway.clients.attached import AttachedClient
+from mcpx.core.daemon.status_snapshot import daemon_status
+from mcpx.core.events.history import NOTHING, STEP_S, STEPS
+from mcpx.core.events.stats import UNNAMED
+from mcpx.core.gateway.clients.attached import AttachedClient
+from mcpx.core.system.endpoint import Door
 from mcpx.page.cards import Card, coarse
 from mcpx.page.events import Topic
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.routing import Route
 
-from mcpx.catalog.model import JSON
+from mcpx.core.catalog.model import JSON
 from mcpx.page.answers import NotFoundError, get, post
 from mcpx.page.events import Topic
 from mcpx.page.guard import PREFIX
@@ -28,7 +28,7 @@ from mcpx.page.server.offers import offers, whole_tool
 from mcpx.page.server.trials import Trials
 
 if TYPE_CHECKING:
-    from mcpx.core.hub import Hub
+    from mcpx.core.daemon.hub import Hub
     from mcpx.page.page import Page
 
 _SERVERS: Final = f"{PREFIX}/api/servers/"

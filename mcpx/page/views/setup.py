@@ -21,13 +21,13 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.routing import Route
 
-from mcpx.catalog.model import JSON
-from mcpx.clients import CLIENTS
+from mcpx.core.catalog.model import JSON
 from mcpx.errors import MCPXError
 from mcpx.page.answers import body, get, post
 from mcpx.page.events import Topic
 from mcpx.page.setup.changing import Change, Examination, change, examine
 from mcpx.page.setup.configuration import read
+from mcpx.setup.clients import CLIENTS
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page

@@ -10,9 +10,9 @@ import anyio
 import httpx2
 
 from tests.cluster.kills.tally import Call, Tally
-from tests.mcpx.daemon.daemons import House
-from tests.mcpx.gateway.replicas.balance import outcome_of
-from tests.mcpx.gateway.replicas.site import ACCEPT, KEY, MODERN_ENVELOPE
+from tests.mcpx.cluster.replicas.balance import outcome_of
+from tests.mcpx.cluster.replicas.site import ACCEPT, KEY, MODERN_ENVELOPE
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.serving import MODERN, Served
 
 LONGEST_S = 0.3  # that a call takes

@@ -23,8 +23,8 @@ from tests.cluster import machine
 from tests.cluster.conftest import RayCluster
 from tests.cluster.kills.load import Load
 from tests.cluster.kills.tally import Loss, Tally
-from tests.mcpx.daemon.daemons import House
-from tests.mcpx.gateway.replicas.site import SERVER, TOKEN, free_port
+from tests.mcpx.cluster.replicas.site import SERVER, TOKEN, free_port
+from tests.mcpx.core.daemon.daemons import House
 
 SHARED = ("a", "b", "c")
 PRIVATE = "mine"

@@ -22,7 +22,7 @@ import httpx2
 from tests.forking.processes import PythonProcess, open_python
 from tests.live.oauth.people import Person, hand_over
 from tests.live.processes import free_port
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.serving import Served, environment
 
 PATIENCE_S: Final = 25.0

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
-from tests.mcpx.daemon.daemons import parameters
+from tests.mcpx.core.daemon.daemons import parameters
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
 WHOAMI = {"server_name": "notes", "tool_name": "whoami"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 
 SHOWN = str(Path(__file__).with_name("shown_server.py"))
 

@@ -24,7 +24,7 @@ from playwright.async_api import expect
 import mcpx
 from tests.live.page.houses import PageHouse, open_house
 from tests.live.page.visits import Visit, visiting
-from tests.mcpx.daemon.daemons import until
+from tests.mcpx.core.daemon.daemons import until
 from tests.mcpx.serving import Served, environment
 
 if TYPE_CHECKING:

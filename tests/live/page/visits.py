@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize

@@ -8,9 +8,9 @@ import pytest
 
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import OWN_ID_PREFIX, Session
-from mcpx.daemon.paths import DaemonPaths, daemon_paths
-from mcpx.daemon.protocol import COUNTED_KEY, SETTLED_KEY, greeting
-from mcpx.door import FRONT_DOOR
+from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY, greeting
+from mcpx.core.system.endpoint import FRONT_DOOR
+from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.version import __version__
 
 HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -12,9 +12,9 @@ import pytest
 from mcpx.attach import remembered
 from mcpx.attach.refusals import PendingRequest
 from mcpx.attach.remembered import RememberedAnswers, identify
-from mcpx.daemon.paths import daemon_paths
-from mcpx.daemon.protocol import greeting
-from mcpx.door import FRONT_DOOR, Door
+from mcpx.core.system.control_protocol import greeting
+from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.paths import daemon_paths
 from mcpx.version import __version__
 
 ME = "me"

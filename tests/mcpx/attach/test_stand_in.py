@@ -8,8 +8,8 @@ import pytest
 
 from mcpx.attach import stand_in
 from mcpx.attach.session import Session
-from mcpx.gateway.tools import definitions
-from mcpx.rendering.descriptions import Descriptions, describe
+from mcpx.core.gateway.tools import definitions
+from mcpx.core.rendering.descriptions import Descriptions, describe
 from tests.mcpx.attach.test_at_once import HELLO, INITIALIZED, MODERN, STREAM_KEY, acknowledged, line, read
 
 NAMES = ["inspect", "exec", "resources"]

@@ -15,10 +15,10 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from mcpx import changes  # noqa: E402
-from mcpx.clients import CLIENTS, find_all, read_client_file  # noqa: E402
-from tests.mcpx.changes.killing import kill_at  # noqa: E402
+from mcpx.setup import changes  # noqa: E402
+from mcpx.setup.clients import CLIENTS, find_all, read_client_file  # noqa: E402
 from tests.mcpx.cli.ten_clients import SERVERS, environment, look, make_home, mcpx  # noqa: E402
+from tests.mcpx.setup.changes.killing import kill_at  # noqa: E402
 
 FOLDER, STRIDE = Path(sys.argv[1]).resolve(), int([*sys.argv, "1"][2])
 HOME = FOLDER / "home"

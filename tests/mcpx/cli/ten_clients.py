@@ -8,7 +8,7 @@ from pathlib import Path
 import click.testing
 
 from mcpx.cli.main import cli
-from tests.mcpx.changes.scenes import snapshot
+from tests.mcpx.setup.changes.scenes import snapshot
 
 STATE = ".local/state/mcpx"
 CLAUDE_DESKTOP = """{

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment
 from tests.mcpx.terminal import Terminal

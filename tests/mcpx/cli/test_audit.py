@@ -8,11 +8,11 @@ import shutil
 import pytest
 from click.testing import CliRunner
 
-from mcpx.audit import reading
-from mcpx.audit.reading import Line
 from mcpx.cli.audit import MAX_PROBLEMS, shown
 from mcpx.cli.audit import audit as command
-from tests.mcpx.audit.conftest import Log, call
+from mcpx.core.events.audit import reading
+from mcpx.core.events.audit.reading import Line
+from tests.mcpx.core.events.audit.conftest import Log, call
 
 TIME = "2026-11-22T17:54:48.411783Z"
 
@@ -108,7 +108,7 @@ async def state(tmp_path, monkeypatch):
     """A state folder with a log of two chains."""
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("MCPX_CONFIG", str(tmp_path / "config.json"))
-    monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
     log = Log(tmp_path / "audit")
     with log.audit() as one, log.audit() as other:
         call(one, "one")

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from mcpx.cli import doctor as command
-from mcpx.doctor.examination import Section
-from mcpx.doctor.findings import Fix, note, ok, wrong
 from mcpx.errors import MCPXError
+from mcpx.setup.doctor.examination import Section
+from mcpx.setup.doctor.findings import Fix, note, ok, wrong
 
 
 def examined(monkeypatch, *findings):

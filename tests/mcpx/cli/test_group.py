@@ -14,7 +14,7 @@ import pytest
 from mcpx import __version__
 from mcpx.cli.group import OTHERS, SECTIONS
 from mcpx.cli.main import cli
-from mcpx.observe.server_log import server_log_path
+from mcpx.core.telemetry.server_log import server_log_path
 from mcpx.paths import configuration_folder
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
@@ -25,7 +25,7 @@ from mcpx.cli import main
 def fail(*_given, **_options):
     raise {}
 import mcpx.config.findings
-mcpx.config.findings.examine = fail
+mcpx.core.config.findings.examine = fail
 main.cli(sys.argv[1:])
 """
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mcpx.cli.main import cli
-from mcpx.config import load
-from mcpx.daemon import control_client
+from mcpx.core.config import load
+from mcpx.core.daemon import control_client
 from mcpx.errors import MCPXError
 from tests.mcpx.cli.ten_clients import SERVERS, make_home, mcpx
-from tests.mcpx.clients.homes import placed
+from tests.mcpx.setup.clients.homes import placed
 
 SECRET = "hunter2hunter2"
 GITHUB = {"command": "npx", "args": ["-y", "github"], "env": {"GITHUB_TOKEN": SECRET}}
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     for name in ("MCPX_CONFIG", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("mcpx.clients.finding.this_system", lambda: "linux")
+    monkeypatch.setattr("mcpx.setup.clients.finding.this_system", lambda: "linux")
     return tmp_path
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from mcpx.cli.browser import has_browser
 from tests.forking.client import Python
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.oauth.scripted_browser import fetch
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.test_account_name import id_token

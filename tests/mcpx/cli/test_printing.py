@@ -20,7 +20,7 @@ from mcpx.errors import MCPXError
 import mcpx.config.findings
 def refuse(*_given, **_options):
     raise MCPXError({EVIL!r})
-mcpx.config.findings.examine = refuse
+mcpx.core.config.findings.examine = refuse
 main.cli(["check", "x.json"])
 """
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mcpx.clients import client_named, find, read_client_file
-from mcpx.config import load
+from mcpx.core.config import load
+from mcpx.setup.clients import client_named, find, read_client_file
 from tests.mcpx.cli.ten_clients import look, mcpx
 
 SEEDS = range(int(os.environ.get("MCPX_RANDOM_HOMES", "3")))

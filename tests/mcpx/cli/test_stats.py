@@ -11,8 +11,8 @@ from rich.console import Console
 
 from mcpx.cli.main import cli
 from mcpx.cli.stats import TERMINAL_BAR, render, saved, tokens
-from mcpx.core.stats import Count, Totals, report
-from mcpx.core.stats_file import StatsFile
+from mcpx.core.events.stats import Count, Totals, report
+from mcpx.core.events.stats_file import StatsFile
 from mcpx.paths import configuration_folder
 
 

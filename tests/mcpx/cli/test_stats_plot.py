@@ -26,8 +26,8 @@ from mcpx.cli.stats_plot import (
     rows,
     tick_step,
 )
-from mcpx.core.stats import report
-from mcpx.core.stats_file import StatsFile
+from mcpx.core.events.stats import report
+from mcpx.core.events.stats_file import StatsFile
 from mcpx.paths import configuration_folder
 from tests.mcpx.cli.test_stats import SUMMED, totals
 

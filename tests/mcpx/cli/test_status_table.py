@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from mcpx.cli.status_table import LEGEND, duration, render, render_json, show
-from mcpx.core.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, SignInStatus, Status
-from mcpx.daemon.lifecycle import waiting_upgrade
+from mcpx.core.daemon.lifecycle import waiting_upgrade
+from mcpx.core.daemon.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, SignInStatus, Status
 from mcpx.errors import MCPXError
 from mcpx.version import __version__
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from mcpx.cli.known_names import complete_token
 from mcpx.cli.main import cli
-from mcpx.trust.tokens import NamedTokens, digest_of, issue, load_named
+from mcpx.core.policy.tokens import NamedTokens, digest_of, issue, load_named
 from tests.mcpx.serving import write_config
 
 

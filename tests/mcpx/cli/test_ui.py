@@ -6,7 +6,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.mcpx.daemon.conftest import house
+from tests.mcpx.core.daemon.conftest import house
 from tests.mcpx.serving import run_cli
 
 __all__ = ["house"]

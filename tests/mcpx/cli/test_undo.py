@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.changes import carrying_out
+from mcpx.setup.changes import carrying_out
 from tests.mcpx.cli.ten_clients import look, make_home, mcpx
 
 

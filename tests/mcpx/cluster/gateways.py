@@ -20,8 +20,8 @@ from mcpx.cluster.cluster import Cluster
 from mcpx.cluster.ray_client import RayError
 from mcpx.cluster.ray_process.protocol import Joined, NodeAddress, NodeRecord
 from mcpx.cluster.specs import cluster_config
-from mcpx.config import Config
-from mcpx.core.hub import Hub, open_hub
+from mcpx.core.config import Config
+from mcpx.core.daemon.hub import Hub, open_hub
 from supervisors import ChildSpec, Supervisor
 from tests.mcpx.cluster.nodes import CREDENTIALS, Node, running_node
 from tests.mcpx.scripted import PATIENCE_S, Watch

@@ -17,8 +17,8 @@ import anyio
 
 from mcpx.cluster.node.credentials import Credentials, make_credentials
 from mcpx.cluster.node.protocol import NodeSettings, NodeStart, ServerSpec, line_of, spec_of
-from mcpx.config import RestartPolicy, Stdio
-from mcpx.wire.tls_channel import TlsChannel, connect_tls
+from mcpx.core.config import RestartPolicy, Stdio
+from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from tests.forking.client import Python
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import ENVELOPE, environment

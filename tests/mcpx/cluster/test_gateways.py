@@ -9,14 +9,14 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.catalog.snapshot import State
 from mcpx.cluster.gateways import members, sharing
 from mcpx.cluster.gateways.sharing import Sharing
-from mcpx.config import load
-from mcpx.core.hub import Hub
-from mcpx.core.pin_reviews import approve, waiting
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import load
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.pin_reviews import approve, waiting
+from mcpx.core.policy.pin_review import Agreed
 from mcpx.errors import CallError, Code, ConfigError, MCPXError
-from mcpx.trust.pin_review import Agreed
 from tests.mcpx.cluster.memory_store import MemoryStore
 from tests.mcpx.scripted import PATIENCE_S, entry, soon
 

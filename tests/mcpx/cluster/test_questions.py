@@ -8,14 +8,14 @@ import anyio
 import msgspec
 import pytest
 
-from mcpx.core.messages import Exec
-from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import ClientId
-from mcpx.upstream.requests import RequestContext
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.messages import Exec
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.servers.call_queue import RawReply
 from tests.mcpx.cluster.gateways import StandInRay, open_gateway, running_nodes
+from tests.mcpx.core.servers.relay.answering import ROOTS, entry
+from tests.mcpx.core.servers.relay.calling import FakeCaller
 from tests.mcpx.scripted import PATIENCE_S, config_of
-from tests.mcpx.upstream.relay.answering import ROOTS, entry
-from tests.mcpx.upstream.relay.calling import FakeCaller
 
 pytestmark = pytest.mark.anyio
 

@@ -10,14 +10,14 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.cluster.gateways.pins import PinExchange
 from mcpx.cluster.gateways.store import ORIGIN, SharedStore
-from mcpx.config import ServerConfig, Stdio
+from mcpx.core.catalog.model import Catalogue, ToolInfo
+from mcpx.core.config import ServerConfig, Stdio
+from mcpx.core.policy.pin_record import pin_identity
+from mcpx.core.policy.pin_review import Agreed, edit_of
+from mcpx.core.policy.pin_store import PinStore
 from mcpx.errors import MCPXError
-from mcpx.trust.pin_record import pin_identity
-from mcpx.trust.pin_review import Agreed, edit_of
-from mcpx.trust.pin_store import PinStore
 from tests.mcpx.cluster.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio

@@ -62,7 +62,7 @@ def killed_at(house: SignInHouse, step: int, command: tuple[str, ...]) -> bool:
 
 def run(step: int, arguments: list[str]) -> None:
     from mcpx.__main__ import main as mcpx  # noqa: PLC0415 - in the process that is killed
-    from tests.mcpx.changes.killing import kill_self_at  # noqa: PLC0415 - it replaces functions of `os`
+    from tests.mcpx.setup.changes.killing import kill_self_at  # noqa: PLC0415 - it replaces functions of `os`
 
     sys.argv = ["mcpx", *arguments]
     kill_self_at(step)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.forking.client import Python
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer, scripted_issuer
 from tests.mcpx.oauth.signing_in import free_port
 from tests.mcpx.serving import PATIENCE_S, environment

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from mcpx.config import Config, parse
+from mcpx.core.config import Config, parse
 from mcpx.errors import CallError, Outcome
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
 from tests.mcpx.scripted import PATIENCE_S, Watch, open_watched

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.environment import Environment, put_in_force
+from mcpx.core.running import Environment, put_in_force
 from mcpx.oauth import keychain_store
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.token_store import FileStore, open_store

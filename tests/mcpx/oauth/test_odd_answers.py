@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mcpx.catalog.snapshot import iso_seconds
+from mcpx.core.catalog.snapshot import iso_seconds
 from mcpx.oauth.answers import MAX_LIFETIME_S
 from mcpx.oauth.challenge import MAX_SCOPES_LEN, Challenge
 from mcpx.oauth.discovery import find_sign_in

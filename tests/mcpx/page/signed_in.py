@@ -15,9 +15,9 @@ from urllib.parse import quote, urlsplit
 import anyio
 import httpx2
 
-from mcpx.config import Config
-from mcpx.core.hub import Hub
-from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.core.config import Config
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.page.page import Page
 from tests.mcpx.scripted import PATIENCE_S, Watch, open_watched
 

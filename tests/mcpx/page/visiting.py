@@ -14,11 +14,11 @@ import anyio
 import anyio.abc
 import pytest
 
-from mcpx.config import parse
-from mcpx.core.hub import open_hub
-from mcpx.gateway.clients.sessions import ClientSessions
-from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.http_supervision import SupervisedHttp
+from mcpx.core.config import parse
+from mcpx.core.daemon.hub import open_hub
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
 from mcpx.page.page import Page
 
 PATIENCE_S = 10.0

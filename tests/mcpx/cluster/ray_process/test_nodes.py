@@ -12,7 +12,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcpx-gatew
 from mcpx.cluster.ray_process.node_actor import folder_name
 from mcpx.cluster.ray_process.nodes import MAX_NAME, difference, named, to_record
 from mcpx.cluster.ray_process.protocol import NodeRecord
-from mcpx.text import holds_controls
+from mcpx.core.text import holds_controls
 
 
 def record(node: str, **more: Any) -> NodeRecord:

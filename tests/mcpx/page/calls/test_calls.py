@@ -8,7 +8,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcpx.core.call_watch import MAX_CALLS
+from mcpx.core.events.call_watch import MAX_CALLS
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 

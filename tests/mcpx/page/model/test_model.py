@@ -10,18 +10,18 @@ import anyio
 import httpx2
 import pytest
 
-from mcpx.catalog.snapshot import State
-from mcpx.config import HttpGateway
-from mcpx.door import FRONT_DOOR, Door
-from mcpx.gateway.clients import attached
-from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import HttpGateway
+from mcpx.core.gateway.clients import attached
+from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.wire.channel import Channel
 from mcpx.page.model.texts import measured
 from mcpx.page.page import Page
 from mcpx.page.views import model
-from mcpx.wire.channel import Channel
 from supervisors import ChildSpec
-from tests.mcpx.gateway.doors import HttpDoor
-from tests.mcpx.gateway.test_profiles import both, open_gateway
+from tests.mcpx.core.gateway.doors import HttpDoor
+from tests.mcpx.core.gateway.test_profiles import both, open_gateway
 from tests.mcpx.line import Line
 from tests.mcpx.page.signed_in import signed_in
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, soon

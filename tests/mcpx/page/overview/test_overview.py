@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from mcpx.core import history
+from mcpx.core.events import history
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 

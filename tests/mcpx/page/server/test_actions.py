@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpx.catalog.snapshot import State
-from mcpx.config import load
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer

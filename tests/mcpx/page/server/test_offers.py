@@ -121,7 +121,7 @@ async def test_prompts_are_listed_with_their_arguments(tmp_path):
         "name": "p", "tools": [], "prompts": ["greet"], "resources": [], "templates": ["x://{id}"],
         "notes": str(tmp_path / "notes"),
     }  # fmt: skip
-    line = [sys.executable, "-S", "-E", "tests/mcpx/trust/listing_server.py", json.dumps(offer)]
+    line = [sys.executable, "-S", "-E", "tests/mcpx/core/policy/listing_server.py", json.dumps(offer)]
     async with visiting(config_of({"s": {"command": line[0], "args": line[1:]}})) as visitor:
         found = await visitor.get("/servers/s")
         assert found["prompts"] == [{"name": "greet", "arguments": [{"name": "about"}]}]

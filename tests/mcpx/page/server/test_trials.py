@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpx.config import Config
+from mcpx.core.config import Config
 from mcpx.page.server import results
 from mcpx.page.server.trials import PageClients
 from tests.mcpx.page.signed_in import visiting

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.serving import PATIENCE_S
 
 BESIDE = Path(sys.executable).with_name("mcpx")

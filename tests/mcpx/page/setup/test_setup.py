@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcpx.config import parse
+from mcpx.core.config import parse
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.errors import ConfigError
-from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.page.page import Page
 from mcpx.page.setup import changing
 from mcpx.page.views import setup

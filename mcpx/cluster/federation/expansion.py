@@ -1,0 +1,113 @@
+"""Which servers other MCPX give this one, and as what: from their directories to a configuration. Pure.
+
+`expand` takes a configuration, with the servers of peers that it may hold already or without, and gives it
+with those that the directories name. A server that would come back here is left out, and so is one whose
+name cannot be used or is taken. Only what a server *is* counts here, not how it is: a server that changes
+its state changes no configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.cluster.federation.directory import Directory
+from mcpx.core.config import Config, PeerConfig, ServerConfig
+from mcpx.core.config.peers import derived
+from mcpx.core.config.per_server import Sessions
+from mcpx.core.text import holds_controls
+
+MAX_OF_PEER: Final = 1000
+"""Servers that one peer can add: each has a connection and a supervisor here."""
+MAX_NAME: Final = 200  # bytes of a name, percent-encoded: files are called by it
+_OTHER_PATHS: Final = frozenset({".", ".."})  # which no percent-encoding changes
+ITSELF: Final = "this is this MCPX itself"
+
+
+class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What counts of a peer's server. `via` are the ids of the MCPX that it goes through, the peer first."""
+
+    name: str
+    sessions: Sessions = "shared"
+    via: tuple[str, ...] = ()
+
+
+class Known(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What counts of a peer's directory. `id` is the peer's; beyond `servers` there are `more`, left out."""
+
+    id: str
+    servers: tuple[Offered, ...] = ()
+    more: int = 0
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A server of a peer that is none here, and why; without `server` none of the peer's is."""
+
+    peer: str
+    server: str | None
+    why: str
+
+
+class Expansion(msgspec.Struct, frozen=True):
+    """A configuration with the servers of its peers, and what was left out of it."""
+
+    config: Config
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def offered_by(directory: Directory) -> Known:
+    """What counts of a directory."""
+    counting = directory.servers[:MAX_OF_PEER]
+    servers = tuple(Offered(each.name, each.sessions, tuple(each.via)) for each in counting)
+    return Known(directory.mcpx.id, servers, len(directory.servers) - len(servers))
+
+
+def expand(config: Config, known: Mapping[str, Known], own_id: str) -> Expansion:
+    """The configuration with the servers that its peers are known to have, after those of its own."""
+    servers = {name: server for name, server in config.servers.items() if server.peer is None}
+    left_out: list[LeftOut] = []
+    for peer in config.peers.values():
+        its = known.get(peer.name)
+        if its is None or peer.disabled is not None:
+            continue
+        if its.id == own_id:
+            left_out.append(LeftOut(peer.name, None, ITSELF))
+            continue
+        for found in _servers_of(peer, its, servers, own_id):
+            if isinstance(found, LeftOut):
+                left_out.append(found)
+            else:
+                servers[found.name] = found
+    return Expansion(replace(config, servers=servers), tuple(left_out))
+
+
+def _servers_of(
+    peer: PeerConfig, known: Known, taken: Mapping[str, ServerConfig], own_id: str
+) -> Iterator[ServerConfig | LeftOut]:
+    more = known.more + len(known.servers[MAX_OF_PEER:])
+    if more:
+        yield LeftOut(peer.name, None, f"{more} more servers: one MCPX can add {MAX_OF_PEER}")
+    for each in known.servers[:MAX_OF_PEER]:
+        name = peer.name_here(each.name)
+        if own_id in each.via:
+            yield LeftOut(peer.name, each.name, "it comes from here")
+        elif problem := _bad_name(each.name, name):
+            yield LeftOut(peer.name, each.name[:MAX_NAME], problem)
+        elif name in taken:
+            other = taken[name].peer
+            owner = "a server of the configuration" if other is None else f"a server of {other}"
+            yield LeftOut(peer.name, each.name, f'the name {name} is that of {owner}; "as" gives a prefix')
+        else:
+            yield derived(peer, each.name, each.sessions)
+
+
+def _bad_name(name: str, here: str) -> str | None:
+    if not name.strip() or holds_controls(name):
+        return "its name is empty, or holds control characters"
+    if name in _OTHER_PATHS:
+        return "its name means another path in a URL"
+    return "its name is too long" if len(quote(here, safe="")) > MAX_NAME else None

@@ -1,0 +1,1 @@
+"""What stands behind every frontend: the servers, the registry, the router and the calls through it."""

@@ -1,0 +1,115 @@
+"""What the audit log says of each request of a client that the router takes, or would have taken.
+
+`audited` makes the entry that is to be the observer of a request's reply. What is refused before there is a
+request is noted by `noting_refusals`, in whose block names are looked up and arguments are read. The requests
+at a transparent door are those of `mcpx.core.gateway.transparent.auditing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+from mcp import MCPError
+
+from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.audit.entry import Entry, Kind
+from mcpx.core.protocol.messages import Exec, Forward, Message, Read, Request
+from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.requests import Complete, GetPrompt
+from mcpx.core.servers.admission import reference_in
+from mcpx.errors import CallError, MCPXError
+
+_NOT_WRITTEN: Final = "tasks/get"  # a client asks for a task again and again until it has ended
+_UNKNOWN: Final[dict[Kind, str]] = {
+    "tool": "unknown_tool",
+    "resource": "unknown_resource",
+    "prompt": "unknown_prompt",
+    "completion": "unknown_prompt",
+}
+"""The codes of what the protocol answers with an error of its own, where there is no such thing."""
+
+
+def audited(audit: Audit, request: Request) -> Entry | None:
+    """The entry of a request that begins; None for one that is not noted.
+
+    Raises:
+        CallError: As from `Audit.begin`.
+    """
+    context = request.context
+    if context.answers is not None and (target := target_of(request)) is not None:
+        kind, name, _ = target
+        audit.goes_on(kind, request.server_name, name, context.origin)
+    if isinstance(request, Exec):
+        entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, context.origin)
+    elif (target := target_of(request)) is not None:
+        kind, name, arguments = target
+        entry = audit.begin(kind, request.server_name, name, arguments, context.origin)
+    else:
+        return None
+    if audit.watch is not None:
+        audit.watch.begun(entry, request)
+    if context.trace is not None:
+        entry.trace_id = context.trace.trace_id
+    return entry
+
+
+Target = tuple[Kind, str, msgspec.Raw | bytes]
+"""What is asked for, its name, and the arguments."""
+
+
+def target_of(request: Request) -> Target | None:
+    """What a request is for; None for one that is not written."""
+    if isinstance(request, Exec):
+        return "tool", request.tool_name, request.arguments
+    if isinstance(request, Read):
+        return "resource", request.uri, b""
+    forwarded = request.request
+    if isinstance(forwarded, GetPrompt):
+        return "prompt", forwarded.name, forwarded.arguments
+    if isinstance(forwarded, Complete):
+        about = reference_in(forwarded.ref)
+        return "completion", (about.name or about.uri or "") if about else "", b""
+    return None if forwarded.method == _NOT_WRITTEN else ("task", forwarded.task_id, b"")
+
+
+def note_refused(audit: Audit, message: Message, error: CallError) -> None:
+    """Note a request that never came to the router."""
+    if isinstance(message, Exec | Read | Forward) and (target := target_of(message)) is not None:
+        kind, name, _ = target
+        origin = message.context.origin
+        audit.refused(kind, message.server_name, name, error.code, origin=origin, rule=error.rule)
+
+
+def note_question(audit: Audit, request: Request, *, is_answered: bool) -> None:
+    """Note that a refusal does not end its call: a person is asked, or has done what it takes."""
+    if (target := target_of(request)) is not None:
+        kind, name, _ = target
+        about = kind, request.server_name, name, request.context.origin
+        audit.asked(*about)
+        if is_answered:
+            audit.goes_on(*about)
+
+
+@contextmanager
+def noting_refusals(
+    audit: Audit,
+    kind: Kind,
+    server: str,
+    name: str,
+    origin: Origin | None,
+    *,
+    rule_against: Callable[[], str | None] = lambda: None,
+) -> Iterator[None]:
+    """Note what the block refuses; `rule_against` finds the rule where the error does not say it."""
+    try:
+        yield
+    except CallError as error:
+        audit.refused(kind, server, name, error.code, origin=origin, rule=error.rule or rule_against())
+        raise
+    except (MCPError, MCPXError) as error:
+        code, rule = _UNKNOWN.get(kind, "invalid_arguments"), getattr(error, "rule", None) or rule_against()
+        audit.refused(kind, server, name, code, origin=origin, rule=rule)
+        raise

@@ -1,0 +1,189 @@
+"""Which tools clients are shown, and how: by the three tools, natively under their own names, or both.
+
+A client's own choice goes before the setting of a server (`expose`), and that before the one for all. What is
+`pinned` is native for all clients. One `Exposure` serves all clients that have made the same choice. It is
+made of the settings and catalogues in force, the last known ones for servers that are down, and made again
+only when they change; looking up a native name costs one dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+import structlog
+
+from mcpx.core.catalog.diff import Diff
+from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.catalog.native_names import may_be_of, native_name, whole_name
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import Config, ServerConfig
+from mcpx.core.config.profiles import fits
+from mcpx.core.events.costs import definitions_cost
+from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.protocol.messages import Exec
+from mcpx.core.protocol.requests import NO_CONTEXT, RequestContext
+from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.system.endpoint import Expose
+
+log = structlog.get_logger()
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What clients are shown at a moment."""
+
+    three: bool
+    """Whether the three tools."""
+    native: dict[str, ToolInfo]
+    """The tools under their own names, in the order of their servers' names and of their own."""
+    native_servers: frozenset[str]
+    """The servers that are native alone: the descriptions of the three tools leave them out."""
+    query: bool = False
+    """Whether the query tool is beside the three, which runs read-only tools alone (`tiers`)."""
+    query_open_world: bool = True
+    """Whether one of the tools that it runs may reach beyond its server's own data."""
+
+    def call_of(
+        self,
+        tool: ToolInfo,
+        arguments: msgspec.Raw | bytes,
+        context: RequestContext = NO_CONTEXT,
+        given: msgspec.Raw | bytes = b"",
+    ) -> Exec:
+        """The request for `ToolCalls` that runs a native tool; `given` as in `Exec`."""
+        return Exec(
+            tool.server_name, tool.name, arguments, context, rest_as_resource=not self.three, given=given
+        )
+
+
+class Exposure:
+    """What the clients of one choice are shown; `choice` is None for those that have made none."""
+
+    def __init__(
+        self, choice: Expose | None, config: Callable[[], Config], upstreams: Mapping[str, VisibleServer]
+    ) -> None:
+        self._choice = choice
+        self._config = config
+        self._upstreams = upstreams
+        self._last: Shown | None = None
+        self._cost: tuple[dict[str, ToolInfo], int] | None = None
+
+    @property
+    def shown(self) -> Shown:
+        """What is shown now."""
+        if self._last is None:
+            self._last = self._make(self._config())
+        return self._last
+
+    def catalogue_changed(self, _server: str, _changed: Diff) -> None:
+        """Discard what was shown: an observer of the hub, called when settings change, too."""
+        self._last = None
+
+    def described(self, servers: Iterable[ServerInfo]) -> list[ServerInfo]:
+        """Those of the servers that the descriptions of the three tools name."""
+        aside = self.shown.native_servers
+        return [server for server in servers if server.name not in aside]
+
+    def cost_of_native(self) -> int:
+        """The cost of the native tools to a client that lists them, in estimated tokens."""
+        native = self.shown.native
+        if self._cost is None or self._cost[0] is not native:
+            tools = ((name, tool.description, tool.input_schema) for name, tool in native.items())
+            self._cost = native, definitions_cost(tools)
+        return self._cost[1]
+
+    def unlisted(self, name: str) -> list[VisibleServer]:
+        """The servers that have not listed yet, and may have the tool of that native name."""
+        known = self._config().servers
+        return [
+            upstream
+            for upstream in self._upstreams.values()
+            if not upstream.has_listed
+            and may_be_of(upstream.name, name)
+            and (server := known.get(upstream.name)) is not None
+            and (server.pinned or self._of(server) != "three")
+        ]
+
+    def _make(self, config: Config) -> Shown:
+        enabled = [server for server in config.servers.values() if server.disabled is None]
+        alone = frozenset(server.name for server in enabled if self._of(server) == "all")
+        three = self._choice != "all" and (not enabled or len(alone) < len(enabled))
+        native: dict[str, ToolInfo] = {}
+        taken: set[str] = set()
+        for tool in self._native_tools(config):
+            name = native_name(tool.server_name, tool.name)
+            if name in native:
+                taken.add(name)
+            native[name] = tool
+        for name in taken:  # one in 2^48, or made on purpose: then neither has it
+            log.warning("tool.name_taken", name=name, tool=native.pop(name).name)
+        return Shown(
+            three=three,
+            native=native,
+            native_servers=alone,
+            query=config.tiers,
+            query_open_world=not config.tiers or self._read_only_open_world(config),
+        )
+
+    def _read_only_open_world(self, config: Config) -> bool:
+        """Whether a read-only tool does not say that it is of a closed world, or may be listed yet."""
+        for name, upstream in self._upstreams.items():
+            server, known = config.servers.get(name), upstream.catalogue
+            if server is None or server.disabled is not None:
+                continue
+            if known is None or any(_is_open_read(tool) for tool in known.tools.values()):
+                return True
+        return False
+
+    def _native_tools(self, config: Config) -> Iterable[ToolInfo]:
+        for name in sorted(self._upstreams):
+            upstream, server = self._upstreams[name], config.servers.get(name)
+            if server is None or server.disabled is not None or upstream.catalogue is None:
+                continue
+            tools = upstream.catalogue.tools
+            chosen = (
+                tools if self._of(server) != "three" else [each for each in tools if is_pinned(server, each)]
+            )
+            yield from (tools[each] for each in sorted(chosen))
+
+    def _of(self, server: ServerConfig) -> Expose:
+        return self._choice or server.expose
+
+
+def _is_open_read(tool: ToolInfo) -> bool:
+    return is_read_only(tool) and (tool.annotations or {}).get("openWorldHint") is not False
+
+
+def is_pinned(server: ServerConfig, tool: str) -> bool:
+    """Whether a tool of that server is native whatever is chosen."""
+    return any(fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
+
+
+def unused_pins(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[str]:
+    """The patterns that fit no tool, once all servers that they are for have listed."""
+    fitting: dict[str, bool] = {}
+    for server in config.servers.values():
+        upstream = upstreams.get(server.name)
+        if server.disabled is not None or upstream is None:
+            continue
+        known = upstream.catalogue
+        for pattern in server.pinned:
+            found = (
+                known is None
+                or known.generation == 0
+                or any(fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+            )
+            fitting[pattern] = fitting.get(pattern, False) or found
+    return [pattern for pattern, found in fitting.items() if not found]
+
+
+def unused_tools(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[str]:
+    """What profiles say of tools that there are not, a remark each, once their server has listed."""
+    return [
+        f"profiles.{name}.tools: {server} has no tool that fits {pattern!r}"
+        for name, profile in config.profiles.items()
+        for server, rules in profile.servers_with_rules.items()
+        if (upstream := upstreams.get(server)) is not None and upstream.catalogue is not None
+        for pattern in (rules if isinstance(rules, tuple) else rules.patterns())
+        if not any(fits(tool, pattern) for tool in upstream.catalogue.tools)
+    ]

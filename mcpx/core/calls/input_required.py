@@ -1,0 +1,114 @@
+"""Input that a server of 2026-07-28 requests in the place of a result (`InputRequiredResult`).
+
+A client of that revision gets the input requests as the result of its own request, if it declared that it
+can be asked such things, and repeats the request with the answers. A client of an older one is asked by
+requests to it. Used by `mcpx.core.calls.calls`, which repeats the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import anyio
+import msgspec
+from mcp import MCPError
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.policy.questions import ApprovalRequired
+from mcpx.core.policy.server_questions import presented_requests
+from mcpx.core.protocol.context import QUESTIONS, CallerHandle, InputAnswers
+from mcpx.core.rendering.result_reading import InputRequired
+from mcpx.core.servers.relay.server_requests import MAX_OPEN_REQUESTS
+from mcpx.core.servers.relay.suspended import to_handshake
+from mcpx.core.text import kind_of
+from mcpx.errors import CallError, Code
+
+MAX_METHOD_SHOWN: Final = 64  # characters of a method that does not exist
+RETRY_DELAYS_S: Final = (0.05, 0.1, 0.25)  # where the server only wants to be asked again, by round
+
+
+def input_requests(need: InputRequired, caller: CallerHandle, *, from_mcpx: bool) -> dict[str, JSON]:
+    """The input requests by their keys, as the person is shown them, if the client can be asked them.
+
+    `from_mcpx` as in `presented`.
+
+    Raises:
+        CallError: One of them is not of the protocol, or not for a person; or the client did not declare it.
+    """
+    requests = need.result.get("inputRequests") or {}
+    if isinstance(requests, dict) and len(requests) > MAX_OPEN_REQUESTS:
+        count = f"{len(requests)} questions in one result"
+        text = f"{need.server} asks {count}; {MAX_OPEN_REQUESTS} are passed on at most"
+        raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
+    for each in requests.values() if isinstance(requests, dict) else [{}]:
+        method = each.get("method") if isinstance(each, dict) else None
+        if not isinstance(each, dict) or not isinstance(method, str) or method not in QUESTIONS:
+            text = f"{need.server} does not keep to the protocol: it asks for {_shown(method)} in a result"
+            raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
+        params = each.get("params") or {}
+        if not isinstance(params, dict):
+            text = f"{need.server} does not keep to the protocol: the parameters of {method} are no object"
+            raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
+        if refusal := caller.capabilities.refusal(method, params):
+            raise refused(need.server, refusal)
+    if not isinstance(requests, dict) or isinstance(need, ApprovalRequired):
+        return requests or {}
+    server = None if caller.is_peer else need.server
+    try:
+        shown: dict[str, JSON] = presented_requests(requests, server, from_mcpx=from_mcpx)
+    except MCPError as refusal:
+        raise refused(need.server, refusal) from None
+    return shown
+
+
+def _shown(method: Any) -> str:
+    return repr(method[:MAX_METHOD_SHOWN]) if isinstance(method, str) else kind_of(method)
+
+
+async def obtain_input(
+    need: InputRequired,
+    requests: dict[str, JSON],
+    caller: CallerHandle,
+    *,
+    timeout_s: float,
+    round_number: int,
+) -> InputAnswers:
+    """Ask the client everything at once, and wait for its answers.
+
+    Raises:
+        CallError: The client cannot be asked, refuses, or takes longer than `timeout_s`.
+    """
+    state = need.result.get("requestState")
+    if not requests:
+        await anyio.sleep(RETRY_DELAYS_S[min(round_number, len(RETRY_DELAYS_S) - 1)])
+        return InputAnswers(state=state)
+    responses: JSON = {}
+    refusal: MCPError | None = None
+
+    async def ask(key: str, request: JSON) -> None:
+        nonlocal refusal
+        try:
+            method = request["method"]
+            params = to_handshake(method, request.get("params") or {})
+            responses[key] = await caller.ask(method, params, None)
+        except MCPError as error:
+            refusal = error
+            tasks.cancel_scope.cancel()
+
+    with anyio.move_on_after(timeout_s) as scope:
+        async with anyio.create_task_group() as tasks:
+            for key, request in requests.items():
+                tasks.start_soon(ask, key, request)
+    if scope.cancelled_caught:
+        text = f"The client did not answer what {need.server} asked within {timeout_s:g} s"
+        raise CallError(Code.TIMEOUT, text, server=need.server)
+    if refusal is not None:
+        raise refused(need.server, refusal)
+    return InputAnswers(msgspec.json.encode(responses), state)
+
+
+def refused(server: str, error: MCPError) -> CallError:
+    """The failure of a call, or of a task, whose server is not given the input that it wants."""
+    text = f"{server} wants input before it goes on, and did not get it: {error.message}"
+    answer: dict[str, Any] = {"code": error.code, "message": error.message}
+    return CallError(Code.UPSTREAM_ERROR, text, server=server, details={"client": answer})

@@ -1,0 +1,293 @@
+"""What inspect answers, for the model and for programs; and resources, where no URI is given.
+
+Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server, but those
+that are asleep are started where a tool of theirs is shown. The model
+gets text within a budget of tokens (`mcpx.core.rendering.inspection`), programs get the same data as plain
+JSON with the original JSON Schemas. Momentary state is said here, and never in a description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.calls.inspection_lookup import MAX_TOOLS, Found, find_tools
+from mcpx.core.calls.registry import Registry
+from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.catalog.model import JSON, ToolInfo, present
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.policy.pin_words import note_on, said_of
+from mcpx.core.protocol.messages import Inspect
+from mcpx.core.rendering.descriptions import describe_resources
+from mcpx.core.rendering.inspection.about import about
+from mcpx.core.rendering.inspection.forms import ToolForms, fits
+from mcpx.core.rendering.inspection.listing import LISTING_TOKENS, tools_listing
+from mcpx.core.rendering.inspection.plain import clean_plain, plain_listing
+from mcpx.core.rendering.inspection.servers import servers_listing
+from mcpx.core.rendering.results import ToolResult
+from mcpx.core.rendering.search_answer import search_answer
+from mcpx.core.rendering.tokens import estimate
+from mcpx.core.servers.fleet.search_indexing import SearchIndexing
+from mcpx.core.text import one_line, shown_name
+from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.validation.example import example_arguments
+from mcpx.errors import NAME_LEN, CallError
+
+WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
+MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
+_MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
+_MAX_RESOURCES: Final = 1_000  # of one server, for programs
+
+CONFIG_NOTE: Final = (
+    "note: the configuration file of MCPX was changed and cannot be used, so what was read before is in"
+    " force: {}. Tell the user."
+)
+
+
+class Inspector:
+    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
+
+    `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    `forms` are those of another inspector of the same settings.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        checker: ArgumentChecker,
+        results: ResultRenderer,
+        *,
+        config_problem: Callable[[], str | None] = lambda: None,
+        forms: Callable[[], ToolForms] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._checker = checker
+        self._results = results
+        self._config_problem = config_problem
+        self._forms = ToolForms(results.settings)
+        self.forms = forms or self._forms_in_force
+        self.indexing = SearchIndexing(registry.list_servers)
+
+    def look(self, request: Inspect, done: Callable[[], None]) -> None:
+        """Find out, for `inspect`, whether the tools' schemas can be used, and read what is to be searched.
+
+        Calls `done` then, or now.
+
+        Raises:
+            CallError: As from `inspect`.
+        """
+        waiting = [tool for _, tool in find_tools(self._registry, request)[0]]
+        if not waiting:
+            if request.query:
+                self.indexing.when_read(done)
+            else:
+                done()
+            return
+        left = len(waiting)
+
+        def looked() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for tool in waiting:
+            self._checker.look(tool, looked)
+
+    def inspect(self, request: Inspect) -> ToolResult:
+        """The answer.
+
+        Raises:
+            CallError: As from `_answer`.
+        """
+        answer = self._answer(request)
+        if (problem := self._config_problem()) is None:
+            return answer
+        note = {"type": "text", "text": CONFIG_NOTE.format(one_line(problem, MAX_PROBLEM_LEN))}
+        plain = {**(answer.structured_content or {}), "config_error": problem}
+        return replace(answer, content=[*answer.content, note], structured_content=plain)
+
+    def _answer(self, request: Inspect) -> ToolResult:
+        """The answer by itself.
+
+        Raises:
+            CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
+                tool is named without its server, and not one server alone has it.
+        """
+        found, problems = find_tools(self._registry, request)
+        self._warm({info.name for info, _ in found})
+        if len(found) == 1 and not problems:
+            return self._one(*found[0])
+        if found:
+            return self._several(found, problems, not_shown=len(request.tool_names) - MAX_TOOLS)
+        if request.query:
+            return self._search(request)
+        if request.server_name:
+            return self._server(self._registry.upstream(request.server_name).info())
+        return self._all()
+
+    def resources(self, server_name: str) -> ToolResult:
+        """The resources of one server, or of all ("").
+
+        Raises:
+            CallError: `unknown_server`.
+        """
+        named = [self._registry.upstream(server_name).info()] if server_name else []
+        servers = named or self._registry.list_servers()
+        text = describe_resources(servers, budget=LISTING_TOKENS)
+        if named and named[0].catalogue is None:
+            text = f"{named[0].refuse('has not listed its resources yet')}."
+        shown = {info.name: _resources(info) for info in servers if info.catalogue}
+        return _result(text, {"servers": {name: each for name, each in shown.items() if each or named}})
+
+    # --- the answers
+
+    def _all(self) -> ToolResult:
+        """All servers, and which of them have changed."""
+        servers = self._registry.list_servers()
+        text, plain = servers_listing(servers, room=LISTING_TOKENS)
+        for info, shown in zip(servers, plain["servers"], strict=True):
+            policy = self._registry.upstream(info.name).policy
+            if changes := policy.changes():
+                shown["changes"] = len(changes)
+                text += f"\nnote: {note_on(policy)}"
+        return _result(text, plain)
+
+    def _changed(self, server: str, tool: str | None = None) -> tuple[JSON, JSON]:
+        """What waits for approval of the server, or of one tool: for the model, and for programs."""
+        return said_of(self._registry.upstream(server).policy, tool)
+
+    def _search(self, request: Inspect) -> ToolResult:
+        only = self._registry.upstream(request.server_name).name if request.server_name else None
+        text, plain = search_answer(self._registry.list_servers(), request.query, only=only)
+        self._warm(each["server"] for each in plain["servers"] if _shows_tools(each))
+        return _result(text, plain)
+
+    def _warm(self, servers: Iterable[str]) -> None:
+        """Start the servers that are asleep and whose tools are shown: a call is likely to follow."""
+        for name in servers:
+            self._registry.upstream(name).warm()
+
+    def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
+        head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
+        changed, changes = self._changed(info.name, tool.name)
+        plain = clean_plain(tool)
+        whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
+        shown = {**head, **whole, **unchecked, **changed}
+        arguments = example_arguments(tool.input_schema)
+        if arguments is None:
+            return _result(self._results.text(shown), {**head, **plain, **unchecked, **changes})
+        call = {"server_name": info.name, "tool_name": tool.name, "arguments": arguments}
+        if self._results.settings.toon_compression_enabled:
+            text = f"{self._results.text(shown)}\nexample: exec {msgspec.json.encode(call).decode()}"
+        else:
+            text = self._results.text({**shown, "example": call})
+        return _result(text, {**head, **plain, **unchecked, **changes})
+
+    def _several(
+        self, found: Sequence[Found], problems: Sequence[CallError], *, not_shown: int
+    ) -> ToolResult:
+        """Several tools: whole as long as there is room, then as signatures; and what was not found."""
+        shown: list[JSON] = []
+        plain: list[JSON] = []
+        room, forms = WHOLE_TOKENS, self.forms()
+        brief: list[str] = []
+
+        def light(tool: ToolInfo) -> bool:
+            return len(brief) < _MAX_FAILED and not forms.is_heavy(tool)
+
+        for info, tool in found:
+            head, tail = {"server": info.name, **_state(info)}, self._unchecked(tool)
+            changed, changes = self._changed(info.name, tool.name)
+            programs = clean_plain(tool)
+            entry = forms.full(tool, programs) if light(tool) else {}
+            if not entry or not fits(self._results.text(entry), room):
+                entry = forms.signature(tool)
+                brief.append(shown_name(tool.name))
+            room -= estimate(self._results.text(entry))
+            shown.append({**head, **entry, **tail, **changed})
+            plain.append({**head, **programs, **tail, **changes})
+        notes: JSON = {}
+        if brief:
+            notes["shortened"] = f"To see these whole, ask for fewer at once: {', '.join(brief)}"
+        if problems:
+            notes["not_found"] = [_not_found(error) for error in problems[:MAX_TOOLS]]
+        if not_shown > 0:
+            notes["not_shown"] = not_shown
+        return _result(self._results.text({"tools": shown, **notes}), {"tools": plain, **notes})
+
+    def _server(self, info: ServerInfo) -> ToolResult:
+        known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
+        changed, changes = self._changed(info.name)
+        head = {**about(info), **_named(list(known)), **changed}
+        room = LISTING_TOKENS - estimate(self._results.text(head))
+        forms = self.forms()
+        kept = info.catalogue.__dict__ if info.catalogue else {}
+        if "inspected" not in kept or kept["inspected"][:2] != (id(forms), room):
+            tools = list(info.tools.values())
+            listed = tools_listing(tools, forms, room=room, render=self._results.text)
+            kept["inspected"] = (id(forms), room, listed, plain_listing(tools))
+        _, _, listed, plain = kept["inspected"]
+        programs = {**about(info, cut=False), **plain, **_marked(plain, known), **changes}
+        return _result(self._results.text({**head, **listed}), programs)
+
+    def _forms_in_force(self) -> ToolForms:
+        """The forms by the settings in force; what was rendered by others is rendered again."""
+        if self._forms.settings is not self._results.settings:
+            self._forms = ToolForms(self._results.settings)
+        return self._forms
+
+    def _unchecked(self, tool: ToolInfo) -> JSON:
+        return present(unchecked=self._checker.unchecked(tool))
+
+
+def _result(text: str, plain: JSON) -> ToolResult:
+    return ToolResult(content=[{"type": "text", "text": text}], structured_content=plain)
+
+
+def _state(info: ServerInfo) -> JSON:
+    """The state of a server that takes no calls now."""
+    return {} if info.available else {"state": info.describe_state(), **info.next_attempt()}
+
+
+def _shows_tools(found: JSON) -> bool:
+    """Whether a search shows tools of this server by more than their names."""
+    return any("signature" in tool for tool in found["tools"])
+
+
+def _not_found(error: CallError) -> str:
+    """`lok (did you mean look?)`."""
+    name = shown_name((error.tool or error.server)[:NAME_LEN])
+    near = error.details.get("did_you_mean") or error.details.get("servers_with_it")
+    return f"{name} (did you mean {shown_name(near[0])}?)" if near else name
+
+
+def _named(unchecked: list[str]) -> JSON:
+    """The tools whose arguments are known to be sent unchecked."""
+    if not unchecked:
+        return {}
+    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > MAX_TOOLS else []
+    return {"unchecked": ", ".join([*map(shown_name, unchecked[:MAX_TOOLS]), *more])}
+
+
+def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
+    """`tools` for programs, with the reason where the arguments of one are sent unchecked."""
+    if not unchecked:
+        return {}
+    return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}
+
+
+def _resources(info: ServerInfo) -> JSON:
+    """`{resources?, templates?, not_shown?}` of a server, for programs."""
+    templates = info.catalogue.templates if info.catalogue else ()
+    resources = [resource.to_dict() for resource in islice(info.resources.values(), _MAX_RESOURCES)]
+    listed = {
+        "resources": resources,
+        "templates": [template.to_protocol() for template in templates[:_MAX_RESOURCES]],
+        "not_shown": len(info.resources) + len(templates) - len(resources) - len(templates[:_MAX_RESOURCES]),
+    }
+    return {name: entries for name, entries in listed.items() if entries}

@@ -1,0 +1,224 @@
+"""Large results for models, made in workers one at a time: what `ResultViews` does with small ones at once.
+
+The event loop hands a large result over and takes back what is small
+(`mcpx.core.calls.results.shaping_worker`); the rest of what goes out are ranges of the server's own bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.calls.results.kept_results import KeptResult, KeptResults
+from mcpx.core.calls.results.projector import SHARED_DEADLINE_S, patience_for, problem_of
+from mcpx.core.calls.results.result_limits import ResultLimits
+from mcpx.core.calls.results.result_selection import no_turn, nothing_selected
+from mcpx.core.calls.results.result_shaping import Order
+from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.shaping_worker import (
+    KIND_TASK,
+    LENGTH_BYTES,
+    TASK,
+    Display,
+    Shaped,
+    ShapingJob,
+    decode_page,
+    decode_shaped,
+    encode_job,
+    raise_error_in,
+)
+from mcpx.core.events.costs import CountedPieces
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.protocol.result_address import SERVER, ResultAddress
+from mcpx.core.rendering.large_results import MAX_QUESTION_BYTES
+from mcpx.core.rendering.projection import Projected
+from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.rendering.results import ToolResult, members_of
+from mcpx.core.wire.intake import INTAKE, LARGE_BYTES
+from mcpx.core.wire.workers.pool import Job, NoAnswer, WorkerPool
+from mcpx.errors import CallError, Code, Outcome
+
+T_co = TypeVar("T_co", covariant=True)
+
+DEADLINE_S: Final = 10.0  # for one result: 60 MB take a second or two
+_ROOM_BYTES: Final = 1 << 20  # of an answer, beside what is made of the result
+
+
+def is_for_worker(raw: msgspec.Raw) -> bool:
+    """Whether a result is too large for any look at it on the event loop."""
+    return len(raw) > LARGE_BYTES
+
+
+class Apart(Generic[T_co]):
+    """Something that is being made in a worker, once it is awaited."""
+
+    def __init__(self, make: Callable[[], Awaitable[T_co]]) -> None:
+        self._make = make
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        return self._make().__await__()
+
+    def then(self, look: Callable[[T_co], None]) -> Apart[T_co]:
+        """The same, with `look` called with it."""
+
+        async def looked_at() -> T_co:
+            made = await self
+            look(made)
+            return made
+
+        return Apart(looked_at)
+
+
+class LargeResults:
+    """Shapes large results in the workers of `pool`."""
+
+    def __init__(
+        self, results: ResultRenderer, limits: ResultLimits, kept: KeptResults, pool: WorkerPool
+    ) -> None:
+        self._results = results
+        self._limits = limits
+        self._kept = kept
+        self._pool = pool
+
+    async def pieces(
+        self, raw: msgspec.Raw, request: Exec | Read, order: Order, client: ClientId | None
+    ) -> CountedPieces | None:
+        """A result in pieces, or the part of it that the request selects; None for one that asks for input.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP; `response_too_large`: it takes too long, or too much
+                memory; `overloaded`: others had all turns.
+        """
+        select = request.select if isinstance(request, Exec) else None
+        if select is not None:
+            order = replace(order, limit=self._limits.of_first(request))
+        job = ShapingJob(order, self._display(), self._kept.new_id(client), select)
+        shaped = await self._run(raw, job, client, order.server)
+        if isinstance(shaped, NoAnswer):
+            return self._not_selected(raw, job, shaped, client)
+        if shaped.no_result:
+            return None
+        if shaped.keeps_source and self._kept.keep_source(raw, job, client):
+            INTAKE.kept(raw)
+        elif shaped.texts is not None:
+            self._kept.keep_as(job.result_id, tuple(shaped.texts), client, order.further)
+        whole = memoryview(raw)
+        pieces = (whole[each[0] : each[1]] if isinstance(each, tuple) else each for each in shaped.pieces)
+        return CountedPieces(pieces, shaped.cost)
+
+    async def page(self, kept: KeptResult, at: ResultAddress, client: ClientId | None) -> ToolResult:
+        """A page of a large result that is kept, or the part of it that the address selects.
+
+        Raises:
+            CallError: `invalid_arguments`: there is nothing at that place; or as from `pieces`.
+        """
+        assert kept.source is not None  # noqa: S101 - the caller has looked
+        raw, job = kept.source
+        result_id = self._kept.new_id(client)
+        again = replace(job, at=replace(at, id=kept.id), result_id=result_id)
+        shaped = await self._run(raw, again, client, SERVER)
+        if isinstance(shaped, NoAnswer):
+            if shaped.late:
+                raise CallError(Code.OVERLOADED, f"select: {shaped.reason}; try again later", server=SERVER)
+            return nothing_selected(Projected(problem=problem_of(shaped)), kept.id)
+        if shaped.texts is not None:
+            self._kept.keep_as(result_id, tuple(shaped.texts), client, kept.limit)
+        return decode_page(shaped.page)
+
+    async def kind(self, raw: msgspec.Raw, client: ClientId | None, server: str) -> str | None:
+        """The `resultType` of a large result, "" where it has none, None where it cannot be read.
+
+        Raises:
+            CallError: As from `pieces`.
+        """
+        patience_s = patience_for(self._results, server)
+        job = Job(
+            KIND_TASK,
+            (memoryview(raw),),
+            DEADLINE_S,
+            patience_s,
+            client=client,
+            exclusive=("large",),
+            counted=False,
+        )
+        with INTAKE.at_work(raw):
+            answer = await self._pool.run(job)
+        if isinstance(answer, NoAnswer):
+            raise _not_made(answer, len(raw), server)
+        kind: str | None = msgspec.msgpack.decode(answer, type=str | None)
+        return kind
+
+    async def _run(
+        self, raw: msgspec.Raw, shaping: ShapingJob, client: ClientId | None, server: str
+    ) -> Shaped | NoAnswer:
+        """The answer of a worker; where there is none, an error, unless it was to select."""
+        encoded = encode_job(shaping)
+        selects = shaping.select is not None or (shaping.at is not None and shaping.at.select is not None)
+        patience_s = patience_for(self._results, shaping.order.server)
+        job = Job(
+            TASK,
+            (len(encoded).to_bytes(LENGTH_BYTES) + encoded, memoryview(raw)),
+            DEADLINE_S,
+            patience_s,
+            client=client,
+            exclusive=("large", ("select", client)) if selects else ("large",),
+            shared_deadline_s=SHARED_DEADLINE_S if selects else None,
+            max_answer_bytes=2 * len(raw) + _ROOM_BYTES,
+            counted=False,
+        )
+        with INTAKE.at_work(raw):
+            answer = await self._pool.run(job)
+        if isinstance(answer, NoAnswer):
+            if selects:
+                return answer
+            raise _not_made(answer, len(raw), server)
+        shaped = decode_shaped(answer)
+        raise_error_in(shaped, server=server)
+        return shaped
+
+    def _not_selected(
+        self, raw: msgspec.Raw, job: ShapingJob, answer: NoAnswer, client: ClientId | None
+    ) -> CountedPieces:
+        """Keep a result from which could not be selected in time, so that the call need not be repeated."""
+        order = replace(job.order, limit=job.order.further)
+        kept = self._kept.keep_source(raw, replace(job, select=None, order=order), client)
+        if kept:
+            INTAKE.kept(raw)
+        result_id = job.result_id if kept else None
+        if answer.late:
+            raise no_turn(Exception(answer.reason), result_id, order.server)
+        said = nothing_selected(Projected(problem=problem_of(answer)), result_id, after_call=True)
+        shaped = enveloped(members_of(said, structured=order.structured), order.stamp)
+        return CountedPieces([shaped], (0, 0))
+
+    def _display(self) -> Display:
+        settings = self._results.settings
+        return Display(
+            settings.toon_compression_enabled,
+            settings.toon_compression_min_saving,
+            settings.toon_compression_min_size,
+            settings.toon_compression_max_size,
+        )
+
+
+def refuse_large_question(raw: msgspec.Raw, server: str) -> None:
+    """Refuse what is given or asked in place of a result, where it is too large to be read at once.
+
+    Raises:
+        CallError: `response_too_large`.
+    """
+    if len(raw) > MAX_QUESTION_BYTES:
+        text = f"{server}: what it gives or asks in place of a result is too large; it may have taken effect"
+        raise CallError(Code.RESPONSE_TOO_LARGE, text, server=server)
+
+
+def _not_made(answer: NoAnswer, size: int, server: str) -> CallError:
+    text = f"{server}: its result of {size / 1e6:.0f} MB cannot be shown: {answer.reason}"
+    if answer.late:
+        text = f"{text}. The call was carried out: do not repeat it before others are done"
+        return CallError(Code.OVERLOADED, text, server=server, outcome=Outcome.UNKNOWN)
+    return CallError(Code.RESPONSE_TOO_LARGE, f"{text}; it may have taken effect", server=server)

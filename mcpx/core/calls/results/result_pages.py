@@ -1,0 +1,143 @@
+"""The part of a result's texts that fits a limit, and the line that says where it goes on. Pure.
+
+A result can have several texts. They are shown in order, each cut at whole rows or lines
+(`mcpx.core.rendering.budget`); where one is cut, the page ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mcpx.core.protocol.result_address import SERVER, ResultAddress
+from mcpx.core.rendering.budget import FindRows, Unit, cut
+from mcpx.core.rendering.json_rows import find_rows
+from mcpx.core.rendering.tokens import estimate_result
+from mcpx.errors import CallError, Code
+
+Form = Callable[[str], str]
+"""Gives a JSON text the form in which models get it."""
+
+BEGINNING: Final = ResultAddress("")
+_LINE_TOKENS: Final = 40  # of the last line, with an address
+_ALL: Final = 1 << 40  # tokens of a page without limit
+_AIM: Final = 0.88  # of a limit in tokens: `cut` leaves some room, too, but estimates are 17 % off at times
+_ROUGHLY: Final = 2048  # characters of a text that are looked at first
+_SHRINK: Final = 0.95
+_ATTEMPTS: Final = 4  # to stay within a limit in characters
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """How much of a result is shown: `tokens` as they are estimated (0: all), or `chars` where given.
+
+    The rest is read with the resources tool, or `as_resource` of the protocol.
+    """
+
+    tokens: int
+    chars: int | None = None
+    as_resource: bool = False
+
+    def of_size(self, size: int) -> Limit | None:
+        """The limit for so many bytes; None where they are surely within."""
+        least = self.tokens if self.chars is None else self.chars
+        return self if 0 < least < size else None
+
+    def holds(self, texts: Sequence[str]) -> bool:
+        """Whether texts are within it."""
+        if self.chars is not None:
+            return sum(map(len, texts)) <= self.chars
+        if not self.tokens or sum(map(len, texts)) <= self.tokens:
+            return True
+        rough = sum(estimate_result(text, sampled_chars=_ROUGHLY) for text in texts)
+        if not self.tokens // 2 < rough < self.tokens * 2:
+            return rough < self.tokens
+        return sum(map(estimate_result, texts)) <= self.tokens
+
+
+NO_LIMIT: Final = Limit(0)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some texts, or the first part of them. Where it `goes_on` is None at the end of the result."""
+
+    texts: tuple[str, ...]
+    block: int = 0
+    """The block where the page ends, or the next one; the first is 1."""
+    start: int = 0
+    left: int = 0
+    """Rows, lines or characters of that block that are left."""
+    unit: Unit = "rows"
+    more_texts: int = 0
+    """Blocks after it."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is left."""
+        return not self.left and not self.more_texts
+
+    @property
+    def rest(self) -> str:
+        """`940 more rows`."""
+        rows = f"{self.left} more {self.unit if self.left != 1 else self.unit.removesuffix('s')}"
+        texts = f"{self.more_texts} more text{'s' if self.more_texts > 1 else ''}"
+        return ", then ".join([*([rows] if self.left else []), *([texts] if self.more_texts else [])])
+
+    def address(self, result_id: str) -> ResultAddress:
+        """Where the result with this id goes on."""
+        return ResultAddress(result_id, self.block, self.start, in_characters=self.unit == "characters")
+
+
+def page_of(
+    texts: Sequence[str],
+    limit: Limit,
+    *,
+    at: ResultAddress = BEGINNING,
+    form: Form = str,
+    find: FindRows = find_rows,
+) -> Page:
+    """The page that begins at a place in the texts.
+
+    `form` gives JSON its form for models; `find` is for `cut`.
+
+    Raises:
+        CallError: `invalid_arguments`: there is nothing at that place.
+    """
+    if limit.chars is None:
+        return _page(texts, limit.tokens or _ALL, at, form, find)
+    size = sum(map(len, texts))
+    tokens = sum(map(estimate_result, texts)) * min(1.0, limit.chars / max(1, size))
+    for _ in range(_ATTEMPTS):
+        page = _page(texts, max(1, int(tokens)), at, form, find)
+        found = sum(map(len, page.texts))
+        if found <= limit.chars:
+            break
+        tokens *= _SHRINK * limit.chars / found
+    return page
+
+
+def _page(texts: Sequence[str], tokens: int, at: ResultAddress, form: Form, find: FindRows) -> Page:
+    if at.block > len(texts):
+        raise _nothing_there(f"the result has {len(texts)} texts, and block {at.block} is asked for")
+    room = max(int(tokens * _AIM) - _LINE_TOKENS, tokens // 2)
+    start = at.start
+    unit: Unit | None = "characters" if at.in_characters else None
+    shown: list[str] = []
+    for number in range(at.block, len(texts) + 1):
+        part = cut(texts[number - 1], room, start=start, count=at.count, unit=unit, form=form, find=find)
+        if start and start >= part.total:
+            raise _nothing_there(f"it has {part.total} {part.unit}, counted from 0, and from={start}")
+        shown.append(part.text)
+        room -= estimate_result(part.text)
+        after = len(texts) - number
+        if part.remaining:
+            return Page(tuple(shown), number, part.end, part.remaining, part.unit, after)
+        if after and (at.count is not None or room < _LINE_TOKENS):
+            return Page(tuple(shown), number + 1, more_texts=after)
+        start, unit = 0, None
+    return Page(tuple(shown))
+
+
+def _nothing_there(problem: str) -> CallError:
+    return CallError(Code.INVALID_ARGUMENTS, f"There is nothing at that place: {problem}.", server=SERVER)

@@ -1,0 +1,250 @@
+"""A result as its client gets it: passed through, rendered, or cut to its limit. Pure, but for what it keeps.
+
+The same code makes small results on the event loop and large ones in a worker (`mcpx.core.large_results`), so
+it imports neither the SDK nor an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.calls.results.result_pages import BEGINNING, Limit, Page, page_of
+from mcpx.core.calls.results.result_selection import may_be_json
+from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.catalog.model import JSON
+from mcpx.core.protocol.result_address import SERVER, ResultAddress
+from mcpx.core.rendering import large_results
+from mcpx.core.rendering.budget import FindRows
+from mcpx.core.rendering.content import text_block, texts_of, with_texts
+from mcpx.core.rendering.passed_through import passed_through
+from mcpx.core.rendering.result_members import Bytes, enveloped
+from mcpx.core.rendering.results import ToolResult, members_of
+
+W = TypeVar("W")
+Keep = Callable[[tuple[str, ...], W, Limit], str | None]
+"""Keeps the texts of a result for whom they are, shown within that limit; their id, None where it cannot."""
+
+MAX_KEPT_BYTES: Final = 64 << 20
+_BYTES_PER_TOKEN: Final = 16  # of a limit; a larger result is over it in any form, so TOON is not tried
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """What is to be made of a result: all that the result itself does not say.
+
+    `limit` is None where it is surely within, `further` is for the other pages. `structured`,
+    `structured_is_shown` and `stamp` are the client's, as for `ResultEncoder`.
+    """
+
+    server: str
+    uri: str | None
+    """Of a resource; None for the result of a tool."""
+    limit: Limit | None
+    further: Limit
+    structured: bool = False
+    structured_is_shown: bool = False
+    stamp: bytes | None = None
+
+
+class ResultShaper:
+    """Makes what clients get of results, by the settings of `results`."""
+
+    def __init__(self, results: ResultRenderer, keep: Keep[Any], find_rows: FindRows) -> None:
+        self._results = results
+        self._keep = keep
+        self._find_rows = find_rows
+
+    # --- for the wire
+
+    def pieces(self, raw: msgspec.Raw, order: Order, owner: object, *, may_pass: bool = True) -> list[Bytes]:
+        """The result in pieces, its envelope included. `may_pass` as for `passed_through`: it was not tried.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+            InputRequired: The server asks for input instead.
+            UnknownResultType: It is of a type that MCPX does not know.
+        """
+        large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
+        made = None
+        if order.uri is not None:
+            made = self._pieces_of_resource(raw, order, order.uri, large=large)
+        elif may_pass or large:
+            made = self._pieces_of_tool(raw, order, owner, large=large)
+        if made is not None:
+            return made
+        if order.uri is not None:
+            shaped = self.resource(raw, order, owner)
+        elif order.limit is None:
+            shaped = self._results.tool(raw, server=order.server, large=large)[1]
+        else:
+            shaped = self.tool(raw, order, owner)
+        return self.enveloped(shaped, order)
+
+    def enveloped(self, shaped: ToolResult, order: Order) -> list[Bytes]:
+        """A result that is rendered already, in pieces."""
+        return [enveloped(members_of(shaped, structured=order.structured), order.stamp)]
+
+    def _pieces_of_tool(
+        self, raw: msgspec.Raw, order: Order, owner: object, *, large: bool
+    ) -> list[Bytes] | None:
+        structured, stamp, limit = order.structured, order.stamp, order.limit
+        if limit is None or (large and not order.structured_is_shown):
+            if not large:
+                return passed_through(raw, structured=structured, stamp=stamp)
+            shorten = None if limit is None else self._shortening(limit, order.further, owner)
+            server = order.server
+            return large_results.pieces(
+                raw, structured=structured, stamp=stamp, server=server, shorten=shorten
+            )
+        if limit.holds([str(memoryview(raw), "utf-8", "replace")]):
+            return passed_through(raw, structured=structured, stamp=stamp)
+        return None
+
+    def _shortening(self, limit: Limit, further: Limit, owner: object) -> large_results.Shorten:
+        """Cut the content of a large result, of which nothing else is read."""
+
+        def shorten(blocks: list[JSON]) -> list[JSON] | None:
+            whole = ToolResult(content=blocks)
+            fitted = self.fit(whole, blocks, limit, further, owner)
+            return None if fitted is whole else fitted.content
+
+        return shorten
+
+    def _pieces_of_resource(
+        self, raw: msgspec.Raw, order: Order, uri: str, *, large: bool
+    ) -> list[Bytes] | None:
+        if not large:
+            return None
+        return large_results.resource_pieces(
+            raw,
+            uri=uri,
+            structured=order.structured,
+            stamp=order.stamp,
+            server=order.server,
+            texts=order.limit is None,
+        )
+
+    # --- as blocks
+
+    def tool(self, raw: msgspec.Raw, order: Order, owner: object) -> ToolResult:
+        """The result of a `tools/call` within its limit.
+
+        Where structured content is shown to the model, it has the same limit. Over it, it is left out, and
+        shown as a text where the texts do not hold it.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+            InputRequired: The server asks for input instead.
+        """
+        server, limit, size = order.server, order.limit, len(memoryview(raw))
+        if limit is None:
+            return self._results.tool(raw, server=server)[1]
+        large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
+        toon = _may_fit(limit, size)
+        result, shaped = self._results.tool(raw, server=server, large=large, toon=toon)
+        if not (large or toon) and limit.holds(texts_of(shaped.content)):  # most of it are images
+            shaped = self._results.shape(result, server=server)
+        blocks = result.get("content") or [
+            text_block(msgspec.json.encode(shaped.structured_content).decode())
+        ]
+        if order.structured_is_shown and (text := _over(shaped, limit)) is not None:
+            if not any(map(may_be_json, texts_of(blocks))):
+                blocks = [*blocks, text_block(text)]
+            shaped = replace(shaped, content=blocks, structured_content=None)
+        return self.fit(shaped, blocks, limit, order.further, owner)
+
+    def resource(self, raw: msgspec.Raw, order: Order, owner: object) -> ToolResult:
+        """The result of a `resources/read` within its limit.
+
+        Raises:
+            CallError: As from `tool`.
+            InputRequired: As from `tool`.
+        """
+        uri, server, limit = order.uri or "", order.server, order.limit
+        if limit is None:
+            return self._results.resource(raw, uri=uri, server=server)
+        came = shaped = self._results.resource(raw, uri=uri, server=server, as_it_came=True)
+        if _may_fit(limit, len(memoryview(raw))):
+            shaped = self._results.resource(raw, uri=uri, server=server)
+        if order.structured_is_shown and _over(shaped, limit) is not None:
+            shaped = replace(shaped, structured_content=None)
+        return self.fit(shaped, came.content, limit, limit, owner)
+
+    def fit(
+        self, shaped: ToolResult, blocks: list[JSON], limit: Limit, further: Limit, owner: object
+    ) -> ToolResult:
+        """A result within a limit: itself, or its first page; the `further` limit is for the other pages.
+
+        `blocks` is its content as the server gave it, before any of it became TOON.
+        """
+        if limit.holds(texts_of(shaped.content)):
+            return shaped
+        texts = tuple(texts_of(blocks))
+        page = self.page_of(texts, limit)
+        kept = None if page.is_last else self._keep(texts, owner, further)
+        return replace(
+            shaped,
+            content=with_texts(blocks, _shown(page, kept, further, as_resource=further.as_resource)),
+        )
+
+    def part(self, value: bytes, order: Order, owner: object) -> ToolResult:
+        """A projection, as a model gets it; for programs it is there unless it is too large to be read."""
+        limit = order.limit
+        large = large_results.is_large(value, self._results.settings.toon_compression_max_size)
+        plain: Any = None if large and value[:1] != b'"' else msgspec.json.decode(value)
+        blocks = [text_block(plain if isinstance(plain, str) else value.decode())]
+        toon = limit is None or _may_fit(limit, len(value))
+        shaped = self._results.shape({"content": blocks}, server=SERVER, large=large, toon=toon)
+        if not large:
+            shaped = replace(
+                shaped, structured_content=plain if isinstance(plain, dict) else {"result": plain}
+            )
+        part = shaped if limit is None else self.fit(shaped, blocks, limit, order.further, owner)
+        if order.structured_is_shown and limit is not None and _over(part, limit) is not None:
+            return replace(part, structured_content=None)
+        return part
+
+    # --- pages
+
+    def page(self, texts: Sequence[str], result_id: str, limit: Limit, at: ResultAddress) -> ToolResult:
+        """A page of texts that are kept under that id.
+
+        Raises:
+            CallError: `invalid_arguments`: there is nothing at that place.
+        """
+        shown = _shown(self.page_of(texts, limit, at), result_id, limit)
+        return ToolResult(content=list(map(text_block, shown)))
+
+    def page_of(self, texts: Sequence[str], limit: Limit, at: ResultAddress = BEGINNING) -> Page:
+        """The texts that begin at a place, within a limit."""
+        return page_of(texts, limit, at=at, form=self._results.form() or str, find=self._find_rows)
+
+
+def _over(shaped: ToolResult, limit: Limit) -> str | None:
+    """The structured content as JSON, where it is over a limit."""
+    if shaped.structured_content is None:
+        return None
+    text = msgspec.json.encode(shaped.structured_content).decode()
+    return None if limit.holds([text]) else text
+
+
+def _may_fit(limit: Limit, size: int) -> bool:
+    """Whether a result of `size` bytes may be within a limit in its shortest form."""
+    return size <= _BYTES_PER_TOKEN * (limit.tokens if limit.chars is None else limit.chars)
+
+
+def _shown(page: Page, result_id: str | None, kept: Limit, *, as_resource: bool = False) -> list[str]:
+    """The texts of a page; the last one ends with the line that says where it goes on."""
+    *texts, last = page.texts
+    if page.is_last:
+        return list(page.texts)
+    if result_id is not None:
+        address = page.address(result_id)
+        how = f"read the resource {address}" if kept.as_resource else address.call
+        return [*texts, f"{last}\n{page.rest}: {how}"]
+    size = MAX_KEPT_BYTES >> 20
+    how = "ask for less of it" if as_resource else "call again with select or max_tokens"
+    return [*texts, f"{last}\n{page.rest}, not kept (over {size} MB): {how}"]

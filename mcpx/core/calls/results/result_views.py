@@ -1,0 +1,188 @@
+"""What a model gets of a result: all of it, the part within its limit, or the part that it selected.
+
+Called by the gateway for `exec` and for resources, on every path to a client; programs and the command line
+get results whole. What is over its limit is cut (`mcpx.core.calls.results.result_pages`), its texts are kept
+for the client (`mcpx.core.calls.results.kept_results`), and the last line says how much there is and under
+which address. Images, audio and links are neither cut nor counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.calls.results.kept_results import MAX_AGE_S, KeptResult, KeptResults
+from mcpx.core.calls.results.large_views import LargeResults
+from mcpx.core.calls.results.projector import NoTurn, Projector, patience_for
+from mcpx.core.calls.results.result_limits import ResultLimits
+from mcpx.core.calls.results.result_pages import Limit
+from mcpx.core.calls.results.result_selection import (
+    Selectable,
+    check_expression,
+    no_turn,
+    nothing_selected,
+    selectable,
+)
+from mcpx.core.calls.results.result_shaping import Order, ResultShaper
+from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.tasks import Tasks
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.protocol.result_address import SERVER, ResultAddress
+from mcpx.core.rendering.results import ToolResult
+from mcpx.core.servers.actor import Upstream
+from mcpx.core.wire.workers.pool import WorkerPool
+from mcpx.errors import CallError, Code
+
+
+class ResultViews:
+    """Makes what models get, and keeps what is left."""
+
+    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, Upstream], pool: WorkerPool) -> None:
+        self.results = results
+        self.limits = ResultLimits(results, upstreams)
+        self.kept = KeptResults()
+        self.tasks = Tasks()
+        self.shaper = ResultShaper(results, self._keep, self.kept.find_rows)
+        self._projector = Projector(pool)
+        self.large = LargeResults(results, self.limits, self.kept, pool)
+
+    # --- results of tools and resources
+
+    def tool(
+        self,
+        raw: msgspec.Raw,
+        request: Exec,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The result of a `tools/call` within its limit, unprojected.
+
+        `structured_is_shown` says that the client's model is given the structured content, so that it has the
+        same limit. Over it, it is left out, and shown as a text where the texts do not hold it.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+            InputRequired: The server asks for input instead.
+        """
+        limit = self.limits.find(request, len(memoryview(raw)))
+        further = self.limits.of_pages(request)
+        order = Order(request.server_name, None, limit, further, structured_is_shown=structured_is_shown)
+        return self.shaper.tool(raw, order, client)
+
+    def resource(
+        self,
+        raw: msgspec.Raw,
+        request: Read,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The result of a `resources/read` within its limit; `structured_is_shown` as for `tool`.
+
+        Raises:
+            CallError: As from `tool`.
+            InputRequired: As from `tool`.
+        """
+        limit = self.limits.find(request, len(memoryview(raw)))
+        further = self.limits.of_pages(request)
+        order = Order(
+            request.server_name, request.uri, limit, further, structured_is_shown=structured_is_shown
+        )
+        return self.shaper.resource(raw, order, client)
+
+    # --- projections
+
+    def check(self, request: Exec) -> None:
+        """Check what a call selects, before it is sent.
+
+        Raises:
+            CallError: `invalid_arguments`: the expression cannot be parsed.
+        """
+        check_expression(request.select or "", server=request.server_name, tool=request.tool_name)
+
+    def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | None:
+        """What a projection takes its part of; None for a result that is shown as it is.
+
+        Raises:
+            CallError: As from `tool`.
+        """
+        return selectable(raw, server=request.server_name)
+
+    async def project(
+        self,
+        found: Selectable,
+        request: Exec,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The part that a call selects, within its limit; `structured_is_shown` as for `tool`.
+
+        Where there is no such part the whole result is kept, so that the call need not be repeated.
+        """
+        further = self.limits.of_pages(request)
+        patience_s = patience_for(self.results, request.server_name)
+        try:
+            projected = await self._projector.project(
+                request.select or "", found.sources, client, patience_s=patience_s
+            )
+        except NoTurn as late:
+            raise no_turn(late, self._keep(found.texts, client, further), request.server_name) from None
+        if projected.problem or projected.hint:
+            kept = self._keep(found.texts, client, further)
+            return nothing_selected(projected, kept, after_call=True)
+        limit = self.limits.find(request, len(projected.value))
+        order = Order(request.server_name, None, limit, further, structured_is_shown=structured_is_shown)
+        return self.shaper.part(projected.value, order, client)
+
+    # --- kept results
+
+    def has(self, address: ResultAddress, client: ClientId | None) -> bool:
+        """Whether the result is kept for this client."""
+        return self.kept.get(address.id, client) is not None
+
+    async def read(self, address: ResultAddress, client: ClientId | None) -> ToolResult:
+        """A page of a kept result, or a part that the address selects.
+
+        Raises:
+            CallError: `unknown_resource`: it is not kept, or no more; `invalid_arguments`: there is nothing
+                at that place, or the expression cannot be parsed.
+        """
+        kept = self.kept.get(address.id, client)
+        if kept is None:
+            raise _not_kept(address)
+        if address.select is not None:
+            check_expression(address.select, server=SERVER)
+        if kept.source is not None:
+            return await self.large.page(kept, address, client)
+        if address.select is None:
+            return self._page(kept, address)
+        try:
+            projected = await self._projector.project(address.select, kept.texts, client)
+        except NoTurn as late:
+            raise CallError(Code.OVERLOADED, f"select: {late}; try again later", server=SERVER) from None
+        if projected.problem or projected.hint:
+            return nothing_selected(projected, kept.id)
+        if not (address.start or address.count):
+            return self.shaper.part(projected.value, Order(SERVER, None, kept.limit, kept.limit), client)
+        part = self.kept.keep((projected.value.decode(),), client, kept.limit)
+        return self._page(part or kept, replace(address, block=1))
+
+    def _page(self, kept: KeptResult, address: ResultAddress) -> ToolResult:
+        return self.shaper.page(kept.texts, kept.id, kept.limit, address)
+
+    def _keep(self, texts: tuple[str, ...], client: ClientId | None, limit: Limit) -> str | None:
+        kept = self.kept.keep(texts, client, limit)
+        return None if kept is None else kept.id
+
+
+def _not_kept(address: ResultAddress) -> CallError:
+    text = (
+        f"No result is kept under {ResultAddress(address.id)}. They are kept for {MAX_AGE_S / 60:g} minutes,"
+        " for the client that called, unless newer ones need the room or MCPX restarts: call the tool again."
+    )
+    return CallError(Code.UNKNOWN_RESOURCE, text, server=SERVER, details={"uri": str(address)})

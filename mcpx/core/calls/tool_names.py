@@ -1,0 +1,147 @@
+"""Which tool a call means, where its names are not exactly a server and one of its tools.
+
+Pure over the snapshots of all servers. Models write `git.git_status`, leave the server's name out, or give
+the tool's as the server's. That is understood where it can mean one tool only; exact names always win. A
+server that is named and not known is never replaced by another one that has such a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from mcpx.core.catalog.native_names import native_name
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.rendering.search_answer import best_tools
+from mcpx.core.servers.unavailable import unavailable
+from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.text import cut, quoted, shown_name
+from mcpx.errors import CallError, Code
+
+Names = tuple[str, str]
+"""A server and a tool."""
+
+MAX_NAMED: Final = 5  # servers in an error
+MAX_TOOLS_NAMED: Final = 20
+_NAME_LEN: Final = 120
+_PREFIXES: Final = ("", "mcp__", "mcp_")  # that clients put before a server's name
+_SEPARATORS: Final = (".", "/", "::", ":", "__")
+_WEAK_SEPARATORS: Final = ("_", "-")  # common inside names, too
+
+
+def resolve_tool(servers: Sequence[ServerInfo], server_name: str, tool_name: str) -> Names:
+    """The server and the tool that are meant; "" is a name that was not given.
+
+    Two names that cannot be understood are returned as they are: what looks them up explains them.
+
+    Raises:
+        CallError: `invalid_arguments`: a name is missing, and the other one fits no tool, or several.
+    """
+    known = {info.name: info for info in servers}
+    owners: list[str] = []
+    if server_name in known:
+        tool = _own_tool(known[server_name], tool_name or server_name)
+        if tool is not None:
+            return server_name, tool
+    elif tool_name in known and server_name in known[tool_name].tools:
+        return tool_name, server_name  # each in the place of the other
+    else:
+        found = list(dict.fromkeys(_meant(servers, server_name or tool_name)))
+        if server_name and tool_name:
+            found = [names for names in found if tool_name in (server_name, names[1])]
+        if len(found) == 1:
+            return found[0]
+        owners = [server for server, _ in found]
+    if server_name and tool_name:
+        return server_name, tool_name
+    raise _incomplete(server_name, tool_name, known, owners)
+
+
+def rule_against(upstreams: Iterable[VisibleServer], server_name: str, tool_name: str) -> str | None:
+    """The rule against the tool that is meant, under any of its names; for the audit log alone."""
+    given = [name for name in (tool_name, server_name) if name]
+    separators = (*_SEPARATORS, *_WEAK_SEPARATORS)
+    for upstream in upstreams:
+        policy, server = upstream.policy, upstream.name
+        own = {rest for name in given for rest in _without_prefix(server, name, separators)}
+        for tool in policy.denied_tools():
+            if tool in own or native_name(server, tool) in given:
+                return policy.rule_against_tool(tool)
+    return None
+
+
+def not_listed(info: ServerInfo, tool_name: str) -> CallError:
+    """`server_unavailable`: the server has not listed its tools yet, or not since last time, and why."""
+    what = "has not listed its tools yet" if info.catalogue is None else "is not available"
+    return unavailable(info, what, tool_name or None)
+
+
+def _own_tool(info: ServerInfo, name: str) -> str | None:
+    """The tool of that server that is meant by `name`."""
+    names = (name, *_without_prefix(info.name, name, (*_SEPARATORS, *_WEAK_SEPARATORS)))
+    return next((each for each in names if each in info.tools), None)
+
+
+def _meant(servers: Sequence[ServerInfo], name: str) -> Iterator[Names]:
+    """The tools that one name can mean: those that have it, or else those of the servers it begins with."""
+    for each in (name, _bare(name)):
+        exact = [(info.name, each) for info in servers if each in info.tools]
+        if exact:
+            yield from exact
+            return
+    for info in servers:
+        tool = _own_tool(info, name)
+        if tool is not None:
+            yield info.name, tool
+        elif info.catalogue is None:  # then the tool is looked for when the server has listed
+            yield from ((info.name, rest) for rest in islice(_without_prefix(info.name, name), 1, 2))
+
+
+def _without_prefix(server: str, name: str, separators: Sequence[str] = _SEPARATORS) -> Iterator[str]:
+    """`name` without parameters, then what is left of it without the name of its server."""
+    bare = _bare(name)
+    yield bare
+    for prefix in _PREFIXES:
+        for separator in separators:
+            start = f"{prefix}{server}{separator}"
+            if bare.startswith(start) and len(bare) > len(start):
+                yield bare[len(start) :]
+
+
+def _bare(name: str) -> str:
+    """A name without the parameters of a signature: `git_log` of `git_log(repo_path)`."""
+    return name.partition("(")[0].rstrip()
+
+
+def _incomplete(
+    server_name: str, tool_name: str, known: dict[str, ServerInfo], owners: list[str]
+) -> CallError:
+    """The error for a call that lacks a name."""
+    missing, given = ("tool_name", server_name) if server_name else ("server_name", tool_name)
+    text = f"{missing} is missing" if given else "server_name and tool_name are missing"
+    if owners:
+        text += f": {_shown(given)} is a tool of {_listed(owners)}"
+    elif server_name in known:
+        tools = _listed(list(known[server_name].tools), MAX_TOOLS_NAMED)
+        text += f"; {shown_name(server_name)} has {tools}" if tools else ""
+    elif given:
+        text += f", and no server has a tool named {_shown(given)}"
+    text += "; nothing was sent"
+    if given and not owners and server_name not in known:
+        lines = best_tools(list(known.values()), given)
+        text += "\n".join([". A search for it finds:", *lines]) if lines else ". inspect() lists the servers"
+    details = {"servers_with_it": owners[:MAX_NAMED]} if owners else {}
+    return CallError(
+        Code.INVALID_ARGUMENTS, text, server=server_name, tool=tool_name or None, details=details
+    )
+
+
+def _shown(name: str) -> str:
+    return quoted(cut(name, _NAME_LEN))
+
+
+def _listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    more = len(names) - most
+    text = ", ".join(cut(shown_name(name), _NAME_LEN) for name in names[:most])
+    return f"{text} and {more} more" if more > 0 else text

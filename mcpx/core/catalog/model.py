@@ -1,0 +1,197 @@
+"""The catalogue: what one upstream server offers, as frozen structs.
+
+Owns the shapes `ToolInfo`, `ResourceInfo`, `TemplateInfo`, `PromptInfo` and the `Catalogue` that holds them;
+the server's state beside them is in `mcpx.core.catalog.snapshot`. An upstream actor builds a new `Catalogue`
+after each listing and replaces the old one whole; everybody else only reads. No I/O here, and nothing of the
+SDK.
+
+Field names are Python's (`input_schema`, `mime_type`); `Entry.members` maps them to the protocol's, for
+the modules that read and write lists. Values that belong to the protocol (`annotations`, `icons`, `meta`) are
+plain JSON with the protocol's own keys, as the upstream sent them; members that have no field are in `more`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+JSON = dict[str, Any]
+_NO_MEMBERS: Final = frozenset({"server_name", "more", "order"})  # fields of an entry
+
+
+def present(**fields: Any) -> JSON:
+    """The fields that are not None; empty values are kept."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _protocol_name(field: str) -> str:
+    """The protocol's name of a field: `mime_type` is `mimeType`, `meta` is `_meta`."""
+    if field == "meta":
+        return "_meta"
+    first, *others = field.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False, rename=_protocol_name):
+    """An entry of a server's lists. The other fields of its kinds are members of the protocol's entry."""
+
+    server_name: str
+    more: JSON | None = None
+    """The members that the protocol does not have, or MCPX does not know."""
+    order: tuple[str, ...] = ()
+    """The names of the members in the server's order. It does not count when entries are compared."""
+
+    @classmethod
+    def members(cls) -> Iterator[tuple[str, str]]:
+        """Each field with the protocol's name for it."""
+        pairs = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+        return (pair for pair in pairs if pair[0] not in _NO_MEMBERS)
+
+    def to_protocol(self) -> JSON:
+        """The entry as the server gave it: its members and no others, in its order."""
+        given = present(**{member: getattr(self, field) for field, member in self.members()})
+        given |= self.more or {}
+        return {name: given[name] for name in self.order if name in given} | given
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Entry) or type(other) is not type(self):
+            return NotImplemented
+        return self.server_name == other.server_name and self.to_protocol() == other.to_protocol()
+
+    __hash__ = None  # type: ignore[assignment]  # it holds JSON
+
+
+class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
+    """One tool of one upstream server."""
+
+    name: str
+    input_schema: JSON
+    description: str | None = None
+    title: str | None = None
+    output_schema: JSON | None = None
+    annotations: JSON | None = None
+    icons: list[JSON] | None = None
+    execution: JSON | None = None
+    meta: JSON | None = None
+
+    @property
+    def display_title(self) -> str | None:
+        """The name for people: the title, or the one that older revisions have among the annotations."""
+        return self.title or (self.annotations or {}).get("title")
+
+    def to_dict(self) -> JSON:
+        """Plain JSON with all that the server gave: the original JSON Schemas, and members of its own."""
+        known = present(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=self.input_schema,
+            output_schema=self.output_schema,
+            annotations=self.annotations,
+            icons=self.icons,
+            execution=self.execution,
+            _meta=self.meta,
+        )
+        return known | _others(self, known)
+
+
+class ResourceInfo(Entry, frozen=True, kw_only=True):
+    """One resource of one upstream server. `size` is in bytes, before any encoding."""
+
+    uri: str
+    name: str
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    title: str | None = None
+    annotations: JSON | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+    def to_dict(self) -> JSON:
+        """`{uri, name, description, mime_type, size}`, and what else the server gave."""
+        core = {
+            "uri": self.uri,
+            "name": self.name,
+            "description": self.description,
+            "mime_type": self.mime_type,
+            "size": self.size,
+        }
+        extra = present(title=self.title, annotations=self.annotations, icons=self.icons, _meta=self.meta)
+        known = core | extra
+        return known | _others(self, known)
+
+
+class TemplateInfo(Entry, frozen=True, kw_only=True):
+    """One resource template (RFC 6570) of one upstream server."""
+
+    uri_template: str
+    name: str
+    description: str | None = None
+    mime_type: str | None = None
+    title: str | None = None
+    annotations: JSON | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+
+class PromptInfo(Entry, frozen=True, kw_only=True):
+    """One prompt of one upstream server; `arguments` as the protocol has them."""
+
+    name: str
+    description: str | None = None
+    title: str | None = None
+    arguments: list[JSON] | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+
+def _others(entry: Entry, known: JSON) -> JSON:
+    """The members of the server's own, less what would stand in the place of a known one."""
+    return {name: value for name, value in (entry.more or {}).items() if name not in known}
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a server offers and that is left out of its catalogue, or cut in it.
+
+    `kind` is `tool`, `resource`, `resource template`, `prompt` or `instructions`; for a whole list the method
+    that lists it. `name` is cleaned and cut, None for a whole list; `count` is the number of such entries.
+    """
+
+    kind: str
+    reason: str
+    name: str | None = None
+    count: int = 1
+
+    def to_dict(self) -> JSON:
+        """`{kind, name?, count?, reason}`; the count only above one."""
+        count = self.count if self.count > 1 else None
+        return present(kind=self.kind, name=self.name, count=count, reason=self.reason)
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """All that one server offered at its last listing. Keys are tool names and resource URIs.
+
+    `generation` is the incarnation that listed it (1 for the first); 0 for one that was kept by an earlier
+    process, and `listed_at` is then when it was last known to be right (seconds since the epoch). `title`,
+    `version`, `instructions`, `protocol_version` and `capabilities` are what the server said of itself in the
+    handshake.
+    """
+
+    generation: int
+    tools: dict[str, ToolInfo] = {}
+    resources: dict[str, ResourceInfo] = {}
+    templates: tuple[TemplateInfo, ...] = ()
+    prompts: tuple[PromptInfo, ...] = ()
+    implementation: str | None = None
+    """The name that the server gives itself; `server_title` is that, where it has no title."""
+    server_title: str | None = None
+    server_version: str | None = None
+    instructions: str | None = None
+    protocol_version: str | None = None
+    capabilities: JSON = {}
+    left_out: tuple[LeftOut, ...] = ()
+    """What cannot be used, and why; a bounded number."""
+    listed_at: float | None = None

@@ -1,0 +1,165 @@
+"""Search over everything that the servers offer: tools, resources, resource templates and prompts.
+
+Owns the ranking. `inspect` asks it with a model's own words (`mcpx.core.rendering.search_answer`), and so do
+the answers to unknown names. Pure: it reads the catalogues that it is given, and their indices
+(`mcpx.core.catalog.search_index`).
+
+Ranking, tuned on the even half of LiveMCPBench's recorded searches, reported on the other (scripts/context):
+
+* Entries by BM25 (Robertson and Zaragoza 2009) with a weight for each field: a word in the name counts three
+  times one in the description. The statistics are those of the servers that are searched.
+* Servers by their best entry, and by BM25 over what their entries are about, which finds the server whose
+  every tool is a little about the question.
+* An entry that has another word for the same thing (`mcpx.core.catalog.synonyms`) counts less than one that
+has
+  the very word.
+* A question often names several things ("news or finance: fetch articles, get a feed"). What answers one
+  part of it best should not lose to what half answers all, so the best part counts as much as the whole.
+* An exact name comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+from mcpx.core.catalog.search_corpus import Corpus, Scores, corpus_of
+from mcpx.core.catalog.search_index import Entry, read_index
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.catalog.words import words
+
+MAX_QUERY_LEN: Final = 1000  # characters of a question that are looked at
+MAX_QUERY_WORDS: Final = 40
+MAX_PARTS: Final = 12  # of a question
+MAX_SCORED: Final = 1000  # entries that are found by common words
+
+_TOPIC: Final = 2.0  # what the server as a whole counts beside its best entry
+_NAMED_IN_PART: Final = 1e3  # more than any question can score
+_NAMED: Final = 1e6
+_PARTS: Final = re.compile(r"[\n,;+]|\b(?:or|and)\b")
+_IDENTIFIER: Final = re.compile(r"[^\W_]+(?:[-_./:]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z]+)+")
+
+
+class Hit(NamedTuple):
+    """An entry that matches, and how well; scores compare within one search only."""
+
+    entry: Entry
+    score: float
+    number: int = -1
+    """Of the entry, among those that were searched."""
+
+    @property
+    def named(self) -> bool:
+        """Whether the whole question is the name of this entry, written as a name of several words."""
+        return self.score >= _NAMED
+
+    @property
+    def usual(self) -> bool:
+        """Whether its score is that of its words, and not of a name in the question."""
+        return self.score < _NAMED_IN_PART
+
+
+class ServerHits:
+    """A server with its entries that match: `total` of them."""
+
+    def __init__(self, server: ServerInfo, score: float, corpus: Corpus, scores: Scores) -> None:
+        self.server = server
+        self.score = score
+        self.total = len(scores)
+        self._corpus = corpus
+        self._scores = scores
+
+    def best(self, limit: int) -> list[Hit]:
+        """The entries that match, best first, at most `limit`."""
+        chosen = nsmallest(limit, [(-score, number) for number, score in self._scores.items()])
+        return [Hit(self._corpus.entry(number), -score, number) for score, number in chosen]
+
+    def worth(self, hit: Hit, word: str) -> float:
+        """What a word, as `mcpx.core.catalog.words` has it, is worth in one of its entries."""
+        return self._corpus.scores(word)[0].get(hit.number, 0.0)
+
+
+def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = None) -> list[ServerHits]:
+    """The servers that match `query`, best first, each with its entries that match; empty where none does.
+
+    With `server_name` only that server is searched. Catalogues that have not been read yet are read now.
+    """
+    listed = [one for one in servers if server_name in (None, one.name) and one.catalogue is not None]
+    corpus = corpus_of(tuple(read_index(server) for server in listed))
+    said = _parts(query)
+    parts = [[*part, *corpus.compounds(part)] for part in said]
+    wanted = list(dict.fromkeys(word for part in parts for word in part))[:MAX_QUERY_WORDS]
+    scores = {word: corpus.scores(word) for word in wanted}
+    entries = _combined({word: found for word, (found, _) in scores.items()}, parts)
+    topics = _combined({word: found for word, (_, found) in scores.items()}, parts)
+    _put_exact_first(corpus, entries, query, _names(query, said))
+    found = [
+        ServerHits(listed[at], max(own.values()) + _TOPIC * topics.get(at, 0.0), corpus, own)
+        for at, own in sorted(corpus.by_server(entries).items())
+    ]
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _parts(query: str) -> list[list[str]]:
+    """The words of each part of a question, of the whole in order."""
+    parts = [words(part) for part in _PARTS.split(query[:MAX_QUERY_LEN])]
+    return [part for part in parts if part][:MAX_PARTS]
+
+
+def _combined(by_word: Mapping[str, Scores], parts: Sequence[Sequence[str]]) -> Scores:
+    """The score of the whole question and that of its best part, on the scale of the best for the whole."""
+    whole = _sum(by_word.values())
+    if len(parts) < 2:  # noqa: PLR2004 -- it is the whole
+        return whole
+    top = max(whole.values(), default=0.0)
+    best: Scores = {}
+    for part in parts:
+        scores = _sum(by_word[word] for word in dict.fromkeys(part) if word in by_word)
+        scale = top / max(scores.values(), default=1.0)
+        for number, score in scores.items():
+            if score * scale > best.get(number, 0.0):
+                best[number] = score * scale
+    return {number: score + best.get(number, 0.0) for number, score in whole.items()}
+
+
+def _sum(several: Iterable[Scores]) -> Scores:
+    """The sums by number. Where rare words have found enough, common ones add to that, and find no more."""
+    first, *others = sorted(several, key=len) or [{}]
+    total = dict(first)
+    for scores in others:
+        if len(total) < MAX_SCORED:
+            for number, value in scores.items():
+                total[number] = total.get(number, 0.0) + value
+        else:
+            for number in total.keys() & scores.keys():
+                total[number] += scores[number]
+    return total
+
+
+def _names(query: str, parts: Sequence[Sequence[str]]) -> dict[str, float]:
+    """What in a question may be the name of an entry, as the words of that name, and what that counts."""
+    query = query[:MAX_QUERY_LEN].strip()
+    identifiers = map(words, _IDENTIFIER.findall(query))
+    names = {" ".join(part): _NAMED_IN_PART for part in (*parts, *identifiers) if len(part) > 1}
+    whole = " ".join(word for part in parts for word in part)
+    return names | {whole: _NAMED if _IDENTIFIER.fullmatch(query) else _NAMED_IN_PART}
+
+
+def _put_exact_first(corpus: Corpus, scores: Scores, query: str, names: Mapping[str, float]) -> None:
+    """Where the question is a name, of an entry or of the server with it, that entry beats all others.
+
+    The very name counts twice what one of the same words does.
+    """
+    asked = query[:MAX_QUERY_LEN].strip().casefold()
+    for server, index in enumerate(corpus.indices):
+        own = f"{index.name} "
+        known = {name: names[name] for name in names.keys() & index.names.keys()}
+        known |= {name.removeprefix(own): names[name] for name in names if name.startswith(own)}
+        for name, worth in known.items():
+            for entry in index.names.get(name, ()):
+                very = asked.endswith(index.entries[entry].name.casefold())
+                if name or very:  # a name may consist of words that are not looked for
+                    number = corpus.number(server, entry)
+                    scores[number] = scores.get(number, 0.0) + worth * (1 + very)

@@ -1,0 +1,58 @@
+"""The configuration: one JSON file to frozen structs, with an error that says where it is wrong.
+
+`load` and `parse` make a `Config`; `json_schema` documents the file. Called at start, at reload, and by the
+commands about the configuration, for which `mcpx.core.config.findings` names all that is wrong or odd with a
+file. Imports neither anyio nor the SDK, so that it is quick to start.
+"""
+
+from mcpx.core.config.load import load, parse, read_config, read_file
+from mcpx.core.config.model import (
+    Config,
+    Http,
+    HttpGateway,
+    PeerConfig,
+    Placed,
+    ServerConfig,
+    Sse,
+    Stdio,
+    StructuredContent,
+    Transport,
+    Variables,
+    command_of,
+)
+from mcpx.core.config.per_server import CallLimits, Era, HealthCheck, PerServer, RestartPolicy
+from mcpx.core.config.place import Place
+from mcpx.core.config.profiles import Profile
+from mcpx.core.config.schema import json_schema
+from mcpx.core.config.secrets import Redactor, redactor_of
+from mcpx.core.config.starting import starting_limit
+
+__all__ = [
+    "CallLimits",
+    "Config",
+    "Era",
+    "HealthCheck",
+    "Http",
+    "HttpGateway",
+    "PeerConfig",
+    "PerServer",
+    "Place",
+    "Placed",
+    "Profile",
+    "Redactor",
+    "RestartPolicy",
+    "ServerConfig",
+    "Sse",
+    "Stdio",
+    "StructuredContent",
+    "Transport",
+    "Variables",
+    "command_of",
+    "json_schema",
+    "load",
+    "parse",
+    "read_config",
+    "read_file",
+    "redactor_of",
+    "starting_limit",
+]

@@ -1,0 +1,355 @@
+"""The configuration as frozen structs: what every other part of MCPX reads, and nothing more.
+
+Owns, with `mcpx.core.config.per_server`, the shapes, bounds, defaults and meanings of all settings, each
+written once: the parser (`mcpx.core.config.settings`), the JSON Schema and the table in the documentation
+read them. Made by `mcpx.core.config.load` and `parse`, or by hand in a program or a test (which checks no
+bounds); immutable.
+
+Durations are seconds. The transports are those of `mcpx.core.config.transport_model`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from mcpx.core.config.auth import TokenStoreKind
+from mcpx.core.config.document import Location
+from mcpx.core.config.per_server import Count, PerServer, Seconds, SecondsOrNever
+from mcpx.core.config.profiles import Profile
+from mcpx.core.config.replica import Replica
+from mcpx.core.config.transport_model import Http, Placed, Sse, Stdio, Transport, command_of
+from mcpx.core.config.trust import Audit, NonEmpty, doc
+from mcpx.core.running import Environment
+
+__all__ = [
+    "GIB",
+    "TOON_MAX_SIZE",
+    "ClusterLink",
+    "Config",
+    "Http",
+    "HttpGateway",
+    "Placed",
+    "ServerConfig",
+    "Settings",
+    "Sse",
+    "Stdio",
+    "StructuredContent",
+    "Transport",
+    "Variables",
+    "command_of",
+]
+
+GIB: Final = 1 << 30
+TOON_MAX_SIZE: Final = 2 << 20
+"""Bytes as they come, with all escapes; very dense results have a bound of their own."""
+
+StructuredContent = Literal["auto", "always", "never"]
+
+
+class Variables(msgspec.Struct, frozen=True, eq=False):
+    """The variables that an entry holds, `(name, value)` each, so that they can be kept out of what is shown.
+
+    Any two are equal: what they mean for the server is in its transport.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Variables)
+
+    def __hash__(self) -> int:
+        return hash(Variables)
+
+    def __repr__(self) -> str:
+        return f"Variables({sorted({name for name, _ in self.values})})"
+
+
+SWITCHED_OFF: Final = "disabled in the configuration"
+"""The reason of a server that a person has switched off."""
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """One thing that keeps a server from being started.
+
+    `missing` is the name of what is not there (a variable, a file, an entry of the keychain), empty for a
+    mistake. `remedy` is what to do, as a sentence or a command. `place` has `{}` for the path of `at`.
+    """
+
+    problem: str
+    at: Location
+    missing: str = ""
+    remedy: str = ""
+    place: str = "in {}"
+    is_mistake: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.place.format(self.at.path)})"
+
+
+class ServerConfig(PerServer, frozen=True, kw_only=True):
+    """One upstream server. `disabled` is the reason why it must not be started, or `None`.
+
+    A person has switched it off, or there are `obstacles`; `mcpx.core.config.diagnosis` says which, and what
+    to do. The transport of such a server may still hold `${VAR}` as written, and is empty if its entry cannot
+    be read. `source` is the file that it is configured in, empty for a server made by hand.
+    """
+
+    name: str
+    transport: Transport
+    disabled: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+    variables: Variables = Variables()
+    source: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other names by which it is found; none of them is the name of a server."""
+    peer: str | None = None
+    """The entry of the other MCPX whose server it is; None for one that is configured here."""
+    name_there: str = ""
+    """Its name at that peer."""
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether a person has switched it off: models are not shown it."""
+        return self.disabled == SWITCHED_OFF
+
+    @property
+    def is_remote_mcpx(self) -> bool:
+        """Whether an MCPX answers for it, whose word on how a call failed holds."""
+        return self.peer is not None or isinstance(self.transport, Placed)
+
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether its start is the work of another machine: a node, or a peer that is reached by a URL."""
+        return self.is_remote_mcpx and not isinstance(self.transport, Stdio)
+
+
+class PeerConfig(ServerConfig, frozen=True, kw_only=True):
+    """The entry of another MCPX, whose servers are servers here (`mcpx.core.config.peers`). It is none
+    itself.
+
+    `prefix` is what their names begin with. The rules are as its entry has them, those for all servers are in
+    `common`: they are put together for each of its servers.
+    """
+
+    prefix: str | None = None
+    common: PerServer = PerServer()
+
+    def name_here(self, name: str) -> str:
+        """The name that one of its servers has here."""
+        return name if self.prefix is None else f"{self.prefix}/{name}"
+
+
+class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the HTTP side listens, and which `Host` and `Origin` values it takes beside its own."""
+
+    host: Annotated[NonEmpty, doc("Address to listen on; loopback unless you know better.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535), doc("Port to listen on; 0 takes any free one.")] = 8765
+    allowed_hosts: Annotated[
+        tuple[NonEmpty, ...], doc("Values of the Host header to accept beside its own address.")
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
+    ] = ()
+    max_connections: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        doc(
+            "Connections that are served at a time; others wait. A client that listens for changes keeps one."
+            " Never more than a quarter of the file descriptors that the system grants."
+        ),
+    ] = 1024
+    drain: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds after SIGTERM in which requests are still served, while /readyz says 503, so that a load"
+            " balancer sends no more; then shutdown_grace."
+        ),
+    ] = 0.0
+    replica: Annotated[
+        Replica,
+        doc("This MCPX as one of several behind a load balancer; without it, one that stands alone."),
+    ] = Replica()
+
+
+class ClusterLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Ray cluster whose nodes run the servers."""
+
+    address: Annotated[
+        NonEmpty,
+        doc("HOST:PORT of Ray's GCS; auto: the cluster that this machine is a node of."),
+    ] = "auto"
+    allow_open: Annotated[
+        bool,
+        doc("Join a cluster without token authentication, where whoever reaches Ray can do anything."),
+    ] = False
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that are given once, at the top level of the file."""
+
+    schema_compression_enabled: Annotated[
+        bool, doc("Show input schemas as TypeScript types; false shows JSON Schema.")
+    ] = True
+    max_description_len: Annotated[
+        Count, doc("Characters of a parameter's description in the TypeScript form.")
+    ] = 300
+    toon_compression_enabled: Annotated[
+        bool, doc("Show JSON results as compact JSON, or as TOON where that is smaller; false as they came.")
+    ] = True
+    toon_compression_min_saving: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        doc(
+            "Share of the tokens of compact JSON that TOON must save to be used: 0 uses it whenever it is"
+            " smaller, 1 never."
+        ),
+    ] = 0.15
+    toon_compression_min_size: Annotated[
+        int, Meta(ge=0, le=GIB), doc("Results of fewer characters than this go through as they came.")
+    ] = 0
+    toon_compression_max_size: Annotated[
+        int,
+        Meta(ge=0, le=GIB),
+        doc(
+            "Results of more bytes than this go through as they came, and have no structuredContent but the"
+            " server's own: reading them would hold up the others."
+        ),
+    ] = TOON_MAX_SIZE
+    catalog_token_budget: Annotated[
+        Count,
+        doc("Tokens that the instructions and the three descriptions may take, with all lists in them."),
+    ] = 4000
+    include_structured_content: Annotated[
+        StructuredContent,
+        doc(
+            "Whether results carry structuredContent. auto: except for clients that show it to the model in"
+            " place of the content, which would undo the saving."
+        ),
+    ] = "auto"
+    startup_wait: Annotated[
+        Seconds, doc("Seconds to wait for the servers before the first list of tools is given.")
+    ] = 3.0
+    shutdown_grace: Annotated[
+        Seconds, doc("Seconds that calls in flight may take to finish at shutdown.")
+    ] = 5.0
+    idle_exit: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without a client or a call after which the daemon ends; the next client starts it again."
+            " 0 is never."
+        ),
+    ] = 0.0
+    max_starting: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000),
+        doc(
+            "Servers that start at the same time on this machine; 0 takes four for each processor, from 4 to"
+            " 32. Those on nodes and at other MCPX do not count."
+        ),
+    ] = 0
+    max_message_bytes: Annotated[
+        int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
+    ] = 64 << 20
+    env_file: Annotated[
+        str | tuple[NonEmpty, ...],
+        doc(
+            "A file, or a list of files, in the form of .env: a source for ${VAR} in all entries, before the"
+            " environment. Nothing of it is handed to a server that does not name it. A relative path starts"
+            " at this file's folder."
+        ),
+    ] = ()
+    login_shell: Annotated[
+        bool,
+        doc(
+            "Whether PATH and the variables that are named as ${VAR} come from your login shell, which is"
+            " asked once, at the start. false: from the program that started MCPX alone."
+        ),
+    ] = True
+    watch_config: Annotated[
+        bool,
+        doc(
+            "Whether the file is read again by itself when it has changed, as by mcpx reload: once it has not"
+            " been written to for half a second. One that cannot be used changes nothing."
+        ),
+    ] = True
+    login_port: Annotated[
+        int,
+        Meta(ge=1, le=65535),
+        doc("Port of 127.0.0.1 that the browser returns to after a sign-in; the next free one if taken."),
+    ] = 8767
+    login_timeout: Annotated[Seconds, doc("Seconds that you may take to sign in.")] = 300.0
+    token_store: Annotated[
+        TokenStoreKind,
+        doc(
+            "Where the tokens of sign-ins are kept. file: in the state folder, in files that only you can"
+            " read. keychain: in the system's keychain, by way of keyring."
+        ),
+    ] = "file"  # noqa: S105 - a kind of store
+    approve_timeout: Annotated[
+        Seconds, doc("Seconds that you may take to agree to a call, or to open a link, before it fails.")
+    ] = 120.0
+    tiers: Annotated[
+        bool,
+        doc(
+            "Whether there is a fourth tool, query, that runs read-only tools alone, so that a client can"
+            " let it run unasked and ask for exec."
+        ),
+    ] = False
+    audit: Annotated[
+        Audit,
+        doc(
+            "The audit log of what was run: on, with the names of arguments; full, with their values, without"
+            " the secrets that MCPX knows; off."
+        ),
+    ] = "on"
+    audit_required: Annotated[
+        bool, doc("Whether a call that cannot be written to the audit log is refused.")
+    ] = False
+    http: Annotated[
+        HttpGateway,
+        doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
+    ] = HttpGateway()
+    cluster: Annotated[
+        ClusterLink | None,
+        doc(
+            "The Ray cluster whose nodes run the servers; mcpx cluster start sets it as well. Takes effect"
+            " with the next start."
+        ),
+    ] = None
+    ui: Annotated[
+        bool, doc("Whether mcpx ui opens a page of the daemon in the browser, on this computer alone.")
+    ] = True
+    profiles: Annotated[
+        dict[str, Profile],
+        doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),
+    ] = {}
+
+
+class Config(Settings, frozen=True, kw_only=True):
+    """A whole configuration. `servers` is in the order of the file; `source` is the file as shown to users.
+
+    `peers` are the entries of other MCPX. Their servers are among `servers` once they are known.
+
+    `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
+    `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
+    `digest` is that of its text in this process; None for one that was made by a program.
+    `environment` is what the entries were read against, and what servers are started in; None stands for
+    that of this process.
+    """
+
+    source: str
+    servers: dict[str, ServerConfig]
+    peers: dict[str, PeerConfig] = {}
+    notices: tuple[str, ...] = ()
+    http_served: bool = False
+    digest: int | None = None
+    environment: Environment | None = None
+
+    def server_named(self, name: str) -> str:
+        """The name of the server that has this name or alias; the name as it is where none has."""
+        if name in self.servers:
+            return name
+        return next((own for own, each in self.servers.items() if name in each.aliases), name)

@@ -1,0 +1,191 @@
+"""The settings that can be given for all servers and, again, for one; and the types that settings have.
+
+Shapes, bounds, defaults and meanings, as in `mcpx.core.config.model`, which has the rest of the
+configuration. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from mcpx.core.config.place import Place
+from mcpx.core.config.trust import AccessRules, Approve, Hints, NonEmpty, Pin, Quota, ToolRules, doc
+from mcpx.core.system.endpoint import Expose
+
+YEAR_S: Final = 31_536_000
+"""The longest duration: a longer one is a slip, and timers need a bound."""
+MAX_RESULT_TOKENS: Final = 1_000_000
+
+Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Sessions = Literal["shared", "per_client"]
+Era = Literal["handshake", "modern"]
+"""Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
+
+FLAT: Final = frozenset({"call_limits", "health"})
+"""Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
+
+
+class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server that failed is started again."""
+
+    initial: Annotated[Seconds, doc("Seconds before the second attempt; doubled for each one after it.")] = (
+        0.5
+    )
+    cap: Annotated[Seconds, doc("The longest pause between two attempts, in seconds.")] = 60.0
+    healthy_after: Annotated[
+        Seconds, doc("Seconds of uptime after which earlier failures are forgotten.")
+    ] = 30.0
+    park_after: Annotated[
+        Count, doc("Failures in a row after which the server is parked: calls fail at once.")
+    ] = 8
+    park_probe: Annotated[Seconds, doc("Seconds between two attempts while parked.")] = 300.0
+
+
+class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: f"health_check_{name}"):
+    """How an idle session is probed."""
+
+    enabled: Annotated[bool, doc("Whether idle sessions are probed.")] = True
+    interval: Annotated[Seconds, doc("Seconds between two probes of an idle session.")] = 30.0
+    timeout: Annotated[Seconds, doc("Seconds after which a probe counts as missed.")] = 5.0
+    failure_threshold: Annotated[
+        Count, doc("Probes missed in a row after which the server is started again.")
+    ] = 2
+
+
+class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server may cost its callers: seconds to wait, calls to hold and to have in flight."""
+
+    connect_timeout: Annotated[
+        Seconds, doc("Seconds for a server to start, shake hands and list what it offers.")
+    ] = 60.0
+    call_timeout: Annotated[
+        Seconds, doc("Seconds without an answer or a sign of progress after which a call fails.")
+    ] = 300.0
+    queue_timeout: Annotated[Seconds, doc("Seconds a call waits for a server that is not ready.")] = 15.0
+    queue_size: Annotated[Count, doc("Calls that may wait for one server; one more fails at once.")] = 256
+    max_concurrency: Annotated[Count, doc("Calls in flight to one server at a time.")] = 64
+
+
+class PerServer(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that can be given for all servers and, again, for one."""
+
+    call_limits: CallLimits = CallLimits()
+    health: HealthCheck = HealthCheck()
+    auto_describe: Annotated[
+        bool,
+        doc("Whether a text resource without a description gets the beginning of its content as one."),
+    ] = True
+    sessions: Annotated[
+        Sessions,
+        doc(
+            "shared: all clients use one session with the server. per_client: each client gets its own"
+            " process or connection at its first call, and it ends when the client leaves."
+        ),
+    ] = "shared"
+    era: Annotated[
+        Literal["auto", Era],
+        doc(
+            "The era of the protocol in which the server is spoken to. handshake: with initialize, up to"
+            " 2025-11-25. modern: 2026-07-28. auto: what the server speaks; one that speaks both is spoken to"
+            " over stdio by handshake, and over HTTP in the era of each client."
+        ),
+    ] = "auto"
+    start: Annotated[
+        Literal["auto", "eager", "on_demand"],
+        doc(
+            "When the server is started. eager: with MCPX. on_demand: when something is asked of it; what it"
+            " offers is remembered, and where it is not, the server is started once to list it. auto: on"
+            " demand if what it offers is remembered from the last remembered_for seconds, else with MCPX."
+        ),
+    ] = "auto"
+    remembered_for: Annotated[
+        Seconds,
+        doc("Seconds for which start: auto relies on what is remembered of the server, without a listing."),
+    ] = 86_400.0
+    idle_stop: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without use after which the server is stopped until it is needed again; 0 is never. It"
+            " is for servers that keep nothing between calls."
+        ),
+    ] = 0.0
+    native: Annotated[
+        bool,
+        doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
+    ] = True
+    expose: Annotated[
+        Expose,
+        doc(
+            "How tools are shown. three: by the three tools of MCPX. all: each under its own name,"
+            " server__tool. both: either way. A client may choose for itself (mcpx attach --expose)."
+        ),
+    ] = "three"
+    pinned: Annotated[
+        tuple[NonEmpty, ...],
+        doc(
+            "Tools shown under their own names beside the three: patterns of server.tool, as git.git_status"
+            " or search.*; in a server's own entry its name may be left out."
+        ),
+    ] = ()
+    result_token_budget: Annotated[
+        int,
+        Meta(ge=0, le=MAX_RESULT_TOKENS),
+        doc(
+            "Tokens (estimated) that a result may take for a model. What is over it is cut at whole rows or"
+            " lines, and the rest is kept for an hour under an address that the result ends with. 0 turns it"
+            " off."
+        ),
+    ] = 8000
+    restart: Annotated[
+        RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
+    ] = RestartPolicy()
+    tools: Annotated[
+        ToolRules,
+        doc(
+            "Which tools there are, by patterns of their names or of server.tool. What is not allowed does"
+            " not exist for clients. A server's own allow takes the place of this one; deny and ask of both"
+            " hold."
+        ),
+    ] = ToolRules()
+    resources: Annotated[
+        AccessRules, doc("Which resources there are, by patterns of their URIs; as tools.")
+    ] = AccessRules()
+    prompts: Annotated[AccessRules, doc("Which prompts there are, by patterns of their names; as tools.")] = (
+        AccessRules()
+    )
+    approve: Annotated[
+        Approve,
+        doc("writes: you are asked before any tool runs that is not read-only. off: before those in ask."),
+    ] = "off"
+    annotations: Annotated[
+        dict[NonEmpty, Hints],
+        doc("By patterns of tools, annotations that hold in place of those that the server gives."),
+    ] = {}
+    trust_annotations: Annotated[
+        bool, doc("false: what a server says of its tools is not believed: each counts as one that writes.")
+    ] = True
+    pin: Annotated[
+        Pin,
+        doc(
+            "What happens when a tool or the instructions differ from what they were when first seen. warn:"
+            " it is named in the log, by status and by inspect. block: the old form is listed, and a tool"
+            " that changed or is new cannot run until mcpx approve. off: nothing."
+        ),
+    ] = "warn"
+    quarantine: Annotated[
+        bool,
+        doc("Whether a server that was never seen before is held, with all it offers, until mcpx approve."),
+    ] = False
+    place: Annotated[
+        Place | bool,
+        doc(
+            "In a cluster (mcpx cluster), where a server that is a command runs. false: at the gateway, as"
+            " servers with a url do."
+        ),
+    ] = Place()
+    quota: Annotated[Quota, doc("What a server may use.")] = msgspec.field(default=Quota(), name="limits")

@@ -1,0 +1,234 @@
+"""Profiles: which servers and tools the clients see that ask for one by its name.
+
+Owns the shape of a profile and what must hold of it: a name that a URL can carry, and servers that there are.
+What is shown by it `mcpx.core.servers.fleet.profiles` says. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from glob import escape
+from typing import Annotated, Any, Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.config.document import LocatedError, Location, quote
+from mcpx.core.config.trust import AccessRules, NonEmpty, Patterns, R, ToolRules, doc, joined
+from mcpx.core.system.endpoint import Expose
+from mcpx.core.text.nearest import nearest
+
+RESERVED: Final = frozenset({"servers"})
+"""What follows on `/mcp/` in the URLs of HTTP and is no profile."""
+MAX_NAMED: Final = 20  # names in a message
+_NAME: Final = re.compile(r"\w[\w.-]{0,63}")
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What its clients see. None: as the servers are configured.
+
+    An unknown key is an error: a slip must not show more than was meant.
+    """
+
+    servers: Annotated[
+        Patterns,
+        doc("The servers that are shown: names, or patterns as db-*. Without it, all."),
+    ] = ("*",)
+    tools: Annotated[
+        dict[NonEmpty, Patterns | ToolRules],
+        doc(
+            "By server, the tools that are shown of it: names, or patterns as git_log*, or an object with"
+            " allow, deny and ask. Of a server that is not named here, all. Beside servers, allow, deny and"
+            " ask may stand here for all of them, or a list of what is allowed in place of the object."
+        ),
+    ] = {}
+    resources: Annotated[AccessRules, doc("Which resources are shown, by patterns of their URIs.")] = (
+        AccessRules()
+    )
+    prompts: Annotated[AccessRules, doc("Which prompts are shown, by patterns of their names.")] = (
+        AccessRules()
+    )
+    expose: Annotated[
+        Expose | None, doc("How tools are shown, in place of what the servers' expose says.")
+    ] = None
+    pinned: Annotated[
+        Patterns | None,
+        doc("Patterns of server.tool, in place of what the servers' pinned says."),
+    ] = None
+
+    @property
+    def servers_with_rules(self) -> dict[str, Patterns | ToolRules]:
+        """What `tools` says by server."""
+        return {name: rules for name, rules in self.tools.items() if not _is_rule(name, rules)}
+
+    def tool_rules(self, server: str) -> ToolRules:
+        """The rules for the tools of one server."""
+        said: dict[str, Any] = {name: rule for name, rule in self.tools.items() if _is_rule(name, rule)}
+        common = ToolRules(**said)
+        own = self.servers_with_rules.get(server)
+        if own is None:
+            return joined(common, common)
+        rules = own if isinstance(own, ToolRules) else ToolRules(allow=own)
+        rules = rules_of_server(server, rules)
+        return joined(rules if rules.allow is not None else replace(rules, allow=common.allow), common)
+
+
+def _is_rule(name: str, said: Patterns | ToolRules) -> bool:
+    """Whether a key of a profile's `tools` is no server, but a rule for all."""
+    return name in ToolRules.__struct_fields__ and not isinstance(said, ToolRules)
+
+
+def rules_of_server(
+    server: str,
+    rules: R,
+    given: Container[str] = ToolRules.__struct_fields__,
+    aliases: tuple[str, ...] = (),
+) -> R:
+    """Rules for one server's names as such for all: their patterns become patterns of `server.name`.
+
+    Those of the fields that are `given`.
+    """
+    own = {
+        field: tuple(own for pattern in patterns for own in own_patterns(server, pattern, aliases))
+        for field in rules.__struct_fields__
+        if field in given and (patterns := getattr(rules, field)) is not None
+    }
+    return replace(rules, **own)
+
+
+def own_patterns(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What a pattern of names that is said of one server may mean: a name of the server may be its start."""
+    return tuple(dict.fromkeys((own_pattern(server, pattern, aliases), f"{escape(server)}.{pattern}")))
+
+
+def own_pattern(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> str:
+    """A pattern of tools from a server's own entry, as one of `server.tool`."""
+    pattern = owned_pattern(pattern, dict.fromkeys(aliases, server))
+    names_server = pattern.startswith((f"{server}.", "*."))
+    return pattern if names_server else f"{escape(server)}.{pattern}"
+
+
+@lru_cache(maxsize=8192)
+def fits(name: str, pattern: str) -> bool:
+    """Whether a pattern is that name, or fits it."""
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+def chosen(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """The names that one of the patterns fits."""
+    return [name for name in names if any(fits(name, pattern) for pattern in patterns)]
+
+
+def is_pattern(text: str) -> bool:
+    """Whether it may fit names other than itself."""
+    return any(each in text for each in "*?[")
+
+
+class _Named(Protocol):
+    """A server as profiles know it."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+
+
+def by_own_names(profile: Profile, servers: Mapping[str, _Named]) -> Profile:
+    """A profile in which each server that it means by an alias stands under its own name.
+
+    Where both names have rules, both stay, and `check_profiles` says that one is no server's.
+    """
+    owners = {alias: name for name, each in servers.items() for alias in each.aliases}
+    if not owners:
+        return profile
+    patterns = [
+        own
+        for pattern in profile.servers
+        for own in (
+            [owners[pattern]]
+            if pattern in owners
+            else [pattern, *(owners[alias] for alias in owners if fits(alias, pattern))]
+        )
+    ]
+    tools = {
+        owners[name] if name in owners and owners[name] not in profile.tools else name: _by_own_name(
+            rules, owners
+        )
+        for name, rules in profile.tools.items()
+    }
+    pinned = profile.pinned and tuple(owned_pattern(pattern, owners) for pattern in profile.pinned)
+    return replace(profile, servers=tuple(dict.fromkeys(patterns)), tools=tools, pinned=pinned)
+
+
+def _by_own_name(rules: Patterns | ToolRules, owners: Mapping[str, str]) -> Patterns | ToolRules:
+    """Rules with each pattern of `alias.tool` by the server's own name, too."""
+    if not isinstance(rules, ToolRules):
+        return tuple(dict.fromkeys(own for each in rules for own in (owned_pattern(each, owners), each)))
+    given = {field: getattr(rules, field) for field in rules.__struct_fields__}
+    return replace(
+        rules, **{field: _by_own_name(said, owners) for field, said in given.items() if said is not None}
+    )
+
+
+def owned_pattern(pattern: str, owners: Mapping[str, str]) -> str:
+    """A pattern of `alias.tool` by the server's own name."""
+    alias = next((each for each in owners if pattern.startswith(f"{each}.")), None)
+    return pattern if alias is None else f"{owners[alias]}{pattern.removeprefix(alias)}"
+
+
+def check_profiles(
+    profiles: Mapping[str, Profile],
+    servers: Collection[str],
+    at: Location,
+    *,
+    may_be: Callable[[str], bool] = lambda _name: False,
+) -> Iterator[LocatedError]:
+    """What is wrong with the profiles of a configuration with these servers; `at` is where they stand.
+
+    A name that cannot be used, or a server that does not exist, or that has tools but is not shown. There
+    may be more servers of the names for which `may_be` is true: those of other MCPX.
+    """
+    for name, profile in profiles.items():
+        here = at.key(name)
+        if not _NAME.fullmatch(name):
+            yield at.name(name).error(
+                "a profile's name has up to 64 letters, digits, _, - and ., and begins with no . or -"
+            )
+        if name in RESERVED:
+            yield at.name(name).error(
+                f"{quote(name)} cannot be a profile's name: /mcp/{name}/ has another meaning"
+            )
+        for index, pattern in enumerate(profile.servers):
+            if pattern not in servers and not is_pattern(pattern) and not may_be(pattern):
+                yield here.key("servers").item(index).error(no_server(pattern, servers))
+        possible = {*filter(may_be, (*profile.servers, *profile.servers_with_rules))}
+        yield from _check_tools(
+            profile, {**dict.fromkeys(servers), **dict.fromkeys(possible)}, here.key("tools")
+        )
+
+
+def _check_tools(profile: Profile, servers: Collection[str], at: Location) -> Iterator[LocatedError]:
+    shown, by_server = chosen(servers, profile.servers), profile.servers_with_rules
+    for rule in profile.tools:
+        if rule not in by_server and rule in servers:
+            instead = f'{{{quote(rule)}: {{"allow": [...]}}}}'
+            yield at.name(rule).error(f"this is a rule for all servers; for that server write {instead}")
+    for server in by_server:
+        if server not in servers:
+            yield at.name(server).error(no_server(server, servers))
+        elif server not in shown:
+            yield at.name(server).error("this server is not among those of the profile")
+
+
+def no_server(name: str, servers: Iterable[str]) -> str:
+    """The problem with a name that none of the servers has."""
+    return f"there is no server {quote(name)}{did_you_mean(name, servers)}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of the sentence about a wrong name: what it was probably meant to be, or what there is."""
+    known = list(known)
+    if near := nearest(name, known, most=1):
+        return f"; did you mean {quote(near[0])}?"
+    return f"; there is {', '.join(map(quote, known[:MAX_NAMED]))}" if known else ""

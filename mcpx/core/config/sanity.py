@@ -1,0 +1,111 @@
+"""What a configuration says against what this machine has: commands, folders, who may read the file.
+
+Called for `mcpx check` and `mcpx doctor`; starts nothing. The file is as it is: what is found here is no
+mistake in it, and may be right on another machine.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mcpx.core.config.document import quote
+from mcpx.core.config.model import Config, Placed, ServerConfig, Stdio
+from mcpx.core.config.secrets import MIN_SECRET_LEN
+
+_SECRET_NAME: Final = re.compile(
+    r"token|secret|passw|auth(?!or(?:_|$))|cookie|credential|key$|pat$", re.IGNORECASE
+)
+_SECRET_OPTION: Final = re.compile(r"--?[\w-]*(?:token|secret|passw|key)[\w-]*=(.+)", re.IGNORECASE)
+_PASSWORD_IN_URL: Final = re.compile(r"\w+://[^/@:]*:[^/@]+@")
+_NAMES_SHOWN: Final = 5
+
+Remarks = Iterator[tuple[tuple[str, ...], str]]
+"""Keys inside a server's entry, and what is odd there."""
+
+
+def odd_commands(server: ServerConfig, config: Config) -> Remarks:
+    """What keeps a child process from being started: its command, its working folder."""
+    transport = server.transport
+    if server.disabled is not None or not isinstance(transport, Stdio):
+        return
+    if transport.cwd is not None and not Path(transport.cwd).is_dir():
+        is_file = Path(transport.cwd).exists()
+        yield ("cwd",), f"{'not a folder' if is_file else 'no such folder'}: {transport.cwd}"
+    environment = config.environment
+    if environment is None or environment.find(
+        transport.command, path=transport.env.get("PATH"), folder=transport.cwd
+    ):
+        return
+    yield ("command",), _not_found(transport, environment.path, environment.source)
+
+
+def _not_found(transport: Stdio, path: str, source: str) -> str:
+    command = transport.command
+    words = _words(command)
+    if len(words) > 1:
+        return (
+            f"this is a whole command line; write {quote(words[0])} here, and its other"
+            f' {len(words) - 1} word{"s" if len(words) > 2 else ""} as items of "args"'  # noqa: PLR2004 - plural
+        )
+    if "/" in command:
+        file = Path(transport.cwd or "", command)
+        return f"not a program that can be run: {command}" if file.exists() else f"no such file: {command}"
+    if "PATH" in transport.env:
+        return f"command not found: {command}; searched: {transport.env['PATH']} (the PATH of its env)"
+    return f"command not found: {command}; searched: {path} (from {source})"
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # an open quote
+        return command.split()
+
+
+def readable_secrets(config: Config) -> str | None:
+    """A note on a file that other users can read, and that secrets stand in; None for any other."""
+    file = Path(config.source)
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except (OSError, ValueError):
+        return None
+    names = [
+        f"{server.name}: {name}" for server in config.servers.values() for name in literal_secrets(server)
+    ]
+    if not mode & 0o044 or not names:
+        return None
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return (
+        f"other users can read this file (mode {mode:o}), and secrets stand in it"
+        f" ({', '.join(names[:_NAMES_SHOWN])}{more}); type: chmod 600 {shlex.quote(str(file))}"
+    )
+
+
+def literal_secrets(server: ServerConfig) -> list[str]:
+    """The names of what is secret by its name, and stands in the entry itself; values are not returned."""
+    transport = server.transport
+    expanded = [value for _, value in server.variables.values if value]
+    if isinstance(transport, Placed):
+        transport = transport.stdio
+    if isinstance(transport, Stdio):
+        options = (_SECRET_OPTION.fullmatch(word) for word in transport.args)
+        named = [*transport.env.items(), *((one[0].partition("=")[0], one[1]) for one in options if one)]
+    else:
+        has_password = _PASSWORD_IN_URL.match(transport.url)
+        named = [
+            *transport.headers.items(),
+            *([("url with a password", transport.url)] if has_password else []),
+            *([("client_secret", transport.auth.client_secret or "")] if transport.auth else []),
+        ]
+    secret = ((name, value) for name, value in named if _SECRET_NAME.search(name))
+    return [name for name, value in secret if _is_literal(value, expanded)]
+
+
+def _is_literal(value: str, expanded: list[str]) -> bool:
+    """Whether a value is a secret's length, and no variable or secret was put into it."""
+    return len(value) >= MIN_SECRET_LEN and "${" not in value and not any(each in value for each in expanded)

@@ -1,0 +1,249 @@
+"""The strings of a server's entry, with their variables expanded.
+
+Owns the keys of an entry that are not settings, and the rule for what comes out of a string: what is wrong as
+written is a mistake, what is wrong only after expansion (a variable that is not set, or that holds nonsense)
+is a reason to disable that server. Used by `mcpx.core.config.transport`; the keys also by the schema.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from mcpx.core.config.auth import OAuth, Tls
+from mcpx.core.config.document import Location, as_object, quote
+from mcpx.core.config.env_files import EnvFileProblem, read_env_file
+from mcpx.core.config.expand import Values, expand
+from mcpx.core.config.model import Obstacle
+from mcpx.core.config.notices import ConfigNotices
+from mcpx.core.config.settings import convert, fields, is_text
+from mcpx.core.config.trust import NonEmpty, doc
+from mcpx.core.documents.jsonc import JSONObject
+
+Problem = Callable[[str], str | None]
+"""Says what is wrong with a string, without showing it; `None` for a good one."""
+
+ENV_FILE_KEYS: Final = ("env_file", "envFile")
+URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
+TYPE_KEYS: Final = ("type", "transport")
+TYPES: Final = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "remote": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+"""The transports by the words of this and of other clients for them."""
+
+_NAMES: Final = {
+    "env": ("an environment variable", "[^=]+"),
+    "headers": ("a header", "[A-Za-z0-9!#$%&'*+.^_`|~-]+"),
+}
+"""For the objects of strings: what a name in it names, and the pattern that it must match."""
+
+
+def _named(key: str) -> Meta:
+    return Meta(pattern=f"^(?:{_NAMES[key][1]})$")
+
+
+Url = Annotated[NonEmpty, Meta(extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://|\$\{"})]
+TypeWord = Annotated[
+    str, Meta(extra_json_schema={"enum": [*TYPES]}), doc("How the server is reached; may be left out.")
+]
+
+
+class EntryKeys(msgspec.Struct, rename="camel"):
+    """The keys of a server's entry that are not settings: their types and meanings. It has no instances."""
+
+    command: Annotated[NonEmpty, doc("The program of a stdio server. `~` at the start is the home folder.")]
+    args: Annotated[tuple[str, ...], doc("Arguments of the program.")]
+    env: Annotated[
+        dict[Annotated[str, _named("env")], str | float | None],
+        doc("Environment variables of the program, beside the few it inherits."),
+    ]
+    env_file: Annotated[
+        str | tuple[NonEmpty, ...],
+        doc(
+            "A file, or a list of files, in the form of .env: environment variables of the program, and a"
+            " source for ${VAR} in this entry. Those in env count before them."
+        ),
+    ] = msgspec.field(name="env_file")
+    env_file_of_editors: Annotated[str | tuple[NonEmpty, ...], doc("Another client's name for env_file.")] = (
+        msgspec.field(name="envFile")
+    )
+    cwd: Annotated[
+        NonEmpty, doc("Working folder of the program; a relative one starts at this file's folder.")
+    ]
+    url: Annotated[
+        Url, doc("Address of an HTTP server. Without a type, one whose path ends in /sse is reached by SSE.")
+    ]
+    server_url: Annotated[Url, doc("Another client's name for url.")]
+    http_url: Annotated[Url, doc("Another client's name for url.")]
+    headers: Annotated[dict[Annotated[str, _named("headers")], str], doc("Headers of every request.")]
+    auth: Annotated[
+        OAuth | Literal["oauth", "none"] | bool,
+        doc(
+            "How MCPX signs in where the server wants that. Most need nothing here; false and none: it does"
+            " not."
+        ),
+    ]
+    oauth: Annotated[dict[str, Any] | bool, doc("Another client's name for auth.")]
+    tls: Annotated[Tls, doc("Certificates of the connection to a server that is reached by https.")]
+    type: TypeWord
+    transport: TypeWord
+    mcpx: Annotated[
+        bool,
+        doc(
+            "Set it if this leads to another MCPX: each of its servers becomes a server here, with"
+            " a separate session, under its own name or one that begins with as."
+        ),
+    ]
+    prefix: Annotated[
+        str,
+        Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"),
+        doc("With mcpx: what the names of its servers begin with here; lab makes browser lab/browser."),
+    ] = msgspec.field(name="as")
+    aliases: Annotated[
+        tuple[NonEmpty, ...],
+        doc("Other names by which calls, rules, profiles and commands find it. Only its own name is shown."),
+    ]
+    disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
+    enabled: Annotated[bool, doc("False is the same as disabled: true.")]
+
+
+def read_key(entry: JSONObject, key: str, at: Location) -> Any:
+    """The value at a key of an entry, which is there, by the type that `EntryKeys` gives it.
+
+    Raises:
+        LocatedError: It is of another type.
+    """
+    return convert(entry[key], fields(EntryKeys)[key].type, at.key(key))
+
+
+class ExpansionContext(msgspec.Struct, frozen=True):
+    """What an entry is read against: what references stand for, and the folder of the file."""
+
+    values: Values
+    folder: str
+
+    def at_home(self, path: str) -> str:
+        """A path in which `~` at the start is the home folder."""
+        return self.values.home + path[1:] if path == "~" or path.startswith("~/") else path
+
+    def path(self, written: str) -> str:
+        """An absolute path: a relative one starts at the file's folder."""
+        return os.path.normpath(os.path.join(self.folder, self.at_home(written)))  # noqa: PTH118 - text to text
+
+
+def _nothing(_: str) -> None:
+    """Finds nothing wrong."""
+
+
+class Strings:
+    """Reads and expands the strings of one entry.
+
+    `obstacles` gathers why the server cannot be used, `variables` which were used, with their values. What is
+    wrong as written goes to the mistakes of `notices`, and is left out or empty in what is returned.
+    """
+
+    def __init__(
+        self, entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
+    ) -> None:
+        self.obstacles: list[Obstacle] = []
+        self.variables: list[tuple[str, str]] = []
+        self._entry, self._at, self._context, self._notices = entry, at, context, notices
+        self._values = context.values
+
+    def env_files(self) -> dict[str, str]:
+        """The variables of the files that the entry names; from now on they count for references, too."""
+        found: dict[str, str] = {}
+        for key in (key for key in ENV_FILE_KEYS if key in self._entry):
+            at = self._at.key(key)
+            with self._notices.gathering():
+                given = read_key(self._entry, key, self._at)
+                for each in (given,) if isinstance(given, str) else given:
+                    found |= self._env_file(each, at)
+                    self._values = replace(self._values, environ={**self._values.environ, **found})
+        return found
+
+    def _env_file(self, written: str, at: Location) -> Mapping[str, str]:
+        try:
+            return read_env_file(written, at, self._values, self._context.folder, self._notices)
+        except EnvFileProblem as problem:
+            self.obstacles.append(Obstacle(str(problem), at, problem.missing, problem.remedy))
+            return {}
+
+    def text(self, key: str, problem: Problem) -> str:
+        """The string at `key`, which is there."""
+        with self._notices.gathering():
+            return self.expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+        return ""
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The list of strings at `key`, empty when absent or null."""
+        found: list[str] = []
+        given = self._entry.get(key)
+        if given is not None and not isinstance(given, list):
+            with self._notices.gathering():
+                read_key(self._entry, key, self._at)
+            return ()
+        for index, each in enumerate(given or ()):
+            at = self._at.key(key).item(index)
+            with self._notices.gathering():
+                found.append(self.expanded(convert(each, str, at), at))
+        return tuple(found)
+
+    def named(self, key: str, problem: Problem = _nothing) -> dict[str, str]:
+        """The object of strings at `key`, empty when absent or null. Called with `env` or `headers`.
+
+        In `env` a number stands for its digits and `null` for a variable that is left out, as in VS Code.
+        """
+        found: dict[str, str] = {}
+        what, pattern = _NAMES[key]
+        given, at = JSONObject([]), self._at.key(key)
+        with self._notices.gathering():
+            given = as_object(given if self._entry.get(key) is None else self._entry[key], at)
+        for name, value in given.items():
+            with self._notices.gathering():
+                if not re.fullmatch(pattern, name) or not is_text(name):
+                    raise at.name(name).error(f"{quote(name)} cannot be the name of {what}")
+                if key == "env" and value is None:
+                    continue
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                written = json.dumps(value) if number and key == "env" else convert(value, str, at.key(name))
+                found[name] = self.expanded(written, at.key(name), problem)
+        return found
+
+    def expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:
+        """A string of the entry with its variables expanded.
+
+        Raises:
+            LocatedError: It is wrong as written.
+        """
+        if "${" not in written:
+            if wrong := problem(written):
+                raise at.error(wrong)
+            return written
+        done = expand(written, self._values)
+        self.variables += done.used
+        if done.unparsed:
+            self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
+        wrong = None if done.problems or done.deferred else problem(done.text)
+        self.obstacles += [
+            Obstacle(each.problem, at, each.name, each.remedy, "used in {}") for each in done.problems
+        ]
+        if wrong:
+            names = ", ".join(name for name, _ in done.used)
+            remedy = f"correct the value of {names}"
+            self.obstacles.append(Obstacle(wrong, at, names, remedy, "in {}, after expansion"))
+        return done.text

@@ -1,0 +1,324 @@
+"""The hub: everything behind the frontends, as one supervised tree.
+
+Builds, from a configuration, the upstream servers under their own supervisor
+(`mcpx.core.servers.fleet.fleet`), the router actor, and the faces over them (`registry`, `calls`,
+`executor`). Frontends (stdio, socket, HTTP) are added by the composition root, `mcpx.app`. The tree is `root`
+(one for one; too many failures of the infrastructure end it) over `upstreams` (never escalates) and `router`;
+what was added last is stopped first, so that the frontends close before the servers. `reload` and `restart`
+change the tree while it runs (`mcpx.core.daemon.hub_changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from mcpx.cluster.federation.joining import Peers
+from mcpx.core.calls.calls import Requests, ToolCalls
+from mcpx.core.calls.execution import Executor
+from mcpx.core.calls.inspection import Inspector
+from mcpx.core.calls.registry import Registry
+from mcpx.core.calls.results.result_views import ResultViews
+from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.router import MAILBOX_SIZE, Routable, RoutedRequests, Router
+from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import Config
+from mcpx.core.daemon.config_file import ConfigFile
+from mcpx.core.daemon.hub_changes import HubChanges, log_environment, warn_of_disabled
+from mcpx.core.daemon.hub_tree import add_children, root_supervisor
+from mcpx.core.daemon.leaving import Leaving
+from mcpx.core.daemon.status import ClusterStatus, HttpStatus, NodeStatus
+from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.call_watch import CallWatch
+from mcpx.core.events.history import History
+from mcpx.core.events.meter import Meter
+from mcpx.core.policy.approvals import Approvals
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.servers.actor import Upstream
+from mcpx.core.servers.fleet.fleet import Fleet
+from mcpx.core.servers.fleet.observers import Observer
+from mcpx.core.servers.fleet.readiness import await_descriptions
+from mcpx.core.servers.fleet.reload_plan import ReloadPlan
+from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.transport.placement import Placement
+from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.telemetry.log import configure
+from mcpx.core.telemetry.tracing import Tracing, ambient
+from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.wire.workers.pool import WorkerPool
+from mcpx.errors import MCPXError
+from mcpx.oauth.sign_in_links import SignInLinks
+from mcpx.oauth.sign_ins import SignIns
+from mcpx.paths import AUDIT_FOLDER, state_folder
+from supervisors import ActorRef, Signal
+
+if TYPE_CHECKING:
+    from mcpx.cluster.federation.own_directory import OwnDirectory
+
+log = structlog.get_logger()
+ClusterActions = Callable[[str, str | None, float | None], Awaitable[JSON]]
+SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
+
+
+class Hub:
+    """The tree and its faces. Run it with `run`, or use `open_hub`.
+
+    `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
+    `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
+    context that is entered while a configuration is put in force; `prepare` says what is made of each one
+    before. `tokens`, `starts` and `placement` are those of `Fleet`. `tracing` makes the spans of calls;
+    without it, the provider that the program has set does, if there is one.
+    """
+
+    cluster: ClusterActions | None = None
+    """Does what is asked of the cluster (what, which node, for how long): set by the composition root."""
+    cluster_status: Callable[[], ClusterStatus] | None = None
+    """The link to the cluster, and its gateways: set likewise."""
+    nodes: Callable[[], list[NodeStatus]] | None = None
+    """The nodes of the cluster, where there is one: set by it."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        state: Path | None = None,
+        tokens: Path | None = None,
+        reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+        starts: bool = True,
+        tracing: Tracing | None = None,
+        prepare: Callable[[Config], Config] = lambda config: config,
+        placement: Placement | None = None,
+    ) -> None:
+        self._state = state
+        self._source = config.source
+        self.peers = Peers(lambda: self.directory.id, state, prepare)
+        """The other MCPX whose servers are servers here."""
+        self.config = config = self.peers.expand(config)
+        self.root = root_supervisor()
+        self.clients = ConnectedClients()
+        self.leaving = Leaving(lambda: self.config.shutdown_grace)
+        self.fleet = Fleet(
+            config, state=state, tokens=tokens, clients=self.clients, starts=starts, placement=placement
+        )
+        self.supervisor = self.fleet.supervisor
+        self.upstreams = self.fleet.upstreams
+        self.results = ResultRenderer(config)
+        self.approvals = Approvals(lambda: self.config.approve_timeout)
+        self.workers = WorkerPool()
+        self.views = ResultViews(self.results, self.upstreams, self.workers)
+        self.fleet.has_open_tasks = self.views.tasks.has_open
+        self.audit = Audit(
+            lambda: (state or state_folder()) / AUDIT_FOLDER, cuts_off=lambda: self.leaving.is_over
+        )
+        self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
+        self.sign_ins = SignIns(self)
+        """The sign-ins of people that are under way."""
+        self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
+        self.tracing = ambient() if tracing is None else tracing
+        self.calls = self._calls_to(self.upstreams, self.router)
+        self.registry = Registry(self.upstreams, self.calls)
+        self.executor = Executor(self.calls)
+        self.meter = Meter(self.upstreams)
+        self.meter.activity = self.fleet.activity
+        self.audit.tally = self.meter
+        self.history = History(self.upstreams, self.meter, self.fleet.activity)
+        """The calls of the last hour."""
+        self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
+        """The calls as they run, for those who watch."""
+        self._checker = ArgumentChecker(self.workers)
+        self.file = ConfigFile(config.source, lambda: self.config, self.reload)
+        """What the configuration was read from, where it comes from a file."""
+        self._inspector = Inspector(
+            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
+        )
+        self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
+        self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
+        self._changes = HubChanges(self, reloading)
+        self.started: float | None = None
+        """When it was run, by `anyio.current_time()`; None before."""
+        self.http: Callable[[], HttpStatus] | None = None
+        """How the HTTP side is, where a daemon has one: set by the composition root."""
+        self.applied = Signal()
+        """Set when a configuration has been put in force, for the daemon's page, which clears it."""
+        self.page_link: Callable[[], Awaitable[str]] = _no_page
+        """Gives the address that opens the daemon's page, once: set by the composition root."""
+        self._changes.apply(config)
+        add_children(self, self._inspector, self._checker)
+        self.peers.configure(config, self)
+
+    @cached_property
+    def directory(self) -> OwnDirectory:
+        """What other MCPX are told of the servers."""
+        from mcpx.cluster.federation.own_directory import OwnDirectory  # noqa: PLC0415 - few are asked
+
+        return OwnDirectory(self, self._source, self._state)
+
+    def upstream(self, name: str) -> Upstream:
+        """Return a server for MCPX's own work; clients get theirs from the registry of their view.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names.
+        """
+        return self.upstreams[self.registry.upstream(name).name]
+
+    def faces(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
+        """The registry of these servers, and the calls to them: routed among them, through the one router."""
+        requests = RoutedRequests(self.router)
+        calls = self._calls_to(upstreams, requests)
+        registry = Registry(upstreams, calls)
+        inspector = Inspector(
+            registry,
+            self._checker,
+            self.results,
+            config_problem=lambda: self.file.problem and SEE_STATUS,
+            forms=self._inspector.forms,
+        )
+        requests.router = Router(
+            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        )
+        return registry, calls
+
+    def _calls_to(self, upstreams: Mapping[str, VisibleServer], requests: Requests) -> ToolCalls:
+        parts = upstreams, requests, self.results, self.approvals, self.audit
+        if self.tracing.on:
+            from mcpx.core.calls.traced_calls import TracedToolCalls  # noqa: PLC0415 - few trace
+
+            return TracedToolCalls(self.tracing, *parts, links=self.links, await_peers=self._await_peers)
+        return ToolCalls(*parts, links=self.links, await_peers=self._await_peers)
+
+    async def _await_peers(self) -> None:
+        """Wait until each peer has said which servers it has, or has failed once, at most `startup_wait`."""
+        with anyio.move_on_after(self.config.startup_wait):
+            await self.peers.listed()
+
+    # --- its life
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run the tree until `stop`.
+
+        Raises:
+            SupervisorError: The infrastructure failed too often.
+        """
+        with self.fleet.environment.entered():
+            await self._run(task_status)
+
+    async def _run(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        self.started = anyio.current_time()
+        log_environment(self.config)
+        warn_of_disabled(self.config, self.upstreams)
+        try:
+            self.audit.open()
+            if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
+                log.warning("orphans.ended", process_groups=orphans)
+            await self.root.run(task_status=task_status)
+        finally:
+            self.workers.close()
+            self.audit.close()
+
+    def stop(self) -> None:
+        """Refuse new calls, let the running ones finish within the grace time, and end."""
+        self.leaving.stop()
+        self.fleet.stop()
+        self.sign_ins.stop()
+        self.root.stop()
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
+        return await self.fleet.readiness.settled(seconds)
+
+    async def listed(self, seconds: float) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        What it offered last time is known from the start.
+        """
+        with anyio.move_on_after(seconds):
+            await self.peers.listed()
+            await self.fleet.readiness.listed(seconds, self.upstreams)
+
+    async def described(self, seconds: float) -> None:
+        """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
+        await await_descriptions(self.upstreams, seconds)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Have `observer` called with the name of a server whose catalogue changed, and the difference.
+
+        Call the result to end that. A server that was removed is reported too, once it has gone. The observer
+        is called in the turn of the change: it must not wait, and what it raises is logged.
+        """
+        return self.fleet.observers.add(observer)
+
+    def client_left(self, client: ClientId) -> None:
+        """End what belongs to this client alone: sessions, suspended calls, and kept results."""
+        self.fleet.leave(client)
+        self.views.kept.drop(client)
+        self.clients.leave(client)
+        self.approvals.client_left(client)
+        self.meter.client_left(client)
+
+    # --- its changes
+
+    async def reload(self, config: Config) -> ReloadPlan:
+        """Put another configuration in force: start, stop or restart the servers that differ, and no other.
+
+        Returns what was done, once the servers that had to leave have left (they get the grace time for the
+        calls that run); those that were started may still be starting. Reloads go one after the other, and
+        each to its end, even if its caller is cancelled.
+        """
+        return await self._changes.reload(config)
+
+    async def readapt(self) -> None:
+        """Put the configuration in force once more, with the servers that its peers have now."""
+        await self._changes.readapt()
+
+    async def restart(self, name: str) -> ServerInfo:
+        """End a server in order and start it again, whatever its state. Returns its state then.
+
+        Its entry is read again, with the environment and the secrets of now. Calls that run may finish within
+        the grace time; those that come meanwhile wait for the new session.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
+        """
+        return await self._changes.restart(name)
+
+
+@asynccontextmanager
+async def open_hub(
+    config: Config,
+    *,
+    state: Path | None = None,
+    tokens: Path | None = None,
+    reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    placement: Placement | None = None,
+) -> AsyncIterator[Hub]:
+    """A running hub, with parameters as of `Hub`; stopped in order when left.
+
+    What the body raises comes out as it is. A program that has not configured structlog gets warnings on
+    standard error.
+    """
+    if not structlog.is_configured():
+        configure("warning")
+    hub = Hub(config, state=state, tokens=tokens, reloading=reloading, placement=placement)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(hub.run)
+        try:
+            yield hub
+        except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+            failure = error
+        finally:
+            hub.stop()
+    if failure is not None:
+        raise failure
+
+
+async def _no_page() -> str:
+    raise MCPXError("this MCPX has no page")

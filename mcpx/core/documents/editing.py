@@ -1,0 +1,210 @@
+"""One value of a file changed in place: JSON with comments, TOML and YAML, by one interface.
+
+Owns what is common: bytes and text (UTF-8, UTF-16 with a byte order mark, which stays), and the check that
+the file afterwards holds exactly what was meant; where it does not, nothing is given back but an error.
+Everything that was not named stays as it was: comments, order, indentation, line ends. Pure. The library of a
+syntax is imported when a file of that syntax is edited.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Protocol
+
+from mcpx.core.documents import DocumentError
+from mcpx.core.documents.jsonc import BOM
+
+Syntax = Literal["json", "toml", "yaml"]
+
+Path = Sequence[str | int]
+"""The keys from the outermost object inwards; a number is the index of an item of a list."""
+
+_EMPTY: Final = {"json": "{}\n", "toml": "", "yaml": ""}
+
+
+class _Editor(Protocol):
+    """What a syntax can do, on text; each raises `DocumentError`."""
+
+    def read(self, text: str) -> Any: ...
+
+    def set_value(self, text: str, path: Path, value: Any) -> str: ...
+
+    def append_item(self, text: str, path: Path, value: Any) -> str: ...
+
+    def remove_value(self, text: str, path: Path) -> str: ...
+
+
+def read(data: bytes, syntax: Syntax) -> Any:
+    """The value of a file as plain Python; an empty file is an empty object.
+
+    Raises:
+        DocumentError: The file is not understood.
+    """
+    text, _ = _decoded(data, syntax)
+    return _editor(syntax).read(text)
+
+
+def set_member(data: bytes, path: Path, value: Any, syntax: Syntax) -> bytes:
+    """The file with the value at a path replaced, or added behind its siblings with the objects above it.
+
+    Raises:
+        DocumentError: The file is not understood, or the path leads through something that is no object.
+    """
+    text, encoding = _decoded(data, syntax)
+    editor = _editor(syntax)
+    before = editor.read(text)
+    meant = _with(before, path, value)
+    if _equal(before, meant):
+        return data
+    return _checked(editor, _set(editor, text, path, _at(before, path), value), [meant], encoding)
+
+
+def append_item(data: bytes, path: Path, value: Any, syntax: Syntax) -> bytes:
+    """The file with one more item at the end of the list at a path, which is made if there is none.
+
+    Raises:
+        DocumentError: The file is not understood, or something else than a list is there.
+    """
+    text, encoding = _decoded(data, syntax)
+    editor = _editor(syntax)
+    before = editor.read(text)
+    items = _at(before, path)
+    if not isinstance(items, list | None):
+        raise DocumentError(f"{_shown(path)} is not a list")
+    meant = _with(before, path, [*(items or ()), value])
+    return _checked(editor, editor.append_item(text, path, value), [meant], encoding)
+
+
+def remove_member(data: bytes, path: Path, syntax: Syntax) -> bytes:
+    """The file without the member or item at a path; the same file if there is none.
+
+    Raises:
+        DocumentError: The file is not understood.
+    """
+    text, encoding = _decoded(data, syntax)
+    editor = _editor(syntax)
+    before = editor.read(text)
+    if not _has(before, path):
+        return data
+    edited, meant = editor.remove_value(text, path), [_without(before, path)]
+    while len(path) > 1 and not _at(meant[-1], path := path[:-1]):
+        meant.append(_without(before, path))  # a table of TOML is gone with the last one inside it
+    return _checked(editor, edited, meant, encoding)
+
+
+def _set(editor: _Editor, text: str, path: Path, before: Any, value: Any) -> str:
+    """The text with another value at a path; an object changes key by key, so that its comments stay."""
+    if not (value and before and isinstance(value, dict) and isinstance(before, dict)):
+        return editor.set_value(text, path, value)
+    for key, each in value.items():
+        if key not in before or not _equal(before[key], each):
+            text = _set(editor, text, (*path, key), before.get(key), each)
+    for key in before.keys() - value.keys():
+        text = editor.remove_value(text, (*path, key))
+    return text
+
+
+def _editor(syntax: Syntax) -> _Editor:
+    """The module that knows a syntax."""
+    if syntax == "json":
+        from mcpx.core.documents import json_edits  # noqa: PLC0415 - each syntax when it is needed
+
+        return json_edits
+    if syntax == "toml":
+        from mcpx.core.documents import toml_edits  # noqa: PLC0415 - each syntax when it is needed
+
+        return toml_edits
+    from mcpx.core.documents import yaml_edits  # noqa: PLC0415 - each syntax when it is needed
+
+    return yaml_edits
+
+
+def _decoded(data: bytes, syntax: Syntax) -> tuple[str, str]:
+    """The text of a file, and its encoding; the mark at the start is the encoding's, not the text's."""
+    utf_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
+    encoding = utf_16 or ("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8")
+    try:
+        text = data.decode(encoding).removeprefix(BOM)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise DocumentError("this is not text in UTF-8", line, column) from None
+    return (text if text.strip() else text + _EMPTY[syntax]), encoding
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    return (BOM + text if encoding.startswith("utf-16") else text).encode(encoding)
+
+
+def _checked(editor: _Editor, text: str, meant: list[Any], encoding: str) -> bytes:
+    """The edited file, if it holds what was meant, in one of its forms.
+
+    Raises:
+        DocumentError: It holds something else: the file is written in a way that the editor does not know.
+    """
+    try:
+        after = editor.read(text)
+        right = any(_equal(after, each) for each in meant)
+    except DocumentError:
+        right = False
+    if not right:
+        raise DocumentError("this file is written in a way that cannot be edited safely; edit it by hand")
+    return _encoded(text, encoding)
+
+
+def _shown(path: Path) -> str:
+    return ".".join(str(step) for step in path) or "the whole file"
+
+
+def _has(value: Any, path: Path) -> bool:
+    """Whether there is a value at a path, which has a step at least."""
+    parent = _at(value, path[:-1])
+    step = path[-1]
+    if isinstance(step, int):
+        return isinstance(parent, list) and 0 <= step < len(parent)
+    return isinstance(parent, dict) and step in parent
+
+
+def _at(value: Any, path: Path) -> Any:
+    """The value at a path; `None` if there is none."""
+    for index, step in enumerate(path):
+        if not _has(value, path[index : index + 1]):
+            return None
+        value = value[step]
+    return value
+
+
+def _with(value: Any, path: Path, new: Any) -> Any:
+    """A value with another one at a path."""
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    if isinstance(step, str) and isinstance(value, dict | None):
+        return {**(value or {}), step: _with((value or {}).get(step), rest, new)}
+    if isinstance(step, int) and isinstance(value, list) and 0 <= step < len(value):
+        return [*value[:step], _with(value[step], rest, new), *value[step + 1 :]]
+    expected = "an object" if isinstance(step, str) else f"a list with an item {step}"
+    raise DocumentError(f"{step} cannot be set: what is above it is not {expected}")
+
+
+def _without(value: Any, path: Path) -> Any:
+    """A value without what is at a path, which is there."""
+    step, rest = path[0], path[1:]
+    if rest:
+        return _with(value, (step,), _without(value[step], rest))
+    if isinstance(value, dict):
+        return {key: each for key, each in value.items() if key != step}
+    return [each for index, each in enumerate(value) if index != step]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same as JSON: `True` is not `1`, and the order of keys does not count."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

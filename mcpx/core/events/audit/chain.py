@@ -1,0 +1,268 @@
+"""A chain of audit lines, as its one writer has it.
+
+Each line ends in `"prev"`, the hash of the line before, and `"hash"`, the SHA-256 of all that stands before
+`,"hash":` in the line itself, so that a line that was changed or is missing shows, the last one too. A chain
+goes on from process to process, and belongs to one of them at a time, by the lock on its state file. Calls
+that were open when the last one was killed are in `left_open`, for the next one to write.
+
+The head in the state file lags behind the lines by `HEAD_LAG_S` at most: whoever takes the chain over reads
+what stands behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from mcpx.core.events.audit.chain_files import (
+    CHAINS_NAME,
+    HEAD_BYTES,
+    MAX_CHAINS,
+    Head,
+    Place,
+    chain_numbers,
+    head_of,
+    known_chains,
+    note_chains,
+    packed_head,
+    place_of,
+    read_head,
+    segment_path,
+    segments,
+    state_path,
+)
+from mcpx.core.events.audit.slots import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
+from mcpx.paths import distrust_folder, ensure_folder
+
+MAX_SEGMENT_BYTES: Final = 8 << 20
+MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains
+HEAD_LAG_S: Final = 0.05
+ROOM_BYTES: Final = 8192  # that must be free for a call whose line is required
+MAX_UNHEADED: Final = 512  # lines that are written before the head is
+_TAIL_BYTES: Final = 2 << 20  # of a segment, in which the lines behind the head are looked for
+_LINE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_STATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Chain:
+    """The chain that this process writes, made by `open_chain`. Call `start` before the first call begins."""
+
+    def __init__(self, folder: Path, number: int, state: int) -> None:
+        self.left_open: list[tuple[bytes, int]] = []
+        """The calls of which an earlier process wrote no line: how it begins, and the number of their end."""
+        self.problem: str | None = None
+        """What was wrong with the chain when it was taken over."""
+        self.is_new = False
+        """Whether nothing was there of it."""
+        self._folder = folder
+        self._number = number
+        self._state = state
+        self._unheaded = 0
+        self._probe: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        head, files, begun = read_head(state), segments(folder, number), 0
+        tail = next((tail for each in reversed(files[-2:]) if (tail := _mended_tail(each.path))), [])
+        last = tail[-1] if tail else None
+        if head is None:
+            self.problem, self.is_new = "its head is missing" if files else None, not files
+            self._oldest, head = files[0].first if files else 1, Head()
+        else:
+            self._oldest = head.oldest
+            calls, begun = open_calls(state, HEAD_BYTES, head.begun, head.open_slots)
+            written = {place.time for place in tail if place.seq > head.seq}
+            self.left_open = [call for call in calls if _time_of(call[0]) not in written]
+        self._seq, self._hash = head.seq, head.hash
+        if last is not None and last.seq >= head.seq:
+            self._seq, self._hash = last.seq, last.hash.encode()
+        elif head.seq:
+            self.problem = "lines are missing at its end"
+        self._segment = files[-1].first if files else self._seq + 1
+        self._lines, self._size = _opened_lines(folder, number, self._segment)
+        self.slots = Slots(state, HEAD_BYTES, begun, mapped=may_be_mapped(folder))
+
+    def start(self) -> None:
+        """Note that all of `left_open` is written, and make room for calls.
+
+        Raises:
+            OSError: The disk takes nothing.
+        """
+        self.slots.grow(FIRST_SLOTS)
+        self._write_head()
+        self._prune()
+
+    def check_room(self) -> None:
+        """Make sure that the disk takes another line now.
+
+        Raises:
+            OSError: It does not.
+        """
+        if self._probe is None:
+            path = self._folder / f"{self._number}.room"
+            self._probe = os.open(path, _STATE_FLAGS, 0o600)
+            path.unlink()
+        write_whole(self._probe, bytes(ROOM_BYTES), 0)
+        os.ftruncate(self._probe, 0)
+
+    # --- lines
+
+    def append(self, texts: Sequence[bytes], slots: Iterable[int] = ()) -> None:
+        """Write lines, each given without its end, all of them or none; the calls of the slots have ended.
+
+        Raises:
+            OSError: They could not be written.
+        """
+        seq, last, lines = self._seq, self._hash, list[bytes]()
+        for text in texts:
+            seq += 1
+            line = b'%b,"seq":%d,"prev":"%b"' % (text, seq, last)
+            last = sha256(line).hexdigest().encode()
+            lines.append(b'%b,"hash":"%b"}\n' % (line, last))
+        data = b"".join(lines)
+        written = os.write(self._lines, data)
+        if written < len(data):
+            os.ftruncate(self._lines, os.fstat(self._lines).st_size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._seq, self._hash = seq, last
+        self._size += written
+        for slot in slots:
+            self.slots.free(slot)
+        self._unheaded += len(lines)
+        if self._unheaded > MAX_UNHEADED:
+            self._write_head()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HEAD_LAG_S, self._tend)
+
+    def _tend(self) -> None:
+        """Write the head, and whatever else need not be done with each line."""
+        self._timer = None
+        with suppress(OSError):  # it is written again with the next lines
+            if self._size > MAX_SEGMENT_BYTES or not os.fstat(self._lines).st_nlink:
+                self._rotate()
+            self._write_head()
+
+    def _write_head(self) -> None:
+        head = Head(self._seq, self._hash, self._oldest, self._segment, self.slots.begun, self.slots.open)
+        write_whole(self._state, packed_head(head), 0)
+        self._unheaded = 0
+
+    def _rotate(self) -> None:
+        """Go on in a new segment."""
+        first = self._seq + 1
+        ensure_folder(self._folder)  # it may have been removed
+        lines, size = _opened_lines(self._folder, self._number, first)
+        os.close(self._lines)
+        self._lines, self._size, self._segment = lines, size, first
+        self._prune()
+
+    def _prune(self) -> None:
+        """Remove the oldest segments of this chain, where there is too much of all."""
+        files = segments(self._folder)
+        total = sum(each.path.stat().st_size for each in files)
+        mine = [each for each in files if each.chain == self._number and each.first < self._segment]
+        for each, following in zip(mine, [*(each.first for each in mine[1:]), self._segment], strict=False):
+            if total <= MAX_KEPT_BYTES:
+                break
+            total -= each.path.stat().st_size
+            self._oldest = following
+            self._write_head()
+            each.path.unlink()
+
+    def close(self) -> None:
+        """Note where the chain ends, and give it back."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with suppress(OSError):
+            self._write_head()
+        self.slots.close()
+        for each in (self._lines, self._state, self._probe):
+            if each is not None:
+                os.close(each)
+
+
+def open_chain(folder: Path) -> Chain:
+    """The first chain in the folder that no other process has, or a new one.
+
+    Raises:
+        OSError: There is none to be had.
+    """
+    ensure_folder(folder)
+    if (problem := distrust_folder(folder, folder.lstat())) is not None:
+        raise PermissionError(errno.EPERM, problem)
+    for number in range(1, MAX_CHAINS + 1):
+        state = _locked(state_path(folder, number))
+        if state is not None:
+            try:
+                return _noted(folder, number, Chain(folder, number, state))
+            except BaseException:
+                os.close(state)
+                raise
+    raise BlockingIOError(errno.EAGAIN, "too many processes write audit lines")
+
+
+def _noted(folder: Path, number: int, chain: Chain) -> Chain:
+    """The chain, of which it is known from now on that it is there, or that it was removed."""
+    known = known_chains(folder) or 0
+    if chain.is_new and number <= known:
+        chain.problem = "it was removed"
+    elif chain.problem is None and any(
+        head_of(folder, each) for each in chain_numbers(folder) if each > known
+    ):  # a chain is noted before its head is written
+        chain.problem = f"{CHAINS_NAME} was removed or changed"
+    # Again after writing: another process that noted its own chain meanwhile may have read less.
+    while (known_chains(folder) or 0) < (count := max(number, *chain_numbers(folder))):
+        note_chains(folder, count)
+    return chain
+
+
+def _locked(path: Path) -> int | None:
+    """A state file, if no other process has it.
+
+    Raises:
+        OSError: It cannot be opened, or nothing can be locked there.
+    """
+    state = os.open(path, _STATE_FLAGS, 0o600)
+    try:
+        fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(state), path.stat()):
+            return state
+    except (BlockingIOError, FileNotFoundError):  # another process has it, or has removed it
+        pass
+    except OSError:
+        os.close(state)
+        raise
+    os.close(state)
+    return None
+
+
+def _opened_lines(folder: Path, number: int, first: int) -> tuple[int, int]:
+    """A segment, open to be written, and its size."""
+    lines = os.open(segment_path(folder, number, first), _LINE_FLAGS, 0o600)
+    return lines, os.fstat(lines).st_size
+
+
+def _mended_tail(path: Path) -> list[Place]:
+    """The places of the last lines of a segment. Half a line at its end is cut off."""
+    lines = os.open(path, _LINE_FLAGS)
+    try:
+        size = os.fstat(lines).st_size
+        start = max(0, size - _TAIL_BYTES)
+        data = os.pread(lines, size - start, start)
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data) and (whole or not start):
+            os.ftruncate(lines, start + whole)
+        return [place for line in data[:whole].splitlines() if (place := place_of(line)) is not None]
+    finally:
+        os.close(lines)
+
+
+def _time_of(text: bytes) -> str:
+    """The time of a call's beginning, by which its line is known."""
+    place = place_of(text + b',"seq":0,"prev":"","hash":""}')
+    return "" if place is None else place.time

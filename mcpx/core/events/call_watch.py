@@ -1,0 +1,326 @@
+"""The calls as they run, for those who watch: each with how it goes, how it ends, and what it costs.
+
+One for each hub. It learns of a call where the audit log does, whether that is written or not, and of its
+cost where the meter does; while nobody watches, neither knows of it, and a call costs nothing more.
+
+Every call that runs for longer than a window is kept, at most `MAX_RUNNING`, those first that began first;
+and so is its end. Of those that have ended the last `MAX_CALLS` are kept, for those who begin to watch, and
+half of that are places that quick ones do not take (`last_of`). Once nobody watches, arguments are forgotten;
+of what ran then only the ends are still noted.
+
+Under load not every quick call is kept: in each window of time the first `MAX_NEW` are, and the first
+`MAX_FAILED` that fail of the others; the rest are counted. Nothing here raises: a fault of the watch costs no
+call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.audit.entry import ANSWERED, Entry
+from mcpx.core.events.costs import costs
+from mcpx.core.events.meter import Meter
+from mcpx.core.events.watched_call import Call, Json
+from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.protocol.messages import Exec, Forward, Read
+from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.servers.actor import Upstream
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.envelope import Bytes
+
+MAX_CALLS: Final = 200  # that have ended
+MAX_RUNNING: Final = 1000  # the servers' limits may allow more
+QUICK_MS: Final = 1000.0  # that a call takes less than which makes room for slower ones
+MAX_NEW: Final = 40  # in a window
+MAX_FAILED: Final = 10
+WINDOW_US: Final = 250_000
+MAX_LARGE: Final = 4  # calls with large arguments that have ended, and may still tell what they cost
+_UNMETERED: Final = frozenset({"control", "library", "page"})
+_KEPT: Final = KEPT_RESULTS.encode()
+
+
+class CallWatch:
+    """Watches the calls that `audit` and `meter` hear of."""
+
+    def __init__(self, audit: Audit, meter: Meter, upstreams: Mapping[str, Upstream]) -> None:
+        self._audit = audit
+        self._meter = meter
+        self._upstreams = upstreams
+        self._followers = 0
+        self._running: dict[int, Call] = {}  # by id, the oldest first
+        self._ended: dict[int, Call] = {}  # by id, the first to end first
+        self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
+        self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
+        self._large: deque[Call] = deque()  # that have ended, and are known by their requests still
+        self._window_ends = self._full_until = 0  # as an entry's `at_us`
+        self._new = self._failed = 0  # in this window
+        self._since = 0  # as an entry's `at_us`; calls before it are no skipped ones
+        self.version = 0
+        """Counts the changes of all calls."""
+        self.skipped = 0
+        """Counts the calls that are not kept."""
+
+    # --- for those who watch
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Have calls watched within the block."""
+        if not self._followers:
+            self._since = time.time_ns() // 1000
+        self._followers += 1
+        self._audit.observe(self)
+        self._meter.watch = self
+        self.find_running(for_us=0)
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            if not self._followers:
+                self._stop()
+
+    def _stop(self) -> None:
+        self._meter.watch = None
+        self._by_request.clear()
+        self._same.clear()
+        self._large.clear()
+        for call in self.calls():
+            call.arguments, call.requests = None, []
+            call.shown["repeatable"] = False
+        self._rest()
+
+    def _rest(self) -> None:
+        """Hear of no more calls, once those that somebody has seen running have ended."""
+        if not self._followers and not self._running:
+            self._audit.observe(None)
+
+    def calls(self) -> list[Call]:
+        """The calls that are kept: those that have ended, the first to end first, then those that run."""
+        return [*self._ended.values(), *self._running.values()]
+
+    def call(self, number: int) -> Call | None:
+        """The call of that id, if it is kept."""
+        return self._running.get(number) or self._ended.get(number)
+
+    def changed(self, since: int, most: int) -> list[Call]:
+        """The calls that have changed since that `version`, at most so many, the longest ago first."""
+        changed = [call for call in self.calls() if call.version > since]
+        return sorted(changed, key=lambda call: call.version)[:most]
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of the calls that are kept and run."""
+        return list(self._running)
+
+    def find_running(self, *, for_us: int = WINDOW_US) -> None:
+        """Keep the calls that have run for so long and were not kept so far."""
+        before = time.time_ns() // 1000 - for_us
+        for at_us, entry in self._audit.running.items():
+            if at_us > before or len(self._running) >= MAX_RUNNING:
+                break
+            if entry.watched is None:
+                self.skipped -= at_us >= self._since
+                self._keep(self._made(entry), None)
+
+    # --- for the audit log
+
+    def begun(self, entry: Entry, request: object | None) -> None:
+        """Note a call that begins; `request` is what the gateway knows it by, where it will tell more."""
+        if not self._followers:
+            return
+        if entry.at_us < self._full_until and id(request) not in self._by_request:
+            self.skipped += 1
+            return
+        try:
+            known = self._by_request.get(id(request)) if request is not None else None
+            known = known or self._with_question(entry, request)
+            if known is not None:  # it goes on, with what a person has said
+                self._go_on(known, entry)
+                if request is not None:
+                    self._index(known, request)
+            elif self._has_room(entry.at_us):
+                call = self._made(entry)
+                if isinstance(request, Read):
+                    call.named(request.uri)  # with its secrets, where it has any
+                self._keep(call, request)
+        except Exception as error:  # noqa: BLE001 - the promise of this module
+            contain(error, "call watch")
+
+    def ended(self, entry: Entry) -> None:
+        """Note that a call that is kept has ended, or that one has failed or was refused."""
+        try:
+            call = entry.watched or (self._late(entry) if self._followers else None)
+            if call is not None and call.entry is entry:
+                self._end(call, entry)
+                self._rest()
+        except Exception as error:  # noqa: BLE001 - as above
+            contain(error, "call watch")
+
+    def same(self, request: object, again: object) -> None:
+        """Note that a request is the same call as one before it, or as one that is its beginning."""
+        if not self._followers:
+            return
+        known = self._by_request.get(id(request))
+        if known is not None:
+            self._index(known, again)
+            return
+        self._same[id(again)] = request, again
+        if len(self._same) > MAX_CALLS:
+            del self._same[next(iter(self._same))]
+
+    def _with_question(self, entry: Entry, request: object | None) -> Call | None:
+        """The call that ended with a question, and goes on with the client's next request."""
+        if not isinstance(request, Exec | Read | Forward) or request.context.answers is None:
+            return None
+        asked = (call for call in self._ended.values() if call.has_asked and call.target == entry.target)
+        return next(asked, None)
+
+    # --- for the meter
+
+    def answered(
+        self,
+        request: object,
+        raw: msgspec.Raw | bytes,
+        pieces: Sequence[Bytes],
+        cost: tuple[int, int] | None,
+    ) -> None:
+        """Note the client's answer, in pieces, and its cost (direct, spent), if that is known already."""
+        call = self._by_request.get(id(request))
+        if call is None:
+            return
+        direct, spent = costs(raw, pieces) if cost is None else cost
+        call.shown |= {
+            "tokens_direct": direct,
+            "tokens_out": spent,
+            "bytes_out": sum(map(len, pieces)),
+            "cut": _is_cut(raw, pieces),
+        }
+        self._change(call)
+        if call.entry is None:
+            self._release(call)
+
+    # --- the calls
+
+    def _has_room(self, at_us: int) -> bool:
+        if at_us >= self._window_ends:
+            self._window_ends, self._new, self._failed = at_us + WINDOW_US, 0, 0
+        self._new += 1
+        if self._new > MAX_NEW or len(self._running) >= MAX_RUNNING:
+            self.skipped += 1
+            self._full_until = self._window_ends
+            return False
+        return True
+
+    def _keep(self, call: Call, request: object | None) -> None:
+        self._running[call.shown["id"]] = call
+        if call.entry is not None:
+            call.entry.watched = call
+        if request is not None:
+            self._index(call, request)
+            first, _ = self._same.pop(id(request), (None, None))
+            if first is not None:
+                self._index(call, first)
+        self._change(call)
+
+    def _drop_one(self) -> None:
+        """Drop the call that makes room."""
+        kept = {call["id"] for call in last_of([call.shown for call in self._ended.values()])}
+        for number in self._ended.keys() - kept:
+            self._release(self._ended.pop(number))
+
+    def _index(self, call: Call, request: object) -> None:
+        call.requests.append(request)  # so that no other has its id
+        self._by_request[id(request)] = call
+
+    def _release(self, call: Call) -> None:
+        for request in call.requests:
+            self._by_request.pop(id(request), None)
+        call.requests = []
+
+    def _change(self, call: Call) -> None:
+        self.version += 1
+        call.version = self.version
+
+    def _go_on(self, call: Call, entry: Entry) -> None:
+        call.entry, entry.watched = entry, call
+        call.shown |= {"outcome": None, "code": None, "ms": None, "end": None}
+        self._ended.pop(call.shown["id"], None)
+        self._running[call.shown["id"]] = call
+        self._change(call)
+
+    def _late(self, entry: Entry) -> Call | None:
+        """A call that was not kept when it began, or never did, if it is to be kept now."""
+        took_us = entry.ended_at_us - entry.at_us
+        if took_us >= 1000 * QUICK_MS:
+            self.skipped -= entry.at_us >= self._since
+            call = self._made(entry)
+        elif entry.mark == ANSWERED:
+            return None
+        elif took_us == 0 and self._has_room(entry.at_us):  # it was refused
+            call = self._made(entry)
+        elif self._failed < MAX_FAILED:
+            self._failed += 1
+            self.skipped -= 1
+            call = self._made(entry)
+        else:
+            return None
+        self._keep(call, None)
+        return call
+
+    def _end(self, call: Call, entry: Entry) -> None:
+        outcome, code, size = entry.how()
+        call.entry = entry.watched = None
+        call.shown |= {
+            "ms": max(0, entry.ended_at_us - call.shown["id"]) / 1000,
+            "outcome": outcome,
+            "code": code,
+            "end": entry.end(),
+            "approval": entry.approval or call.shown["approval"],
+            "rule": entry.rule or call.shown["rule"],
+        }
+        call.has_asked = entry.is_question()
+        self._running.pop(call.shown["id"], None)
+        self._ended[call.shown["id"]] = call
+        if len(self._ended) > MAX_CALLS:
+            self._drop_one()
+        if call.shown["bytes_out"] is None:
+            call.shown["bytes_out"] = size
+        elif call.shown["tokens_out"] is not None:
+            self._release(call)
+        if call.shown["transport"] in _UNMETERED and not call.has_asked:
+            self._release(call)
+        if call.is_large and call.requests:  # which hold the arguments
+            self._large.append(call)
+            if len(self._large) > MAX_LARGE:
+                self._release(self._large.popleft())
+        self._change(call)
+
+    def _made(self, entry: Entry) -> Call:
+        return Call(entry, read_only=self._is_read_only(entry))
+
+    def _is_read_only(self, entry: Entry) -> bool:
+        _, server, kind, name = entry.target
+        if kind != "tool":
+            return kind in {"resource", "prompt", "completion"}
+        upstream = self._upstreams.get(server)
+        tool = None if upstream is None or upstream.catalogue is None else upstream.catalogue.tools.get(name)
+        return tool is not None and is_read_only(tool)
+
+
+def last_of(shown: Sequence[Json]) -> list[Json]:
+    """The calls that are kept of those that have ended, which are in the order of their ends."""
+    slow = {at for at, call in enumerate(shown) if (call["ms"] or 0.0) >= QUICK_MS}
+    slow = set(sorted(slow)[-MAX_CALLS // 2 :])
+    others = [at for at in range(len(shown)) if at not in slow][-(MAX_CALLS - len(slow)) :]
+    return [shown[at] for at in sorted([*slow, *others])]
+
+
+def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:
+    """Whether the answer is a part of the result, and says where the rest is."""
+    return sum(map(len, pieces)) < len(raw) and any(_KEPT in bytes(piece) for piece in pieces)

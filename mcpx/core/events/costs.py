@@ -1,0 +1,135 @@
+"""What results and definitions of tools cost a model, in estimated tokens.
+
+Counted is what a model reads: the text of `content` (or of a resource's `contents`), and `structuredContent`
+only where there is no content. Images, audio and other binary data cost nothing. Of a long text only parts
+are looked at. Pure; nothing here raises for what a server may send: what cannot be read costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.rendering.tokens import estimate_result
+from mcpx.core.wire.envelope import Bytes
+
+_NOTHING: Final = msgspec.Raw()
+_WHOLE_BYTES: Final = 4096  # of a text that is looked at whole
+_WINDOW_BYTES: Final = 512
+_WINDOWS: Final = 8  # of a longer text, evenly spaced
+# Where a JSON string may be cut: at a sign that is in no escape, or before an escape.
+_BREAK: Final = re.compile(rb'[^\\"/bfnrtu0-9a-fA-F\x80-\xff]|(?<=[^\\])\\')
+_MAX_TAIL_BYTES: Final = 64  # of a part, in which the break is looked for at which it ends
+
+
+class _Resource(msgspec.Struct, gc=False):
+    text: msgspec.Raw = _NOTHING
+
+
+class _Block(msgspec.Struct, gc=False):
+    text: msgspec.Raw = _NOTHING
+    resource: _Resource | None = None
+
+
+class _Result(msgspec.Struct, gc=False):
+    content: list[_Block] = []
+    contents: list[_Block] = []
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
+
+
+_decode = msgspec.json.Decoder(_Result).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class CountedPieces(list[Bytes]):
+    """A result in pieces of which the costs are known: a large one, which was read elsewhere."""
+
+    def __init__(self, pieces: Iterable[Bytes], cost: tuple[int, int]) -> None:
+        super().__init__(pieces)
+        self.cost = cost
+
+
+def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+    """The cost of a server's result, and of the result in pieces that was made of it."""
+    if isinstance(pieces, CountedPieces):
+        return pieces.cost
+    direct = _texts(raw)
+    if len(pieces) > 1 and sum(map(len, pieces)) >= sum(map(len, direct)):
+        spent = direct  # in pieces that are the server's own, and nothing was cut
+    else:
+        spent = _texts(b"".join(pieces))
+    cost = _sum(direct)
+    return cost, cost if spent == direct else _sum(spent)
+
+
+def tools_cost(tools: Iterable[ToolInfo]) -> int:
+    """The cost of the tools of a server to a client that is connected to it directly."""
+    return definitions_cost((tool.name, tool.description, tool.input_schema) for tool in tools)
+
+
+def definitions_cost(definitions: Iterable[tuple[str, str | None, Any]]) -> int:
+    """The cost of what a model reads of tools: their names, descriptions and parameters.
+
+    Each is estimated by itself: of a long text only parts are looked at, and those of a list of many tools
+    would say little about the others.
+    """
+    return sum(_definition_cost(name, description, schema) for name, description, schema in definitions)
+
+
+def _definition_cost(name: str, description: str | None, schema: Any) -> int:
+    shown = [{"name": name, "description": description or "", "inputSchema": schema}]
+    try:
+        text = _encode(shown).decode()
+    except UnicodeEncodeError:  # a lone surrogate in a server's text
+        text = json.dumps(shown, separators=(",", ":"))
+    return estimate_result(text)
+
+
+def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
+    """What a model reads of a result: JSON strings, or one other JSON value."""
+    try:
+        read = _decode(result)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    blocks = read.content or read.contents
+    if not blocks:
+        return [read.structured] if read.structured else []
+    texts = (block.text if block.resource is None else block.resource.text for block in blocks)
+    return [text for text in texts if text]
+
+
+def _sum(texts: list[msgspec.Raw]) -> int:
+    return sum(map(_cost, texts))
+
+
+def _cost(text: msgspec.Raw) -> int:
+    """The cost of a JSON string, or of another value as it is written."""
+    if len(text) <= _WHOLE_BYTES:
+        return estimate_result(_plain(text))
+    whole = memoryview(text)
+    windows = []
+    for number in range(_WINDOWS):
+        start = (len(whole) - _WINDOW_BYTES) * number // (_WINDOWS - 1)
+        windows.append(_between_breaks(bytes(whole[start : start + _WINDOW_BYTES])))
+    looked_at = b"".join(windows)
+    return estimate_result(_plain(b'"%b"' % looked_at)) * len(whole) // len(looked_at)
+
+
+def _between_breaks(window: bytes) -> bytes:
+    """A part of a JSON string that begins and ends at a break, so that no escape in it is cut."""
+    first, last = _BREAK.search(window), _BREAK.search(window, len(window) - _MAX_TAIL_BYTES)
+    return window[first.start() : last.start()] if first and last else window
+
+
+def _plain(text: msgspec.Raw | bytes) -> str:
+    """A JSON string decoded; anything else as it is written."""
+    try:
+        return _decode_text(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return bytes(text).decode(errors="ignore")

@@ -1,0 +1,72 @@
+"""Listings of tools, for the meter: what they cost a client without MCPX, and which one counts.
+
+Of a session the last listing counts, in the place of those before: a menu that grows while servers come up is
+one menu.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.events.costs import tools_cost
+from mcpx.core.servers.visible_server import VisibleServer
+
+MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
+SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
+
+
+Menu = Mapping[str, tuple[int, int]]
+"""What a listing costs: the direct and the spent tokens of each server."""
+
+
+class _Listing(NamedTuple):
+    menu: Menu
+    at: float
+    """On the monotonic clock, in seconds."""
+
+
+class Listings:
+    """The listing that each client is counted with: its last one."""
+
+    def __init__(self) -> None:
+        self._last: dict[object, _Listing] = {}
+
+    def replaced(self, client: object, menu: Menu) -> Menu:
+        """Count a client with this listing from now on; the one that counted until now, empty if none did.
+
+        A client without sessions is a text: it is a new one after an hour.
+        """
+        now = time.monotonic()
+        last = self._last.pop(client, None)
+        if last is not None and isinstance(client, str) and now - last.at > SESSION_S:
+            last = None
+        self._last[client] = _Listing(menu, now if last is None else last.at)
+        if len(self._last) > MAX_LISTINGS:
+            del self._last[next(iter(self._last))]
+        return {} if last is None else last.menu
+
+    def counted_before(self, client: object, menu: Menu) -> None:
+        """Take it that the session was counted with its listing by the daemon before this one."""
+        if client not in self._last:
+            self.replaced(client, menu)
+
+    def client_left(self, client: object) -> None:
+        """Forget a client that has left."""
+        self._last.pop(client, None)
+
+
+def cost_of_menus(upstreams: Mapping[str, VisibleServer]) -> dict[str, int]:
+    """The cost of each server's tools, to a client that is connected to it directly."""
+    known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
+    return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}
+
+
+def _cost_of_menu(catalogue: Catalogue) -> int:
+    """The cost of the tools of a catalogue, which is kept with it."""
+    kept: dict[str, int] = catalogue.__dict__
+    if "menu_cost" not in kept:
+        kept["menu_cost"] = tools_cost(catalogue.tools.values())
+    return kept["menu_cost"]

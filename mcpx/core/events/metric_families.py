@@ -1,0 +1,216 @@
+"""The metrics of MCPX: what `/metrics` says, by the conventions of Prometheus.
+
+Declarations only: `mcpx.core.daemon.monitoring` has the values, and docs/monitoring.md a table made of
+`FAMILIES`. Names and labels are a promise to dashboards and alerts: add to them, do not rename. A label has a
+bounded set of values: the servers of the configuration, what clients call themselves (as the meter bounds
+it), and words of MCPX's own. Tools are no label, because a server may offer thousands and change them at
+will.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mcpx.core.telemetry.openmetrics import Family
+
+BUILD: Final = Family("mcpx_build_info", "info", "The version of MCPX.", ("version",))
+UPTIME: Final = Family("mcpx_uptime_seconds", "gauge", "Time since MCPX has started.")
+CONFIG_USABLE: Final = Family(
+    "mcpx_config_usable", "gauge", "1 while the configuration file as it is can be used, else 0."
+)
+SERVERS: Final = Family("mcpx_servers", "gauge", "Servers of the configuration in each state.", ("state",))
+CLIENTS: Final = Family(
+    "mcpx_clients",
+    "gauge",
+    "Clients that are attached. One over HTTP without a session is attached to nothing.",
+)
+DROPPED: Final = Family(
+    "mcpx_client_messages_dropped_total",
+    "counter",
+    "Log and progress messages that were dropped because their client did not read.",
+)
+FAULTS: Final = Family(
+    "mcpx_faults_contained_total",
+    "counter",
+    "Faults of MCPX itself that cost one message or one step, by the boundary where they ended.",
+    ("place",),
+)
+AUDIT_WRITABLE: Final = Family(
+    "mcpx_audit_writable", "gauge", "1 while the audit log can be written, else 0; absent where it is off."
+)
+AUDIT_WAITING: Final = Family(
+    "mcpx_audit_lines_waiting", "gauge", "Lines of the audit log that the disk has not taken yet."
+)
+AUDIT_LOST: Final = Family(
+    "mcpx_audit_lines_lost_total", "counter", "Lines of the audit log that are lost for good."
+)
+CLIENT_CALLS: Final = Family(
+    "mcpx_client_calls_total",
+    "counter",
+    "Calls, by the name that a client gives itself.",
+    ("client",),
+)
+CLIENT_DIRECT: Final = Family(
+    "mcpx_client_direct_tokens_total",
+    "counter",
+    "Estimated tokens that results and lists of tools would have cost a client without MCPX.",
+    ("client",),
+)
+CLIENT_SPENT: Final = Family(
+    "mcpx_client_spent_tokens_total",
+    "counter",
+    "Estimated tokens that results and lists of tools have cost a client.",
+    ("client",),
+)
+SERVER_DIRECT: Final = Family(
+    "mcpx_server_direct_tokens_total",
+    "counter",
+    "Estimated tokens that results and the list of tools of a server would have cost without MCPX.",
+    ("server",),
+)
+SERVER_SPENT: Final = Family(
+    "mcpx_server_spent_tokens_total",
+    "counter",
+    "Estimated tokens that results and the list of tools of a server have cost.",
+    ("server",),
+)
+SERVER: Final = Family(
+    "mcpx_server_info",
+    "info",
+    "What a server is: its transport, and the revision of the protocol that it speaks, once that is known.",
+    ("server", "transport", "protocol_version"),
+)
+UP: Final = Family(
+    "mcpx_server_up",
+    "gauge",
+    "1 while calls to a server are served (it is ready, or asleep and started by a call), else 0;"
+    " absent for one that is disabled.",
+    ("server",),
+)
+STATE: Final = Family(
+    "mcpx_server_state", "gauge", "1 for the state of a server, else 0.", ("server", "state")
+)
+SERVER_UPTIME: Final = Family(
+    "mcpx_server_uptime_seconds",
+    "gauge",
+    "Time since a server has become ready; absent while it is not.",
+    ("server",),
+)
+RESTARTS: Final = Family(
+    "mcpx_server_restarts_total",
+    "counter",
+    "Times that a server was started again, but for those that woke it.",
+    ("server",),
+)
+FAILURES: Final = Family(
+    "mcpx_server_consecutive_failures", "gauge", "Times in a row that a server has failed.", ("server",)
+)
+CALLS: Final = Family(
+    "mcpx_server_calls_total",
+    "counter",
+    "Calls to a server: those that run, and all that have ended in any way.",
+    ("server",),
+)
+ENDED: Final = Family(
+    "mcpx_server_calls_ended_total",
+    "counter",
+    "Calls to a server that have ended, by their end: ok, failed, refused or cancelled.",
+    ("server", "end"),
+)
+ERRORS: Final = Family(
+    "mcpx_server_errors_total",
+    "counter",
+    "Requests to a server, sent or not, that ended with an error of MCPX or of the protocol, by its code;"
+    " an error that a tool reports itself does not count, nor does a request that never reached its queue.",
+    ("server", "code"),
+)
+DURATION: Final = Family(
+    "mcpx_server_call_duration_seconds",
+    "histogram",
+    "Time from sending a request to a server until its answer.",
+    ("server",),
+)
+IN_FLIGHT: Final = Family(
+    "mcpx_server_calls_in_flight", "gauge", "Requests that a server is working on.", ("server",)
+)
+QUEUED: Final = Family("mcpx_server_calls_queued", "gauge", "Requests that wait for a server.", ("server",))
+SILENT: Final = Family(
+    "mcpx_server_silent_seconds",
+    "gauge",
+    "Time for which a server with requests in flight has sent neither an answer nor progress.",
+    ("server",),
+)
+SERVER_SESSIONS: Final = Family(
+    "mcpx_server_sessions",
+    "gauge",
+    "Sessions with a server that belong to one client each; absent for a server that all clients share.",
+    ("server",),
+)
+MEMORY: Final = Family(
+    "mcpx_server_memory_bytes",
+    "gauge",
+    "Memory of the processes of a server and of all that they have started, shared pages in proportion;"
+    " absent while there are none.",
+    ("server",),
+)
+CPU: Final = Family(
+    "mcpx_server_cpu_seconds_total",
+    "counter",
+    "Processor time that the processes of a server and all that they have started have used, as far as"
+    " scrapes have seen it; absent for a server without processes.",
+    ("server",),
+)
+OFFERS: Final = Family(
+    "mcpx_server_offers", "gauge", "What a server offers, as MCPX shows it, by kind.", ("server", "kind")
+)
+CHANGES: Final = Family(
+    "mcpx_server_changes_pending",
+    "gauge",
+    "Changes of what a server offers that wait for approval.",
+    ("server",),
+)
+LISTINGS: Final = Family(
+    "mcpx_server_listings_total", "counter", "Times that a server was asked what it offers.", ("server",)
+)
+MALFORMED: Final = Family(
+    "mcpx_server_malformed_messages_total",
+    "counter",
+    "Messages and lines of a server that were not MCP.",
+    ("server",),
+)
+
+PEER_UP: Final = Family(
+    "mcpx_peer_up",
+    "gauge",
+    "1 while another MCPX whose servers are servers here tells which it has, else 0; by its entry.",
+    ("peer",),
+)
+CLUSTER_JOINED: Final = Family(
+    "mcpx_cluster_joined",
+    "gauge",
+    "1 while this MCPX has joined its Ray cluster, else 0; absent without one.",
+)
+CLUSTER_GATEWAYS: Final = Family(
+    "mcpx_cluster_gateways", "gauge", "Gateways of the cluster that are known to run, this one among them."
+)
+NODE_UP: Final = Family("mcpx_node_up", "gauge", "1 while a node of the cluster answers, else 0.", ("node",))
+NODE_DRAINING: Final = Family(
+    "mcpx_node_draining", "gauge", "1 while a node of the cluster takes nothing new, else 0.", ("node",)
+)
+NODE_SESSIONS: Final = Family(
+    "mcpx_node_sessions", "gauge", "Sessions of this MCPX that are on a node of the cluster.", ("node",)
+)
+NODE_CONNECTIONS: Final = Family(
+    "mcpx_node_connections", "gauge", "Sessions of all gateways that are on a node.", ("node",)
+)
+NODE_MEMORY: Final = Family(
+    "mcpx_node_servers_memory_bytes", "gauge", "Memory of the servers on a node, together.", ("node",)
+)
+NODE_FREE: Final = Family(
+    "mcpx_node_memory_free_bytes", "gauge", "Memory that is free on the machine of a node.", ("node",)
+)
+PEER_SERVERS: Final = Family(
+    "mcpx_peer_servers", "gauge", "Servers that another MCPX gives; by its entry.", ("peer",)
+)
+
+FAMILIES: Final = tuple(each for each in list(globals().values()) if isinstance(each, Family))

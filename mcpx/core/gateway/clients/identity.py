@@ -1,0 +1,114 @@
+"""Which client is behind a connection of the SDK; all that touches the inside of the SDK's server session.
+
+A stream connection (stdio, socket) has one client for its whole life: its `EraServer` binds the client to
+everything that it serves. A session over HTTP is known by its `Connection` of the handshake era. Later
+revisions have no sessions over HTTP, and their requests belong to no client, but to their `Bearer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.dispatcher import Outbound
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.core.config.urls import is_loopback
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.bearer import bearer_of
+from mcpx.core.protocol.context import SESSIONLESS, ClientId
+from mcpx.core.protocol.origin import Origin, Transport, client_text, this_user
+from mcpx.core.system.control_protocol import PROBE_KEY
+from mcpx.core.wire.context import WireContext
+
+_KEY: Final = "mcpx.client"
+_TRANSPORT_KEY: Final = "mcpx.transport"
+
+
+def bind_client(connection: Connection, client: ClientId, transport: Transport = "stdio") -> None:
+    """Make this client the one behind the connection, which is a stream of that kind."""
+    connection.state[_KEY] = client
+    connection.state[_TRANSPORT_KEY] = transport
+
+
+def origin_of(session: ServerSession, hub: HubView) -> Origin:
+    """Who is behind a session, for the audit log."""
+    params, connection = session.client_params, connection_of(session)
+    info, bearer = None if params is None else params.client_info, bearer_of(connection)
+    return Origin(
+        transport=transport_of(connection),
+        client=None if info is None else client_text(info.name, info.version),
+        name=None if info is None else info.name,
+        user=this_user(),
+        profile=hub.door.profile,
+        token=None if bearer is None else bearer.token.name,
+    )
+
+
+def is_probe(connection: Connection) -> bool:
+    """Whether MCPX itself is behind the connection, which asks in a client's name and is none."""
+    params = connection.client_params
+    return params is not None and bool(params.meta and params.meta.get(PROBE_KEY))
+
+
+def transport_of(connection: Connection) -> Transport:
+    """What a connection runs over."""
+    return cast("Transport", connection.state.get(_TRANSPORT_KEY, "http"))
+
+
+def connection_of(session: ServerSession) -> Connection:
+    """The connection that a request came over."""
+    return session._connection  # noqa: SLF001 - the SDK has no other way to it
+
+
+def request_outbound(session: ServerSession) -> Outbound:
+    """What sends to the client along with the request that is being handled."""
+    return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
+
+
+async def as_sent(ctx: ServerRequestContext[Any, Any]) -> bytes | msgspec.Raw:
+    """The request that is being handled as the client has sent it: its params, or over HTTP its body.
+
+    The SDK reads both, and of two members by one name it keeps one.
+    """
+    if ctx.request is not None:
+        body: bytes = await ctx.request.body()
+        return body
+    channel = request_outbound(ctx.session)
+    return channel.raw if isinstance(channel, WireContext) else b""
+
+
+def is_of_this_machine(request: Any) -> bool:
+    """Whether an HTTP request comes from this machine; `request` is None on a stream, which always does."""
+    if request is None:
+        return True
+    ends = request.scope.get("client"), request.scope.get("server")
+    return all(end is not None and is_loopback(end[0]) for end in ends)
+
+
+def session_client(connection: Connection, hub: HubView) -> ClientId:
+    """The client whose session the connection is; without a session, who stands for all such requests.
+
+    For a session over HTTP it is made on first use, and the hub is told when the session ends.
+    """
+    known = cast("ClientId | None", connection.state.get(_KEY))
+    if known is None:
+        bearer = bearer_of(connection)
+        if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return SESSIONLESS if bearer is None else bearer.sessionless
+        known = ClientId(principal="" if bearer is None else bearer.principal)
+        bind_client(connection, known, "http")
+        connection.exit_stack.callback(hub.client_left, known)
+    return known
+
+
+def client_of(connection: Connection, hub: HubView) -> object:
+    """What identifies the client from request to request.
+
+    Without a session (2026-07-28 over HTTP) each request is a client of its own.
+    """
+    known = session_client(connection, hub)
+    return connection if known.sessionless else known

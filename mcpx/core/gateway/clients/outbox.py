@@ -1,0 +1,114 @@
+"""Notifications to clients outside any request: each client's in order, none delaying another's.
+
+What a client has not taken waits in a `Backlog` of bounded size. Dropped, and counted, is what comes when its
+backlog is full, and what it does not take within `DELIVERY_TIMEOUT_S`. Before `run` everything is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+import anyio.abc
+import msgspec
+import structlog
+from mcp.server.connection import Connection
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.telemetry.contained import contain
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+MAX_MESSAGES: Final = 1000  # of one backlog
+MAX_BYTES: Final = 4 << 20  # of their JSON; the message that exceeds it is still accepted
+DELIVERY_TIMEOUT_S: Final = 5.0
+
+
+class Backlog(Generic[T]):
+    """The messages that wait for one client, first in, first out, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[T, int]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, message: T, size: int) -> bool:
+        """Add a message of `size` bytes, unless the backlog is full. Returns whether it was added."""
+        if len(self._waiting) >= MAX_MESSAGES or self._bytes > MAX_BYTES:
+            return False
+        self._waiting.append((message, size))
+        self._bytes += size
+        return True
+
+    def take(self) -> T:
+        """Remove the oldest message.
+
+        Raises:
+            IndexError: There is none.
+        """
+        message, size = self._waiting.popleft()
+        self._bytes -= size
+        return message
+
+    def clear(self) -> int:
+        """Drop all messages. Returns how many there were."""
+        dropped = len(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+        return dropped
+
+
+def size_of(params: dict[str, Any] | None) -> int:
+    """The size in bytes of a message's parameters on the wire."""
+    return len(msgspec.json.encode(params))
+
+
+class NotificationOutbox:
+    """Delivers to all clients. What was dropped is counted in `clients`."""
+
+    def __init__(self, clients: ConnectedClients) -> None:
+        self._clients = clients
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._backlogs: dict[Connection, Backlog[tuple[str, JSON | None]]] = {}
+
+    async def run(self) -> None:
+        """Deliver, until cancelled."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+            self._backlogs.clear()
+
+    def send(self, connection: Connection, method: str, params: JSON | None) -> None:
+        """Have a notification delivered. Returns at once, and never raises."""
+        if self._tasks is None:
+            return
+        backlog = self._backlogs.get(connection)
+        if backlog is None:
+            backlog = self._backlogs[connection] = Backlog()
+            self._tasks.start_soon(self._deliver, connection, backlog)
+        if not backlog.put((method, params), size_of(params)):
+            self._clients.dropped += 1
+
+    async def _deliver(self, connection: Connection, backlog: Backlog[tuple[str, JSON | None]]) -> None:
+        """Empty one client's backlog."""
+        while backlog:
+            method, params = backlog.take()
+            with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
+                try:
+                    await connection.outbound.notify(method, params)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    backlog.clear()
+                except Exception as error:  # noqa: BLE001 - a server chose the params: they must not end deliveries
+                    contain(error, "notification", method=method)
+            if scope.cancelled_caught:
+                dropped = backlog.clear() + 1
+                self._clients.dropped += dropped
+                log.warning("client.deaf", waited_s=DELIVERY_TIMEOUT_S, dropped=dropped)
+        del self._backlogs[connection]

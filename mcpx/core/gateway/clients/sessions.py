@@ -1,0 +1,175 @@
+"""The clients that are connected now, and the notifications that the lists changed.
+
+Before 2026-07-28 that is a notification on each client's session; since then an event on the
+`subscriptions/listen` streams that clients opened. A burst of changes becomes one notification. Runs
+`subscribers` and `outbox` as well, as a child of the root supervisor.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import anyio
+import structlog
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.core.calls.exposure import unused_pins, unused_tools
+from mcpx.core.catalog.diff import Diff
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.attached import AttachedClients
+from mcpx.core.gateway.clients.bearer import bind_bearer
+from mcpx.core.gateway.clients.handles import ConnectionHandle
+from mcpx.core.gateway.clients.identity import client_of, connection_of
+from mcpx.core.gateway.clients.outbox import NotificationOutbox
+from mcpx.core.gateway.clients.subscribers import Subscribers
+from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
+from mcpx.core.servers.fleet.unused_rules import unused_rules
+from mcpx.core.system.endpoint import Door
+from mcpx.core.telemetry.contained import contain
+from supervisors import Incarnation, Signal
+
+log = structlog.get_logger()
+
+DEBOUNCE_S: Final = 0.2
+DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification in this time goes without
+
+
+def client_name(session: ServerSession) -> str | None:
+    """What the client called itself in `initialize`, or in the request's envelope."""
+    params = session.client_params
+    return params.client_info.name if params else None
+
+
+class ClientSessions:
+    """The sessions of connected clients."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.subscribers = Subscribers()
+        self.outbox = NotificationOutbox(hub.clients)
+        self.attached = AttachedClients(hub.upstreams)
+        hub.clients.add_left_callback(self.attached.leave)
+        self._hub = hub
+        self._lists: WeakValueDictionary[Door, ToolList] = WeakValueDictionary()  # of the doors in use
+        self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
+        self._changed = Signal()
+        self._changes: dict[str, Diff] = {}
+        self._noticed: set[str] = set()
+        hub.observe(self._discard_shown)
+
+    def tool_list(self, door: Door) -> ToolList:
+        """What clients of that door get as the list of tools; there is one for as long as it is in use."""
+        tools = self._lists.get(door)
+        if tools is None:
+            lists = ToolList if door.peer is None else PeerLists
+            tools = self._lists[door] = lists(HubView(self._hub, door))
+        return tools
+
+    def _discard_shown(self, server: str, changed: Diff) -> None:
+        for tools in list(self._lists.values()):
+            tools.exposure.catalogue_changed(server, changed)
+
+    # --- the sessions
+
+    def tracking(self, tools: ToolList) -> ServerMiddleware[Any]:
+        """A middleware for the SDK's server: remembers each session, with its list, until it ends."""
+
+        async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+            connection = connection_of(ctx.session)
+            bind_bearer(connection, ctx.request)
+            if ctx.request_id is not None:
+                self.attached.note(ctx.session, tools.hub)
+            if (
+                connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
+                and connection not in self._sessions
+            ):
+                self._sessions[connection] = ctx.session, tools
+                self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
+                connection.exit_stack.callback(self._forget, connection, tools.hub)
+            return await call_next(ctx)
+
+        return track
+
+    def _forget(self, connection: Connection, hub: HubView) -> None:
+        self._sessions.pop(connection, None)
+        hub.clients.leave(client_of(connection, hub))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Announce changes of the catalogues, until asked to leave."""
+        unobserve = self._hub.observe(self._note)
+        incarnation.ready()
+        try:
+            await incarnation.while_wanted(self._deliver)
+        finally:
+            unobserve()
+
+    def _note(self, server: str, changed: Diff) -> None:
+        if changed:
+            self._changes[server] = self._changes.get(server, Diff()) | changed
+            self._changed.set()
+
+    async def _deliver(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.subscribers.run)
+            tasks.start_soon(self.outbox.run)
+            await self._announce_changes()
+
+    async def _announce_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            await anyio.sleep(DEBOUNCE_S)
+            self._changed.clear()
+            changes, self._changes = self._changes, {}
+            self._log_unused_patterns()
+            due_of = {tools: tools.due(changes, self._hub.upstreams) for tools in self._lists.values()}
+            for tools, events in due_of.items():
+                for event in events:
+                    try:
+                        await tools.bus.publish(event)
+                    except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
+                        contain(error, "list changed")
+            async with anyio.create_task_group() as notifying:
+                for connection, (session, tools) in list(self._sessions.items()):
+                    if connection.initialized.is_set() and due_of.get(tools):
+                        notifying.start_soon(self._notify, session, due_of[tools])
+
+    def _log_unused_patterns(self) -> None:
+        config, upstreams = self._hub.config, self._hub.upstreams
+        unused = unused_pins(config, upstreams)
+        notices = [f"pinned: no server has a tool that fits {pattern!r}" for pattern in unused]
+        listed = {name: upstream.listed for name, upstream in upstreams.items()}
+        for notice in (*notices, *unused_tools(config, upstreams), *unused_rules(config, listed)):
+            if notice not in self._noticed:
+                self._noticed.add(notice)
+                log.info("config.notice", notice=notice)
+
+    async def _notify(self, session: ServerSession, events: list[ServerEvent]) -> None:
+        """Notify one client, which must neither delay the others nor end the announcements."""
+        with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
+            try:
+                for event in events:
+                    await _send(session, event)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                log.debug("client.gone", client=client_name(session))
+            except Exception as error:  # noqa: BLE001 - the docstring's promise
+                contain(error, "list changed")
+        if scope.cancelled_caught:
+            log.warning("client.deaf", client=client_name(session), waited_s=DELIVERY_TIMEOUT_S)
+
+
+async def _send(session: ServerSession, event: ServerEvent) -> None:
+    match event:
+        case ToolsListChanged():
+            await session.send_tool_list_changed()
+        case ResourcesListChanged():
+            await session.send_resource_list_changed()
+        case PromptsListChanged():
+            await session.send_prompt_list_changed()

@@ -1,0 +1,160 @@
+"""One stream connection in the protocol era that its client opens with.
+
+The SDK has this for its own message streams only; here it is for a dispatcher that carries bytes. The first
+request decides: with the 2026-07-28 envelope in its `_meta` it opens a modern connection, otherwise one with
+the handshake of the older revisions. A later request of the other era is refused with the SDK's codes. Only
+this file touches the SDK's server runner, which is declared provisional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any, Final
+
+from mcp import MCPError
+from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.transport_context import TransportContext
+from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcpx.core.gateway.clients.identity import bind_client
+from mcpx.core.gateway.door_server import DoorServer
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.origin import Transport
+from mcpx.core.wire.batch import BATCH_REVISION
+from mcpx.core.wire.context import WireContext
+from mcpx.core.wire.dispatcher import WireDispatcher
+
+Params = Mapping[str, Any] | None
+GREETINGS: Final = frozenset({"initialize", "server/discover"})
+
+
+class Era(Enum):
+    """What a connection speaks."""
+
+    UNDECIDED = auto()
+    HANDSHAKE = auto()
+    MODERN = auto()
+
+
+class EraServer:
+    """Serves one connection. `era` and `connection` tell the fast path what it may take."""
+
+    def __init__(
+        self, server: DoorServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
+    ) -> None:
+        self.era = Era.UNDECIDED
+        self.connection = Connection.for_loop(dispatcher)
+        self.identity = ClientId()
+        self.transport: Transport = transport
+        bind_client(self.connection, self.identity, transport)
+        self._server = server
+        self._dispatcher = dispatcher
+        self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
+        self._outbound = NotifyOnlyOutbound(dispatcher)
+
+    def takes_batches(self) -> bool:
+        """Whether the client may send batches: only after `initialize`, in the one revision that has them."""
+        connection = self.connection
+        return connection.initialize_accepted and connection.protocol_version == BATCH_REVISION
+
+    async def run(self) -> None:
+        """Serve until the dispatcher's channel ends."""
+        try:
+            await self._dispatcher.run(self._on_request, self._on_notify)
+        finally:
+            await aclose_shielded(self.connection)
+            self._server.client_left(self.identity)
+
+    async def _on_request(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> dict[str, Any]:
+        modern = method != "initialize" and _has_envelope(params)
+        if self.era is Era.UNDECIDED:
+            self.era = Era.MODERN if modern else Era.HANDSHAKE
+            if method in GREETINGS:
+                return await self._open(context, method, params)
+        return await self._serve(context, method, params, modern=modern)
+
+    async def _open(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> dict[str, Any]:
+        """Serve a greeting; one that fails opens nothing, and its client may ask in the other era."""
+        try:
+            return await self._serve(context, method, params, modern=self.era is Era.MODERN)
+        except BaseException:
+            self.era = Era.UNDECIDED
+            raise
+
+    async def _serve(
+        self, context: DispatchContext[TransportContext], method: str, params: Params, *, modern: bool
+    ) -> dict[str, Any]:
+        if self.era is Era.MODERN:
+            return await self._serve_modern(context, method, params)
+        if modern:
+            text = (
+                "this connection speaks the handshake era; requests with the 2026-07-28 envelope are refused"
+            )
+            raise MCPError(INVALID_REQUEST, text)
+        return await self._runner.on_request(context, method, params)
+
+    async def _serve_modern(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> dict[str, Any]:
+        if method == "initialize":
+            versions = list(MODERN_PROTOCOL_VERSIONS)
+            data = {"supported": versions, "requested": (params or {}).get("protocolVersion")}
+            text = "this connection speaks the 2026-07-28 revision; there is no initialize"
+            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
+        )
+        bind_client(connection, self.identity, self.transport)
+        try:
+            return await serve_one(
+                self._server,
+                _one_way(context),
+                method,
+                params,
+                connection=connection,
+                lifespan_state=None,
+            )
+        except (MCPError, ValidationError):
+            raise
+        except Exception as error:
+            failure = modern_error_data(error)
+            raise MCPError(failure.code, failure.message, failure.data) from error
+
+    async def _on_notify(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> None:
+        if self.era is not Era.MODERN:
+            await self._runner.on_notify(context, method, params)
+            return
+        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
+        runner: ServerRunner[Any] = ServerRunner(self._server, connection, None)
+        try:
+            await runner.on_notify(_one_way(context), method, params)
+        finally:
+            await aclose_shielded(connection)
+
+
+def _has_envelope(params: Params) -> bool:
+    """Whether the request has the reserved key of the modern envelope."""
+    meta = (params or {}).get("_meta")
+    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+
+
+def _one_way(context: DispatchContext[TransportContext]) -> DispatchContext[TransportContext]:
+    """The context without requests from server to client, which the modern revision does not have."""
+    if isinstance(context, WireContext):
+        context.forbid_requests()
+    return context

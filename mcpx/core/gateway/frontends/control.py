@@ -1,0 +1,201 @@
+"""Control of the daemon over its socket: one line of JSON in, one out.
+
+A connection that begins with `{"mcpx"` asks one thing and gets one answer:
+
+    {"mcpx": "status"}                                     the state of the daemon and its servers
+    {"mcpx": "stats"}                                      the tokens that clients have spent and saved
+    {"mcpx": "reload"}                                     read the configuration again
+    {"mcpx": "restart", "server": NAME}                    end a server and start it again
+    {"mcpx": "ui"}                                         {"url": the address that opens the page, once}
+    {"mcpx": "stop"}                                       end the daemon; answered before it does
+    {"mcpx": "inspect", "server"?, "tool"?, "query"?}      {"servers": [...]} without any of them
+    {"mcpx": "exec", "server", "tool", "arguments"?, "pairs"?, "progress"?, "unshaped"?}
+    {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}, "templates": ...}
+                                                           without a URI
+    {"mcpx": "prompts", "server"?, "prompt"?, "pairs"?}    {"prompts": {server: [...]}} without a prompt
+    {"mcpx": "approve", "server"?, "tool"?}                {"waiting": [{server, started_by, changes}]}
+    {"mcpx": "approve", "agreed": [{server, kind, tool, digest}], "of_all"?}
+                                                           approve what was shown so; {"approved": [...]}
+    {"mcpx": "login", "server", "scopes"?, "timeout"?}     first {"progress": null, "server", "url",
+                                                           "redirect_uri"}
+    {"mcpx": "login"}                                      {"needed": [NAME]}
+    {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
+    {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
+    {"mcpx": "cluster", "do"?, "node"?, "timeout"?}        the nodes of the cluster (`mcpx.cluster.control`),
+                                                           after start_nodes, stop_nodes, leave, drain or
+                                                           undrain
+    {"mcpx": "environment"}                                what servers are started with: PATH, its source
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
+                                                           from now on this is an MCP client at that door
+                                                           (`mcpx.core.system.endpoint`), which knows that the
+                                                           daemon lives: nothing is sent to a dying one
+
+With "profile" or "only", inspect, exec, resources and prompts see what is shown at such a door, and no more.
+
+The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
+schema says what they are (`mcpx.core.validation.words`), and what "arguments" has of these keys does not
+count. With "progress" the response may follow on lines `{"progress", "total", "message"}`; "unshaped" is for
+the result as the server gave it.
+
+The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
+line has a hub of its own perform them, with the same response (`mcpx.core.gateway.frontends.operations`).
+
+A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call, or the `problem` of a
+sign-in (`mcpx.oauth.errors`). Nothing that a caller
+sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.status_snapshot import snapshot
+from mcpx.core.events.stats import report
+from mcpx.core.gateway.frontends import cluster_requests, sign_in_requests
+from mcpx.core.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
+from mcpx.core.gateway.frontends.sign_in_requests import SIGN_INS
+from mcpx.core.servers.fleet.profiles import check_door
+from mcpx.core.system.control_protocol import LIMIT_KEY
+from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.validation.arguments import unreadable
+from mcpx.core.validation.errors import unreadable_arguments
+from mcpx.core.wire.mending import shallow
+from mcpx.errors import CallError, ConfigError, MCPXError
+from mcpx.oauth.errors import SignInError
+from mcpx.version import __version__
+
+LOOKS: Final = frozenset({"status", "stats", "environment"})
+"""Requests that look at the daemon, and use nothing of it."""
+PERFORMERS: Final = (
+    dict.fromkeys(OPERATIONS, perform)
+    | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
+    | {"cluster": cluster_requests.perform}
+)
+"""What carries out those requests that are more than a look."""
+
+WriteLine = Callable[[bytes], None]
+"""Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
+
+
+class Control:
+    """Answers control requests. `clients` counts the MCP clients; `paths` are the files of the daemon."""
+
+    def __init__(self, hub: Hub, clients: Callable[[], int], paths: DaemonPaths | None = None) -> None:
+        self._hub = hub
+        self._clients = clients
+        self._paths = paths
+        self._started = anyio.current_time()
+
+    async def answer(
+        self, line: bytes, write: WriteLine = lambda _line: None
+    ) -> tuple[bytes, ControlRequest | None]:
+        """The response line to a request line, and the request; None where it is unreadable, or has failed.
+
+        `write` takes the lines before the response, if the request wants some. Never raises, unless
+        cancelled. `stop` and `attach` are for the frontend to carry out.
+        """
+        try:
+            request = msgspec.json.decode(line, type=ControlRequest)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return _line(_unreadable(line, error)), None
+        response = await self._response(request, write)
+        return _line(response), None if "error" in response else request
+
+    async def _response(self, request: ControlRequest, write: WriteLine) -> JSON:
+        try:
+            return await self._handle(request, write)
+        except CallError as error:
+            return error.to_dict()
+        except SignInError as error:
+            return {"error": str(error), "usage": False, "problem": str(error.problem)}
+        except MCPXError as error:
+            return {"error": str(error), "usage": isinstance(error, ConfigError)}
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the connection or the daemon
+            contain(error, "control")
+            return {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
+
+    async def _handle(self, request: ControlRequest, write: WriteLine) -> JSON:
+        match request.mcpx:
+            case "status":
+                status = snapshot(self._hub, clients=self._clients(), started=self._started)
+                shown: JSON = msgspec.to_builtins(status)
+                shown["daemon"] |= self._files()
+                return shown
+            case "stats":
+                return report(self._hub.meter.all_time(), self._hub.meter.since_start())
+            case "reload":
+                plan: JSON = msgspec.to_builtins(await self._hub.file.reload())
+                return plan
+            case "restart" | "logs":
+                return await self._of_server(request)
+            case "ui":
+                return {"url": await self._hub.page_link()}
+            case "stop":
+                return {"stopping": os.getpid()}
+            case "environment":
+                environment = self._hub.fleet.environment.value()
+                return {"path": environment.path, "source": environment.source}
+            case "attach":
+                return self._attach(request)
+            case method if method in PERFORMERS:
+                return await PERFORMERS[method](self._hub, request, lambda step: write(_line(step)))
+        return {"error": f"no such control request: {request.mcpx}", "usage": True}
+
+    async def _of_server(self, request: ControlRequest) -> JSON:
+        """One server started again, or what it has logged, wherever it is."""
+        name = self._hub.calls.own_name(request.server or "")
+        if request.mcpx == "logs":
+            lines = await self._hub.directory.log_tail(name, request.lines)
+            server = self._hub.upstreams.get(name)
+            return {"lines": lines, "elsewhere": server is not None and server.config.is_remote_mcpx}
+        info = await self._hub.restart(name)
+        return {"restarted": info.name, "state": info.describe_state()}
+
+    def _attach(self, request: ControlRequest) -> JSON:
+        if request.server is not None:
+            self._hub.registry.upstream(request.server)  # else an error, with the nearest
+        check_door(request.door, self._hub.config)
+        limit = self._hub.config.max_message_bytes
+        return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
+
+    def _files(self) -> dict[str, str]:
+        """`folder` and `log` of `DaemonStatus`. Whoever asks may have other folders in its environment."""
+        if self._paths is None:
+            return {}
+        files = {"folder": str(self._paths.folder)}
+        with suppress(OSError):  # there is no log, or it was removed
+            if os.path.samestat(os.fstat(2), self._paths.log.stat()):
+                files["log"] = str(self._paths.log)
+        return files
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What a request names, without its arguments."""
+
+    mcpx: str
+    server: str = ""
+    tool: str = ""
+
+
+def _unreadable(line: bytes, error: Exception) -> JSON:
+    """The response to a line that cannot be read: that of a call, where only its arguments cannot."""
+    try:
+        named = msgspec.json.decode(shallow(line) or b"", type=_Named)
+    except msgspec.DecodeError:
+        return {"error": f"not a control request: {error}", "usage": True}
+    if named.mcpx != "exec":
+        return {"error": f"not a control request: {error}", "usage": True}
+    return unreadable_arguments(named.server, named.tool, unreadable(error)).to_dict()
+
+
+def _line(response: JSON) -> bytes:
+    return msgspec.json.encode(response) + b"\n"

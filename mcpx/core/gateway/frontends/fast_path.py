@@ -1,0 +1,269 @@
+"""The fast path of stream connections: `exec` and `resources` from line to line, with no SDK and no task.
+
+A request that is plainly one of these, on a connection whose era is settled, is decoded just far enough to
+find its server and tool, and is handed to `ToolCalls` at once; the response is written when the result comes.
+Anything unusual (a name is missing, a server has not listed yet, another tool) is left to the SDK's server.
+Both paths give the same answers; a test holds them against each other.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from mcpx.core.calls.exposure import Shown
+from mcpx.core.calls.results.large_requests import LargeCall
+from mcpx.core.config import StructuredContent
+from mcpx.core.events.meter import ClientMeter
+from mcpx.core.gateway.eras import Era, EraServer
+from mcpx.core.gateway.frontends.fast_call import FastCall
+from mcpx.core.gateway.frontends.fast_context import CALL, FastContexts
+from mcpx.core.gateway.frontends.fast_parameters import (
+    NOTHING,
+    Arguments,
+    Decoder,
+    Meta,
+    Named,
+    NativeParams,
+    Params,
+    decode,
+    decode_named,
+    decode_native,
+    decode_rich,
+    decode_rich_native,
+)
+from mcpx.core.gateway.native.tools import has_output_schema
+from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.gateway.tools import definitions as tools
+from mcpx.core.gateway.tools.encoding import ResultEncoder
+from mcpx.core.protocol.context import NO_CAPABILITIES, CallerHandle
+from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.validation.arguments import unreadable
+from mcpx.core.validation.bounds import MAX_INLINE_BYTES
+from mcpx.core.validation.errors import unreadable_arguments
+from mcpx.core.wire import envelope
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.intake import LARGE_BYTES
+from supervisors import Reply
+
+_BRACE: Final = ord("{")
+
+
+class FastPath(FastContexts):
+    """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
+
+    call_type: type[FastCall] = FastCall
+
+    def __init__(self, server: GatewayServer, connection: EraServer) -> None:
+        hub = server.hub
+        super().__init__(hub, connection)
+        self._calls = hub.calls
+        self._views = hub.views
+        self._upstreams = hub.upstreams
+        self._meter = hub.meter
+        self._audit = hub.audit
+        self._exposure = server.exposure
+        self._decode = decode
+        self._decode_native: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
+        self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
+        self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
+        self._stamp = server.stamp
+
+    def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+        """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
+        if method != CALL:
+            return False
+        if len(raw) > LARGE_BYTES:
+            self._take_large(wire, request_id, raw, partial(self._take_call, wire, request_id, raw))
+            return True
+        shown = self._exposure.shown
+        try:
+            if shown.native and (call := self._decode_native(raw)).name in shown.native:
+                return self._take_native(wire, request_id, call, shown, raw)
+            params = self._decode(raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            if (rich := self._decoded_richly(raw, error)) is None:
+                return False
+            params = rich
+        if not self._is_open(params.meta):
+            return False
+        request = self._request(wire, params, raw)
+        if request is None:
+            runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
+            return runs_a_tool and self._refuses(wire, request_id, params)
+        self._run(wire, request_id, request, params)
+        return True
+
+    def _take_call(
+        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
+    ) -> bool:
+        """Serve a large call, as `take` does a small one."""
+        shown = self._exposure.shown
+        native = decode_rich_native(msgspec.Raw(call.params))
+        if native.name in shown.native:
+            native.arguments = call.arguments
+            return self._take_native(wire, request_id, native, shown, raw)
+        params = decode_rich(msgspec.Raw(call.exec_params))
+        params.arguments.arguments = call.tool_arguments
+        if not self._is_open(params.meta) or (request := self._request(wire, params, raw)) is None:
+            return False
+        self._run(wire, request_id, request, params)
+        return True
+
+    def _take_native(
+        self,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        params: NativeParams,
+        shown: Shown,
+        raw: msgspec.Raw,
+    ) -> bool:
+        """Serve a call of a native tool whose server has listed, unless its arguments are no object."""
+        tool, arguments = shown.native[params.name], params.arguments
+        if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
+            return False
+        upstream = self._upstreams.get(tool.server_name)
+        if upstream is None or not upstream.has_listed:
+            return False
+        request = shown.call_of(tool, arguments, self._context(wire, params), raw)
+        self._run(wire, request_id, request, params, fails_in_meta=has_output_schema(tool))
+        return True
+
+    def _run(
+        self,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        request: Exec | Read,
+        params: Params | NativeParams,
+        *,
+        fails_in_meta: bool = False,
+    ) -> None:
+        """Hand a request on, and answer with its result."""
+        meta = params.meta
+        meter = self._client_meter or self._meter_of(meta)
+        encoder = self._encoder(meta, request.context.caller)
+        call = self.call_type(
+            self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
+        )
+        reply: RawReply = Reply(call.settled)
+        wire.fast_cancels[call.key] = reply.abandon
+        self._calls.call(request, reply)
+
+    def _decoded_richly(self, raw: msgspec.Raw, error: Exception) -> Params | None:
+        """The params with what `_meta` holds for the server; None where that is not what `error` is about.
+
+        A client that sends such members sends them with each call: it is not decoded in vain again.
+        """
+        if self._decode is decode_rich or not isinstance(error, msgspec.ValidationError):
+            return None
+        try:
+            params = decode_rich(raw)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        self._decode = decode_rich
+        return params
+
+    def refuse_too_deep(
+        self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
+    ) -> bool:
+        """Refuse a call whose arguments are nested too deeply; false for any other request."""
+        if method != CALL:
+            return False
+        try:
+            named = self._named(raw)
+        except msgspec.DecodeError:
+            return False
+        if named is None or not self._is_open(named.meta):
+            return False
+        self._refuse(wire, request_id, named, unreadable(RecursionError()))
+        return True
+
+    def _named(self, raw: msgspec.Raw) -> Named | None:
+        """The call of a tool, by the names of its server and of its own; None for no such call."""
+        native = self._exposure.shown.native
+        if native and (call := decode_rich_native(raw)).name in native:
+            tool = native[call.name]
+            return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
+        named = decode_named(raw)
+        return named if named.name == tools.EXEC or self._is_query(named.name) else None
+
+    def _is_query(self, name: str) -> bool:
+        """Whether it is the name of the query tool, and there is one."""
+        return name == tools.QUERY and self._exposure.shown.query
+
+    def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
+        """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
+        given = params.arguments
+        try:
+            if len(given.arguments) <= MAX_INLINE_BYTES:
+                msgspec.json.decode(given.arguments or b"null")
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._refuse(wire, request_id, params, unreadable(error))
+            return True
+        return False
+
+    def _refuse(
+        self, wire: WireDispatcher, request_id: RequestId, params: Params | Named, problem: str
+    ) -> None:
+        given = params.arguments
+        refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
+        tool = self._exposure.shown.native.get(params.name)
+        in_meta = tool is not None and has_output_schema(tool)
+        origin = self._origin(params.meta)
+        self._audit.refused("tool", given.server_name, given.tool_name, refusal.code, origin=origin)
+        pieces = self._encoder(params.meta).failure(refusal, in_meta=in_meta)
+        self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
+        wire.channel.write(*envelope.answer(request_id, pieces))
+
+    # --- the request
+
+    def _request(self, wire: WireDispatcher, params: Params, raw: msgspec.Raw) -> Exec | Read | None:
+        """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""
+        given = params.arguments
+        upstream = self._upstreams.get(given.server_name)
+        if upstream is None or not upstream.has_listed or (known := upstream.catalogue) is None:
+            return None
+        if params.name == tools.EXEC or self._is_query(params.name):
+            if given.tool_name not in known.tools or given.uri or given.select:
+                return None
+            context = self._context(wire, params)
+            return Exec(
+                given.server_name,
+                given.tool_name,
+                given.arguments,
+                context,
+                given.select,
+                given.max_tokens,
+                read_only=params.name == tools.QUERY,
+                given=raw,
+            )
+        if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
+            return Read(given.server_name, given.uri, self._context(wire, params))
+        return None
+
+    def _meter_of(self, meta: Meta | None) -> ClientMeter:
+        """What counts the calls of this client."""
+        if self._connection.era is Era.MODERN:
+            return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
+        client = self._connection.connection.client_params
+        self._client_meter = self._meter.of_client(client.client_info.name if client else None)
+        return self._client_meter
+
+    def _encoder(self, meta: Meta | None, caller: CallerHandle | None = None) -> ResultEncoder:
+        """What encodes results for this client, by the settings in force."""
+        if self._connection.era is Era.MODERN:
+            name = meta.client_info.name if meta and meta.client_info else None
+            capabilities = NO_CAPABILITIES if caller is None else caller.capabilities
+            return ResultEncoder.for_client(self._views, name, self._stamp, capabilities)
+        policy = self._views.results.settings.include_structured_content
+        encoder = self._encoders.get(policy)
+        if encoder is None:
+            client = self._connection.connection.client_params
+            name = client.client_info.name if client else None
+            encoder = self._encoders[policy] = ResultEncoder.for_client(self._views, name, None)
+        return encoder

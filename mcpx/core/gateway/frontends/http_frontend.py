@@ -1,0 +1,304 @@
+"""The HTTP frontend: Streamable HTTP on loopback, with a bearer token and checks of Host and Origin.
+
+Protocol, sessions and all checks are the SDK's; uvicorn serves, within the bounds of `http_server` and
+`http_connection`. The socket is bound before anything else, so that a port in use is a clear error.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+import anyio
+import structlog
+import uvicorn
+from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from mcpx.core.config import Config, HttpGateway
+from mcpx.core.config.urls import is_loopback
+from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.gateway.clients.bearer import Bearer
+from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
+from mcpx.core.gateway.frontends.http_connection import Shared
+from mcpx.core.gateway.frontends.http_cors import CORS
+from mcpx.core.gateway.frontends.http_doors import PATH, PEERS_PATH, PROFILE_PATH, DoorEndpoint
+from mcpx.core.gateway.frontends.http_events import KeptEvents
+from mcpx.core.gateway.frontends.http_monitoring import Monitoring
+from mcpx.core.gateway.frontends.http_results import EncodedResults
+from mcpx.core.gateway.frontends.http_server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
+from mcpx.core.gateway.frontends.http_sessions import SessionManager
+from mcpx.core.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
+from mcpx.core.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
+from mcpx.core.policy.tokens import NamedTokens, token_file
+from mcpx.errors import MCPXError
+from supervisors import Incarnation, Shutdown
+
+log = structlog.get_logger()
+PAGE_PREFIX = "/ui/"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class BindError(MCPXError):
+    """The address cannot be listened on."""
+
+
+class ListenerLostError(MCPXError):
+    """The listening socket has become unusable while it was served on."""
+
+
+def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
+    """A socket on which clients can connect from now on. `configured`: the address is in the configuration.
+
+    Raises:
+        BindError: The address cannot be listened on; its text says what to do.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # the protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms an answer
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)  # before the address is logged; uvicorn would do it later
+    except OSError as error:
+        listener.close()
+        name = "port" if port else "host"
+        hint = f"choose another http.{name}" if configured else f"choose another with --{name}"
+        raise BindError(f"cannot listen on {host}:{port}: {error.strerror}; {hint}") from error
+    return listener
+
+
+def http_shutdown(config: Config) -> Shutdown:
+    """How long the frontend may take to leave: the grace time, and then its last answers go out."""
+    return Shutdown(grace=config.shutdown_grace + FIRST_REQUEST_S + 2 * GRACEFUL_S)
+
+
+class HttpFrontend:
+    """Serves any number of sessions on one socket. Without `token` everybody who reaches it may connect.
+
+    With it, tokens that have a name let in as well (`mcpx.core.policy.tokens`). `page` serves what is under
+    `/ui`, on a loopback address alone, and sees itself to who may.
+    """
+
+    def __init__(
+        self,
+        doors: Doors,
+        listener: socket.socket,
+        settings: HttpGateway,
+        *,
+        token: str | None,
+        limit: int,
+        page: ASGIApp | None = None,
+    ) -> None:
+        self._page = page
+        self._doors = doors
+        self._listener = listener
+        self._address: tuple[str, int] = listener.getsockname()[:2]
+        self._settings = settings
+        self._token = token
+        self._limit = limit
+        self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
+        self._endpoints: tuple[DoorEndpoint | TransparentEndpoint, ...] = ()
+        self._managers: WeakSet[SessionManager] = WeakSet()
+        self._monitoring: Monitoring | None = None
+        self._state: ServerState | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        host, port = self._address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+    def use(self) -> Use:
+        """Whether there is a session or an open request, and how many requests of clients there were."""
+        requests = 0 if self._state is None else self._state.total_requests
+        requests -= 0 if self._monitoring is None else self._monitoring.served
+        is_open = self._state is not None and bool(self._state.tasks)
+        return Use(is_open or any(len(manager) for manager in self._managers), requests)
+
+    @property
+    def named_tokens(self) -> int:
+        """The number of tokens with names that let in."""
+        return 0 if self._bearers is None else len(self._bearers)
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Serve until the supervisor asks to leave."""
+        hub = self._doors.hub
+        shared = Shared(2 * self._limit, hub.clients.count_dropped)
+        leaving = hub.leaving
+        uvicorn_server = HttpServer(
+            self._app(),
+            shared,
+            lifespan="on",
+            grace_s=lambda: leaving.grace_left_s,
+            max_connections=self._settings.max_connections,
+        )
+        leaving.drain_s, leaving.on_begin = self._settings.drain, shared.leave
+        self._state = uvicorn_server.server_state
+        incarnation.ready()
+        log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
+        self._warn_of_exposure()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(exit_when_asked, incarnation, uvicorn_server)
+            if self._bearers is not None:
+                tasks.start_soon(self._bearers.run)
+            # a copy of the socket: the server closes what it is given, and a restart needs it again
+            uvicorn_server.on_close = lambda: self._close_listener(incarnation)
+            await uvicorn_server.serve([self._listener.dup()])
+            tasks.cancel_scope.cancel()
+        if uvicorn_server.lost is not None and not incarnation.stopping.is_set():
+            raise ListenerLostError(f"the socket of {self.url} was lost: {uvicorn_server.lost}")
+
+    def _close_listener(self, incarnation: Incarnation) -> None:
+        """Have the system refuse connections, unless there will be another server on the socket."""
+        if incarnation.stopping.is_set():
+            self._listener.close()
+
+    def _warn_of_exposure(self) -> None:
+        """Warn where other hosts can connect: plain HTTP can be read on the way, with the token in it."""
+        host = self._address[0]
+        if is_loopback(host):
+            return
+        if self._token is None:
+            log.warning("http.open_to_everybody", host=host, hint="whoever reaches it runs every tool")
+        else:
+            log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
+
+    def _app(self) -> ASGIApp:
+        kept = KeptEvents()
+        make = partial(self._manager, kept=kept)
+        self._endpoints = doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
+        clients: dict[str, ASGIApp] = {
+            PATH: doors,
+            SERVERS_PATH: transparent,
+            PEERS_PATH: doors,
+            PROFILE_PATH: doors,
+        }
+        self._monitoring = monitoring = self._machines()
+        among, routing = self._among_replicas()
+        routes = {path: self._guarded(among(EncodedResults(each))) for path, each in clients.items()}
+        middleware: list[Middleware] = []
+        if self._token is not None and self._bearers is not None:
+            backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
+            middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
+        app = Starlette(
+            routes=[Route(path, endpoint=each) for path, each in (routes | monitoring.routes).items()],
+            middleware=middleware,
+            lifespan=lambda _app: _running(doors.running(), transparent.running(), *routing),
+        )
+        return self._with_page(self._cors(app))
+
+    def _among_replicas(
+        self,
+    ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
+        """What is put around each door where this is one of several replicas, and what runs for it."""
+        replica = self._settings.replica
+        if not replica.url:
+            return _as_it_is, []
+        from mcpx.cluster.replicas.routing import Forwarders, ReplicaRouting  # noqa: PLC0415 - few are replicas
+        from mcpx.cluster.replicas.seals import Seals  # noqa: PLC0415 - as above
+
+        seals, forwarders = Seals(replica.url, replica.secret), Forwarders()
+        self._doors.hub.views.kept.seal = seals.seal_kept
+        guard = TransportSecurityMiddleware(self._security()).validate_request
+        limit = self._limit
+        among = partial(ReplicaRouting, seals=seals, guard=guard, limit=limit, forwarders=forwarders)
+        return among, [forwarders.running()]
+
+    def _with_page(self, app: ASGIApp) -> ASGIApp:
+        """The page beside the doors: with their tokens and origins it has nothing to do."""
+        page = self._page
+        if page is None or not is_loopback(self._address[0]):
+            return app
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            is_for_page = scope["type"] == "http" and (f"{scope['path']}/").startswith(PAGE_PREFIX)
+            await (page if is_for_page else app)(scope, receive, send)
+
+        return serve
+
+    def _endpoint(self, make: MakeManager) -> DoorEndpoint:
+        """What serves all doors but the transparent ones."""
+        security = TransportSecurityMiddleware(self._security())
+        return DoorEndpoint(self._doors, make, security.validate_request)
+
+    def _guarded(self, endpoint: ASGIApp) -> ASGIApp:
+        """The endpoint, for those who have a token."""
+        if self._bearers is None:
+            return endpoint
+        return RequireAuthMiddleware(BearerRequests(endpoint, self._bearers), required_scopes=[])
+
+    def _machines(self) -> Monitoring:
+        """What is served to machines."""
+        guard = TransportSecurityMiddleware(self._security()).validate_request
+        is_local = is_loopback(self._address[0])
+        return Monitoring(self._doors, guard, self._guarded, guard if is_local else _let_in)
+
+    def _end(self, bearer: Bearer) -> None:
+        """End what belongs to a token that lets nobody in any more."""
+        for endpoint in self._endpoints:
+            endpoint.end_all(bearer)
+        self._doors.hub.client_left(bearer.sessionless)
+        self._doors.hub.fleet.direct.leave(bearer.direct)
+
+    def _cors(self, app: ASGIApp) -> ASGIApp:
+        """Let in the browser pages that the configuration names."""
+        origins = self._settings.allowed_origins
+        return CORS(app, origins) if origins else app
+
+    def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
+        """What keeps the sessions of one server."""
+        manager = SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
+        self._managers.add(manager)
+        return manager
+
+    def _security(self) -> TransportSecuritySettings:
+        """Allow requests that name this host and come from no foreign page."""
+        host, port = self._address
+        names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
+        own = urlsplit(self._settings.replica.url).netloc
+        return TransportSecuritySettings(
+            allowed_hosts=[
+                *(f"{name}:{port}" for name in names),
+                *((own,) if own else ()),  # as other replicas name this one
+                *self._settings.allowed_hosts,
+            ],
+            allowed_origins=[f"http://{name}:{port}" for name in names]
+            + list(self._settings.allowed_origins),
+        )
+
+
+def _as_it_is(app: ASGIApp) -> ASGIApp:
+    return app
+
+
+async def _let_in(_request: Request) -> None:
+    """A guard that refuses nothing."""
+
+
+@asynccontextmanager
+async def _running(*parts: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for part in parts:
+            await stack.enter_async_context(part)
+        yield
+
+
+async def exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:
+    """Have a server of uvicorn exit when the supervisor asks its child to leave."""
+    await incarnation.stopping.wait()
+    uvicorn_server.should_exit = True

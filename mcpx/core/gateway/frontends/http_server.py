@@ -1,0 +1,208 @@
+"""uvicorn with a bounded number of connections, and an end that drops none of its requests.
+
+When that number is reached, new connections wait in the listener's backlog, and the connection that has been
+idle longest is closed for the next one, if it has been idle for a while. That the server is full, or that
+there are no descriptors left, is logged once a minute.
+
+At its end, connections that wait in the backlog are taken in, and the socket is closed at once: whoever comes
+later is refused by the system, and knows that nothing was read. What is open has the grace time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+import anyio.lowlevel
+import structlog
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+
+from mcpx.core.gateway.frontends.http_connection import HttpConnection, Shared
+from mcpx.core.gateway.frontends.http_draining import Draining
+from mcpx.core.servers.transport.descriptors import share
+from mcpx.core.telemetry.log import Throttle
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+log = structlog.get_logger()
+MAX_CONNECTIONS: Final = 256  # where nothing else is said: of the page
+MAX_DESCRIPTOR_SHARE: Final = 0.25
+BACKLOG: Final = 128  # connections that wait for a place
+MAX_HEAD_BYTES: Final = 65536  # of a request: a browser brings the cookies of every program of this computer
+GRACEFUL_S: Final = 1  # for what is open at the end, where there is no other grace time; then for the answers
+FIRST_REQUEST_S: Final = 0.5  # for connections of which nothing was read yet, at the end
+DRAIN_POLL_S: Final = 0.01  # between looks at what is open, at the end only
+TICK_S: Final = 1.0
+MIN_IDLE_S: Final = 1.0  # before an idle connection is closed for another one
+ACCEPT_RETRY_S: Final = 0.1  # when no connection could be accepted
+_LOST: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})  # accept(2): it listens no more
+
+
+class HttpServer(uvicorn.Server):
+    """Serves one application on listening sockets. Signals are the daemon's, not uvicorn's."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        shared: Shared,
+        *,
+        lifespan: Literal["on", "off"] = "off",
+        grace_s: Callable[[], float] = lambda: GRACEFUL_S,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """`grace_s` gives how long requests that are open at the end may take to finish.
+
+        At most `max_connections` are open at a time, and never more than a share of all descriptors.
+        """
+        self._exit = anyio.Event()
+        self._grace_s = grace_s
+        self._draining = Draining(app)
+        config = uvicorn.Config(
+            self._draining,
+            log_config=None,
+            access_log=False,
+            lifespan=lifespan,
+            server_header=False,
+            proxy_headers=False,  # any program of this computer could say whose request it is
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ws="none",
+            backlog=BACKLOG,
+        )
+        super().__init__(config)
+        self._shared = shared
+        self._max_connections = share(MAX_DESCRIPTOR_SHARE, max_connections)
+        self._throttle = Throttle()
+        self._starting: asyncio.Task[None] | None = None  # what was accepted last, which outlives its task
+        self._accepting: list[asyncio.Task[None]] = []
+        self.on_close: Callable[[], None] | None = None
+        """Called in the turn in which the sockets are closed."""
+        self.lost: str | None = None
+        """Why the listener cannot be used any more; then the server exits."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether it is to leave."""
+        return self._exit.is_set()
+
+    @should_exit.setter
+    def should_exit(self, should_exit: bool) -> None:
+        if should_exit:
+            self._exit.set()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, but woken once a second, for the date of the responses, and not ten times."""
+        while not await self.on_tick(0):
+            with anyio.move_on_after(TICK_S):
+                await self._exit.wait()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but connections are accepted here."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILURE)
+        self.servers = []
+        for listener in sockets or []:
+            listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            self._accepting.append(asyncio.create_task(self._accept_forever(listener)))
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's; from now on no connection is accepted, and no request is left without an answer."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        if self._starting is not None:
+            await self._starting
+        self._shared.leave()
+        for listener in sockets or []:
+            await self._accept_waiting(listener)
+            listener.close()
+        if self.on_close is not None:
+            self.on_close()
+        await self._within(FIRST_REQUEST_S, lambda: not any(each.is_new for each in self._shared.connections))
+        for connection in list(self._shared.connections):
+            connection.shutdown()
+        self._draining.end_streams()
+        await self._within(self._grace_s(), self._is_done)
+        self._draining.end_all()
+        await self._within(GRACEFUL_S, self._is_done)
+        for connection in list(self._shared.connections):
+            connection.give_up_at_end()
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
+
+    def _is_done(self) -> bool:
+        """Whether nothing is open, and everything has been sent."""
+        return not self.server_state.tasks and not self._shared.connections
+
+    async def _within(self, seconds: float, holds: Callable[[], bool]) -> None:
+        with anyio.move_on_after(seconds):
+            while not holds():  # noqa: ASYNC110 - at the end only
+                await anyio.sleep(DRAIN_POLL_S)
+
+    async def _accept_waiting(self, listener: socket.socket) -> None:
+        """Take in the connections that wait; then the socket is closed in the same turn."""
+        with contextlib.suppress(OSError):
+            while True:
+                await self._start(listener.accept()[0])
+
+    async def _accept_forever(self, listener: socket.socket) -> None:
+        while self.lost is None:
+            await anyio.wait_readable(listener)
+            if len(self._shared.connections) >= self._max_connections and not await self._make_room():
+                continue
+            try:
+                accepted, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                continue
+            except OSError as error:
+                if error.errno in _LOST:
+                    self.lost, self.should_exit = error.strerror, True
+                    continue
+                # most likely there are no descriptors left
+                self._log_full(error.strerror or str(error))
+                await anyio.sleep(ACCEPT_RETRY_S)
+                continue
+            self._starting = asyncio.create_task(self._start(accepted))
+            await asyncio.shield(self._starting)
+
+    async def _start(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted)
+        except OSError as error:  # gone already
+            log.debug("http.gone", reason=str(error))
+            accepted.close()
+
+    def _protocol(self) -> HttpConnection:
+        return HttpConnection(self._shared, self.config, self.server_state, self.lifespan.state)
+
+    async def _make_room(self) -> bool:
+        """Close the connection that has been idle longest, or wait a moment; whether there is room then."""
+        self._log_full(f"{self._max_connections} connections are open; others wait")
+        now = asyncio.get_running_loop().time()
+        idle = [each for each in self._shared.connections if each.idle_since is not None]
+        oldest = min(idle, key=lambda each: each.idle_since or 0.0, default=None)
+        if oldest is None or oldest.idle_since is None or now - oldest.idle_since < MIN_IDLE_S:
+            await anyio.sleep(ACCEPT_RETRY_S)
+            return False
+        oldest.end_idle()
+        await anyio.lowlevel.checkpoint()  # until it is gone
+        return len(self._shared.connections) < self._max_connections
+
+    def _log_full(self, reason: str) -> None:
+        if self._throttle.lets_through():
+            log.warning("http.full", reason=reason)

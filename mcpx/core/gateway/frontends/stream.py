@@ -1,0 +1,131 @@
+"""One client on a pair of descriptors: what the stdio frontend and the socket frontend share.
+
+When the client closes its end, or the supervisor asks the frontend to leave, open requests are still
+answered, within the grace time. If the client has vanished altogether, they are cancelled upstream at once.
+Nothing more is read from a client that does not read what it is sent, until it does: log and progress
+messages for it are dropped meanwhile, and with too much unread it counts as gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.gateway.eras import EraServer
+from mcpx.core.gateway.frontends.fast_path import FastPath
+from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.protocol.origin import Transport
+from mcpx.core.telemetry.tracing import Tracing
+from mcpx.core.wire.channel import Channel
+from mcpx.core.wire.dispatcher import WireDispatcher
+from supervisors import Incarnation
+
+log = structlog.get_logger()
+MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; each is answered
+MIN_GRACE_S: Final = 1.0  # for a client's own end at the end of MCPX
+MAX_UNSENT_BYTES: Final = 30 << 20  # that a client leaves unread, but for large results
+DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
+
+
+def gateway_connection(server: GatewayServer, transport: Transport, wire: WireDispatcher) -> EraServer:
+    """What serves a client of any door but a transparent one, on a stream of that kind."""
+    connection = EraServer(server, wire, transport)
+    fast_path = fast_path_type(server.hub.tracing)(server, connection)
+    wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
+    wire.receiver.takes_batches = connection.takes_batches
+    return connection
+
+
+def fast_path_type(tracing: Tracing) -> type[FastPath]:
+    """The fast path for calls that are traced, or are not."""
+    if not tracing.on:
+        return FastPath
+    from mcpx.core.gateway.frontends.traced_path import TracedFastPath  # noqa: PLC0415 - few trace
+
+    return TracedFastPath
+
+
+class StreamConnection(Protocol):
+    """What serves the messages of one connection."""
+
+    async def run(self) -> None:
+        """Serve until the channel ends."""
+        ...
+
+
+class StreamClient:
+    """Serves one connection, with what `connect` makes for it."""
+
+    def __init__(
+        self, hub: Hub, channel: Channel, connect: Callable[[WireDispatcher], StreamConnection]
+    ) -> None:
+        self._hub = hub
+        self._input_ended = anyio.Event()
+        self._wire = WireDispatcher(
+            channel,
+            limit=hub.config.max_message_bytes,
+            on_malformed=self._note_malformed,
+            on_end=self._input_ended.set,
+            refuses=True,
+        )
+        self._leaving = False
+        self._dropped = 0
+        self._malformed = 0
+        channel.max_unsent = MAX_UNSENT_BYTES
+        channel.on_broken = self._end_broken
+        channel.on_congested = channel.pause_reading
+        self._wire.on_drained = self._resume_reading
+        self._wire.on_dropped = self._count_dropped
+        self._connection = connect(self._wire)
+
+    async def serve(self, incarnation: Incarnation) -> None:
+        """Serve until the client is done, or the supervisor asks to leave."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._end_in_order, incarnation)
+            await self._connection.run()
+            tasks.cancel_scope.cancel()
+        if self._dropped:
+            log.info("client.went_without", messages=self._dropped)
+
+    async def _end_in_order(self, incarnation: Incarnation) -> None:
+        """After the last message, wait until open requests are answered, and end the session."""
+        await incarnation.while_wanted(self._input_ended.wait)
+        wire = self._wire
+        self._leaving = True
+        wire.channel.pause_reading()
+        with anyio.move_on_after(self._grace_s()):
+            while (wire.busy or wire.channel.unsent) and not wire.channel.hung_up():  # noqa: ASYNC110 - at the end only
+                await anyio.sleep(DRAIN_POLL_S)
+        wire.end()
+
+    def _grace_s(self) -> float:
+        """The grace time; at the end of MCPX, what other frontends have left of it and a moment at least."""
+        return max(self._hub.leaving.grace_left_s, min(MIN_GRACE_S, self._hub.config.shutdown_grace))
+
+    def _resume_reading(self) -> None:
+        """Read again: the client has read what it was sent."""
+        if not self._leaving:
+            self._wire.channel.start_reading()
+
+    def _count_dropped(self) -> None:
+        if not self._dropped:
+            unsent = self._wire.channel.unsent
+            log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
+        self._dropped += 1
+        self._hub.clients.dropped += 1
+
+    def _end_broken(self, error: OSError) -> None:
+        """End the session: the client reads no more."""
+        log.warning("client.gone", reason=error.strerror)
+        self._wire.end()
+
+    def _note_malformed(self, line: bytes, problem: str) -> None:
+        self._malformed += 1
+        if self._malformed <= MAX_MALFORMED_LOGGED:
+            log.warning("client.rubbish", problem=problem, line=line.decode(errors="replace"))
+        if self._malformed == MAX_MALFORMED_LOGGED:
+            log.warning("client.rubbish_continues", hint="further lines of this client are not logged")

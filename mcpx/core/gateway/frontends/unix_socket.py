@@ -1,0 +1,193 @@
+"""The socket frontend: any number of clients on a Unix socket, and control over the same socket.
+
+The socket is 0600 in a folder that only the user can change, and a peer of another user is refused: it gets
+no byte. A connection is one MCP client, unless it begins as `mcpx.core.gateway.frontends.control` says.
+Nothing is set up for a connection before its first byte, so one that vanishes costs a task for an instant. Of
+the connections that stay silent, or send half a control request, the oldest are dropped when there are too
+many. Control requests are answered even when no further client is admitted.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import anyio.abc
+import structlog
+
+from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.frontends.control import LOOKS, Control
+from mcpx.core.gateway.frontends.newcomers import Newcomers
+from mcpx.core.system.control_protocol import CONTROL_PREFIX
+from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.wire.channel import Channel
+from supervisors import Incarnation
+
+log = structlog.get_logger()
+LINUX: Final = sys.platform.startswith("linux")
+MAX_CONTROL_BYTES: Final = 1 << 24  # of a control request: the arguments of a call may be long
+CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its response to be read
+
+
+def peer_uid(peer: socket.socket) -> int:
+    """The user at the other end.
+
+    Raises:
+        OSError: The system does not tell.
+    """
+    if LINUX:
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", credentials)[1])
+    xucred = peer.getsockopt(0, 1, 8)  # SOL_LOCAL, LOCAL_PEERCRED: it begins with version and uid
+    return int(struct.unpack("2I", xucred)[1])
+
+
+class SocketFrontend:
+    """Serves the clients of one listening socket."""
+
+    def __init__(self, doors: Doors, listener: socket.socket, place: DaemonPaths) -> None:
+        self._hub = doors.hub
+        self._doors = doors
+        self._listener = listener
+        self._place = place
+        self._control = Control(doors.hub, lambda: len(doors.clients.attached.all()), place)
+        self._stop_requested = False
+        self._newcomers = Newcomers("socket")
+        self.clients = 0
+        self._used = 0  # connections and control requests that were a use of the daemon
+
+    def use(self) -> Use:
+        """Who is connected, and how often the daemon was used; that somebody looks at its state is no use."""
+        return Use(self.clients > 0, self._used)
+
+    def end(self, why: str) -> None:
+        """End the daemon in order, without the mark that it was stopped, which the command itself makes."""
+        log.info("mcpx.stopping", signal=why)
+        self._stop_requested = True
+        self._hub.stop()
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Serve until the supervisor asks to leave; then let the clients finish."""
+        incarnation.ready()
+        log.info("socket.listening", path=str(self._place.socket))
+        async with anyio.create_task_group() as tasks:
+            await incarnation.while_wanted(
+                lambda: self._newcomers.accept(
+                    self._listener, lambda peer: tasks.start_soon(self._handle, peer, incarnation)
+                )
+            )
+            if not self._stop_requested:
+                self._mark_as_stopped()
+            self._listener.close()  # a shim that connects now finds no daemon, and starts the next
+
+    def _mark_as_stopped(self) -> None:
+        """Note that a signal ends this daemon: shims must not start the next before their clients need it."""
+        with suppress(OSError):
+            self._place.stopped.touch(mode=0o600)
+
+    async def _handle(self, peer: socket.socket, incarnation: Incarnation) -> None:
+        """Serve one connection from its first bytes to its end. Its failure must not end the others."""
+        with peer:
+            try:
+                if (uid := peer_uid(peer)) != os.getuid():
+                    log.warning("socket.refused", uid=uid)
+                    return
+                first, line = b"", b""
+                with self._newcomers.counted(peer):
+                    await incarnation.while_wanted(lambda: anyio.wait_readable(peer))
+                    first = peer.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
+                    if first == CONTROL_PREFIX:
+                        line = await self._read_control(peer)
+                door = FRONT_DOOR if first not in {b"", CONTROL_PREFIX} else None
+                if line:
+                    door = await self._handle_control(peer, line)
+                if door is not None:
+                    await self._serve(peer, door, incarnation)
+            except OSError as error:  # gone already, or the frontend ends before it said anything
+                log.debug("socket.gone", reason=str(error))
+            except Exception:
+                log.exception("client.failed")
+
+    async def _read_control(self, peer: socket.socket) -> bytes:
+        """A control request, or as much of it as arrived in time."""
+        line = bytearray()
+        try:
+            with anyio.move_on_after(CONTROL_TIMEOUT_S):
+                while not line.endswith(b"\n") and len(line) < MAX_CONTROL_BYTES:
+                    await anyio.wait_readable(peer)
+                    if not (chunk := peer.recv(65536)):
+                        break
+                    line += chunk
+                    self._newcomers.note_partial(len(chunk))
+        finally:
+            self._newcomers.note_partial(-len(line))
+        return bytes(line)
+
+    async def _serve(self, peer: socket.socket, door: Door, incarnation: Incarnation) -> None:
+        if self._newcomers.is_full(self.clients):
+            return
+        channel = Channel(peer.fileno(), peer.fileno())
+        self.clients += 1
+        self._used += 1
+        log.info("client.joined", clients=self.clients)
+        try:
+            client = self._doors.stream_client(door, channel, "socket")
+            await client.serve(incarnation)
+        finally:
+            channel.flush()
+            channel.close()
+            self.clients -= 1
+            self._used += 1
+            log.info("client.left", clients=self.clients)
+
+    async def _handle_control(self, peer: socket.socket, line: bytes) -> Door | None:
+        """Answer one control request, unless its sender leaves. Returns the door of a client that follows."""
+        response, request, reports = b"", None, _Reports(peer)
+        async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
+            tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
+            response, request = await self._control.answer(line, reports.send)
+            tasks.cancel_scope.cancel()
+        with anyio.move_on_after(CONTROL_TIMEOUT_S):
+            await _send(peer, reports.unsent + response)
+        if request is not None:
+            self._used += request.mcpx not in LOOKS
+            if request.mcpx == "stop":
+                self.end("control")
+        attaches = request is not None and request.mcpx == "attach"
+        return request.door if request is not None and attaches else None
+
+
+class _Reports:
+    """Sends lines before a response: whole, or not at all where the caller does not read."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self.unsent = b""
+        """The rest of the last line."""
+
+    def send(self, line: bytes) -> None:
+        """Send a line if all before it have been taken."""
+        if self.unsent:
+            line = b""
+        with suppress(OSError):  # it is full, or nobody is there, which is noticed elsewhere
+            waiting = self.unsent + line
+            self.unsent = waiting[self._peer.send(waiting) :]
+
+
+async def _send(peer: socket.socket, response: bytes) -> None:
+    rest = memoryview(response)
+    while rest:
+        await anyio.wait_writable(peer)
+        rest = rest[peer.send(rest) :]
+
+
+async def _cancel_when_gone(peer: socket.socket, scope: anyio.CancelScope) -> None:
+    await anyio.wait_readable(peer)  # nothing more can come from it but its end
+    scope.cancel()

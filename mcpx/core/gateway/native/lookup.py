@@ -1,0 +1,122 @@
+"""Finding the resource or prompt that a client names, among all servers that are offered natively.
+
+A name is one of `mcpx.core.catalog.naming`. A server's own URI, as results of tools contain it, is accepted
+too where only one server offers it. Waits, for a bounded time, for the first listing of the server in
+question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Final
+
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS
+
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, own_prompt, own_uri
+from mcpx.core.catalog.uris import is_offered
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.subscribers import ResourceTarget
+from mcpx.core.gateway.native.errors import UnknownNameError, no_such_resource
+from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.text import shown_name
+from mcpx.core.text.nearest import nearest
+
+MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long
+
+
+class Lookup:
+    """Resolves names. `settled` waits for the servers' first listings, for a bounded time."""
+
+    def __init__(self, hub: HubView, settled: Callable[[], Awaitable[None]]) -> None:
+        self._hub = hub
+        self._settled = settled
+
+    def catalogues(self) -> Iterator[tuple[VisibleServer, Catalogue]]:
+        """The servers that are offered natively and have been listed."""
+        for upstream in self._hub.upstreams.values():
+            if upstream.config.native and upstream.catalogue is not None:
+                yield upstream, upstream.catalogue
+
+    async def resource(self, uri: str, *, version: str) -> ResourceTarget:
+        """The resource that a client of that protocol version names.
+
+        Raises:
+            MCPError: There is none, or several servers have it.
+        """
+        if len(uri) > MAX_OFFERED_CHARS:
+            problem = f"The URI is longer than {MAX_OFFERED_CHARS} characters"
+            raise no_such_resource(uri[:MAX_SHOWN_CHARS], problem, version=version)
+        named = own_uri(uri)
+        if named is None:
+            return await self._by_own_uri(uri, version=version)
+        server, own = named
+        upstream = self._hub.upstreams.get(server)
+        if upstream is None or not upstream.config.native:
+            raise no_such_resource(uri, f"No server is offered as {server!r}", version=version)
+        await upstream.await_catalogue()
+        return self._target(upstream, own, uri, lambda changed: offered_uri(server, changed))
+
+    async def _by_own_uri(self, uri: str, *, version: str) -> ResourceTarget:
+        await self._settled()
+        known = list(self.catalogues())
+        found = [upstream for upstream, catalogue in known if uri in catalogue.resources] or [
+            upstream
+            for upstream, catalogue in known
+            if is_offered(uri, catalogue) and upstream.policy.admits_resource(uri)
+        ]
+        if len(found) == 1:
+            return self._target(found[0], uri, uri, str)
+        offered = [offered_uri(upstream.name, uri) for upstream in found]
+        problem = (
+            f"Several servers have {uri}: ask for one of {', '.join(offered)}"
+            if found
+            else f"No server has {uri}; resources/list has the names of all, as mcpx://SERVER/URI"
+        )
+        error = no_such_resource(uri, problem, version=version)
+        rules = (upstream.policy.rule_against_resource(uri) for upstream, _ in known)
+        error.rule = next(filter(None, rules), None)
+        raise error
+
+    def _target(
+        self, upstream: VisibleServer, own: str, client_uri: str, rename: Callable[[str], str]
+    ) -> ResourceTarget:
+        return ResourceTarget(upstream, own, client_uri, rename, partial(self._is_shown, upstream.name))
+
+    def _is_shown(self, server: str, own_uri: str) -> bool:
+        """Whether the clients see a resource of that server at the moment."""
+        upstream = self._hub.upstreams.get(server)
+        if upstream is None:
+            return not self._hub.hides(server)
+        known = upstream.catalogue
+        listed = known is not None and own_uri in known.resources
+        return upstream.policy.admits_resource(own_uri, listed=listed)
+
+    async def prompt(self, offered: str) -> tuple[VisibleServer, str]:
+        """The server of a prompt, and the server's own name for it.
+
+        Raises:
+            MCPError: There is none.
+        """
+        if len(offered) > MAX_OFFERED_CHARS:
+            text = f"The prompt's name is longer than {MAX_OFFERED_CHARS} characters"
+            raise MCPError(INVALID_PARAMS, text)
+        named = own_prompt(offered)
+        upstream = self._hub.upstreams.get(named[0]) if named else None
+        if named is not None and upstream is not None and upstream.config.native:
+            own = named[1]
+            await upstream.await_catalogue(lambda known: any(info.name == own for info in known.prompts))
+            catalogue = upstream.catalogue
+            if catalogue is None or any(info.name == own for info in catalogue.prompts):
+                return upstream, named[1]
+        catalogues = self.catalogues()
+        known = [offered_prompt(server.name, info.name) for server, its in catalogues for info in its.prompts]
+        near = nearest(offered, known)
+        hint = f"; did you mean {' or '.join(map(shown_name, near))}?" if near else ""
+        text = f"Unknown prompt: {shown_name(offered)}{hint}"
+        error = UnknownNameError(INVALID_PARAMS, text, {"did_you_mean": near})
+        if named is not None and upstream is not None:
+            error.rule = upstream.policy.rule_against_prompt(named[1])
+        raise error

@@ -1,0 +1,132 @@
+"""The fast path of peers on streams: calls and reads from line to line, with no SDK and no task.
+
+A hop costs little: params are decoded as far as the names of the tool and the resource, and the result goes
+out as the bytes that came. What is unusual is left to the SDK's server (`mcpx.core.gateway.peer.server`),
+which gives the same answers.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from mcpx.core.calls.results.large_requests import LargeCall
+from mcpx.core.gateway.eras import Era, EraServer
+from mcpx.core.gateway.frontends.fast_call import TakenCall
+from mcpx.core.gateway.frontends.fast_context import CALL, FastContexts
+from mcpx.core.gateway.frontends.fast_parameters import (
+    Decoder,
+    Meta,
+    NativeParams,
+    ReadParams,
+    decode_native,
+    decode_read,
+    decode_rich_native,
+    decode_rich_read,
+)
+from mcpx.core.gateway.peer.errors import encoded_error
+from mcpx.core.gateway.peer.results import PeerEncoder
+from mcpx.core.gateway.peer.server import PeerServer
+from mcpx.core.protocol.context import NO_CAPABILITIES
+from mcpx.core.protocol.messages import Exec, Read, as_call_error
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.wire import envelope
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.intake import LARGE_BYTES
+from supervisors import Reply
+
+READ: Final = "resources/read"
+_BRACE: Final = ord("{")
+
+
+class PeerCall(TakenCall):
+    """A request whose failure is an error."""
+
+    __slots__ = ()
+
+    def _fail(self, error: BaseException) -> None:
+        failure = encoded_error(as_call_error(error, self._request))
+        self._write(envelope.failure(self._request_id, failure))
+
+
+class PeerFastPath(FastContexts):
+    """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
+
+    def __init__(self, server: PeerServer, connection: EraServer) -> None:
+        super().__init__(server.hub, connection)
+        self._door = server
+        self._server = server.server_name
+        self._stamp: bytes | None = None
+        self._upstreams = server.hub.upstreams
+        self._calls = server.hub.calls
+        self._views = server.hub.views
+        self._decode_call: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
+        self._decode_read: Decoder[ReadParams] = Decoder(decode_read, decode_rich_read)
+        self._encoder_of_session: PeerEncoder | None = None  # before 2026-07-28
+
+    def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+        """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
+        if method not in {CALL, READ}:
+            return False
+        upstream = self._upstreams.get(self._server)
+        if upstream is None or not upstream.has_listed:
+            return False
+        if len(raw) > LARGE_BYTES and method == CALL:
+            self._take_large(wire, request_id, raw, partial(self._take_large_call, wire, request_id, raw))
+            return True
+        try:
+            if method == CALL:
+                return self._take_call(wire, request_id, self._decode_call(raw), raw)
+            return self._take_read(wire, request_id, self._decode_read(raw))
+        except (msgspec.DecodeError, RecursionError):
+            return False
+
+    def _take_large_call(
+        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
+    ) -> bool:
+        params = decode_rich_native(msgspec.Raw(call.params))
+        params.arguments = call.arguments
+        return self._take_call(wire, request_id, params, raw)
+
+    def _take_call(
+        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, raw: msgspec.Raw
+    ) -> bool:
+        arguments = params.arguments
+        if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
+            return False
+        context = self._context(wire, params)
+        request = Exec(self._server, params.name, arguments, context, given=raw)
+        self._run(wire, request_id, request, params.meta)
+        return True
+
+    def _take_read(self, wire: WireDispatcher, request_id: RequestId, params: ReadParams) -> bool:
+        if not self._is_open(params.meta):
+            return False
+        context = self._context(wire, params)
+        self._run(wire, request_id, Read(self._server, params.uri, context), params.meta)
+        return True
+
+    def _run(
+        self, wire: WireDispatcher, request_id: RequestId, request: Exec | Read, meta: Meta | None
+    ) -> None:
+        """Hand a request on, and answer with its result."""
+        call = PeerCall(self._calls, wire, request_id, request, self._encoder(meta, request.context))
+        reply: RawReply = Reply(call.settled)
+        wire.fast_cancels[call.key] = reply.abandon
+        self._calls.call(request, reply)
+
+    def _encoder(self, meta: Meta | None, context: RequestContext) -> PeerEncoder:
+        """What encodes results for this peer."""
+        if self._connection.era is Era.MODERN:
+            self._stamp = self._stamp or self._door.stamp
+            name = meta.client_info.name if meta and meta.client_info else None
+            caller = context.caller
+            capabilities = NO_CAPABILITIES if caller is None else caller.capabilities
+            return PeerEncoder(self._views, self._stamp, name=name, capabilities=capabilities)
+        if self._encoder_of_session is None:
+            self._encoder_of_session = PeerEncoder(self._views, None)
+        return self._encoder_of_session

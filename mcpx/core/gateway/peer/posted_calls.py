@@ -1,0 +1,268 @@
+"""The fast path of peers over HTTP: a plain POST of `tools/call` (2026-07-28) at the door of one server.
+
+As on streams (`mcpx.core.gateway.peer.fast_path`): params are decoded as far as the name of the tool, and the
+result goes out as the bytes that came. The answer is JSON; where a notification comes before it, or
+nothing for a while, it is a stream of events. What is unusual in the headers or the body is left to the SDK's
+server (`mcpx.core.gateway.peer.server`), which gives the same answers, and which says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+import msgspec
+from mcp.shared.inbound import x_mcp_header_map
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.types import Message, Receive, Scope, Send
+
+from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.gateway.clients.bearer import bearer_in
+from mcpx.core.gateway.clients.handles import own_logger
+from mcpx.core.gateway.frontends.fast_context import CALL
+from mcpx.core.gateway.frontends.fast_parameters import (
+    Decoder,
+    Meta,
+    NativeParams,
+    decode_native,
+    decode_rich_native,
+)
+from mcpx.core.gateway.peer.errors import encoded_error
+from mcpx.core.gateway.peer.results import PeerEncoder
+from mcpx.core.gateway.peer.server import PeerServer
+from mcpx.core.protocol.context import SESSIONLESS, Capabilities, InputAnswers, OnStep, read_capabilities
+from mcpx.core.protocol.messages import Exec, as_call_error
+from mcpx.core.protocol.origin import Origin, client_text, this_user
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.servers.relay.clients import LOG
+from mcpx.core.wire import envelope
+from mcpx.core.wire.enclosed import one_line
+from mcpx.core.wire.envelope import Bytes, RequestId
+from supervisors import Signal
+
+PING_S: Final = 15.0  # of silence, after which a proxy may end the response
+MAX_WAITING: Final = 256  # notifications that the client has not been sent; more are dropped
+_JSON: Final = (b"content-type", b"application/json")
+_EVENTS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+_PING: Final = b": ping\r\n\r\n"
+_BRACE: Final = ord("{")
+_ONCE: Final = frozenset({b"content-type", b"accept", b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
+
+
+def may_be_plain(scope: Scope) -> dict[bytes, bytes] | None:
+    """The headers that decide about a request, if it may be one that is taken here."""
+    if scope["method"] != "POST":
+        return None
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _ONCE:
+            if name in found:
+                return None
+            found[name] = value
+        elif name.startswith(b"mcp-") or name == b"origin":
+            return None
+    accept = found.get(b"accept", b"")
+    is_plain = (
+        found.get(b"mcp-method") == CALL.encode()
+        and found.get(b"content-type") == b"application/json"
+        and b"application/json" in accept
+        and b"text/event-stream" in accept
+        and found.get(b"mcp-protocol-version", b"").decode("latin-1") in MODERN_PROTOCOL_VERSIONS
+    )
+    return found if is_plain else None
+
+
+class PostedCalls:
+    """Takes what it can of the requests at the door of one server."""
+
+    def __init__(self, server: PeerServer) -> None:
+        self._door = server
+        self._name = server.server_name
+        self._hub = server.hub
+        self._decode: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
+        self._in_headers: dict[str, tuple[ToolInfo, bool]] = {}  # tools with arguments that headers repeat
+
+    async def take(
+        self, headers: dict[bytes, bytes], body: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
+        """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
+        hub = self._hub
+        upstream = hub.upstreams.get(self._name)
+        if upstream is None or not upstream.has_listed or upstream.private is not None or hub.tracing.on:
+            return False
+        try:
+            message = envelope.decode_message(body)
+            if message.method != CALL or message.id is None or not message.params:
+                return False
+            params = self._decode(message.params)
+            if not _agrees(params, headers) or self._is_in_headers(upstream.catalogue, params.name):
+                return False
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        assert params.meta is not None  # noqa: S101 - it agrees with the headers
+        posted = _PostedCall(self._door, message.id, params, params.meta, scope, given=message.params)
+        await posted.serve(receive, send)
+        return True
+
+    def _is_in_headers(self, known: Any, name: str) -> bool:
+        """Whether headers of a call are to be held against its arguments, or there is no such tool."""
+        tool = None if known is None else known.tools.get(name)
+        if tool is None:
+            return True
+        kept = self._in_headers.get(name)
+        if kept is None or kept[0] is not tool:
+            if len(self._in_headers) > len(known.tools):
+                self._in_headers.clear()
+            kept = self._in_headers[name] = tool, bool(x_mcp_header_map(tool.input_schema))
+        return kept[1]
+
+
+def _agrees(params: NativeParams, headers: dict[bytes, bytes]) -> bool:
+    """Whether the params are whole, and say what the headers say."""
+    meta, arguments = params.meta, params.arguments
+    return (
+        meta is not None
+        and meta.client_info is not None
+        and bool(meta.client_info.name and meta.client_info.version and meta.capabilities)
+        and memoryview(meta.capabilities)[0] == _BRACE
+        and meta.version.encode() == headers[b"mcp-protocol-version"]
+        and params.name.encode() == headers.get(b"mcp-name")
+        and (not arguments or memoryview(arguments)[0] == _BRACE)
+    )
+
+
+class _PostedCall:
+    """One call, until it is answered; the `CallerHandle` of whom it comes from."""
+
+    modern: Final = True
+    is_peer: Final = True
+    is_local: Final = False  # of another MCPX it is not known where the person sits
+
+    def __init__(
+        self,
+        door: PeerServer,
+        request_id: RequestId,
+        params: NativeParams,
+        meta: Meta,
+        scope: Scope,
+        *,
+        given: msgspec.Raw,
+    ) -> None:
+        self.client = self  # without a session each request is a client of its own
+        self.capabilities: Capabilities = read_capabilities(bytes(meta.capabilities))
+        self.log_level = meta.log_level
+        self._hub = door.hub
+        self._peer = door.server_name
+        self._id = request_id
+        self._notifications: deque[list[Bytes]] = deque()
+        self._changed = Signal()
+        self._answer: list[Bytes] | None = None
+        bearer, info, token = bearer_in(scope), meta.client_info, meta.progressToken
+        name = "" if info is None else info.name
+        self._hub.clients.note_sessionless(meta.log_level)
+        context = RequestContext(
+            client=SESSIONLESS if bearer is None else bearer.sessionless,
+            caller=self,
+            answers=InputAnswers(params.responses, params.state)
+            if params.state is not None or params.responses
+            else None,
+            on_progress=None if token is None else lambda step: self._progressed(token, step),
+            meta=meta.for_server,
+            origin=Origin(
+                transport="http",
+                client=None if info is None else client_text(info.name, info.version),
+                name=None if info is None else info.name,
+                user=this_user(),
+                profile=self._hub.door.profile,
+                token=None if bearer is None else bearer.token.name,
+            ),
+        )
+        self._request = Exec(self._peer, params.name, params.arguments, context, given=given)
+        self._encoder = PeerEncoder(self._hub.views, door.stamp, name=name, capabilities=self.capabilities)
+
+    # --- of the caller
+
+    def log(self, params: JSON) -> None:
+        """Send a log message."""
+        self._notify(envelope.notification(LOG, envelope.encode(own_logger(params, self._peer))))
+
+    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
+        """Never called: it is asked in its result."""
+        raise NotImplementedError
+
+    def _progressed(self, token: RequestId, step: bytes) -> None:
+        self._notify(envelope.notification("notifications/progress", envelope.progress(token, step)))
+
+    def _notify(self, notification: list[Bytes]) -> None:
+        if self._answer is not None:
+            return
+        if len(self._notifications) >= MAX_WAITING:
+            self._hub.clients.count_dropped()
+            return
+        self._notifications.append(notification)
+        self._changed.set()
+
+    # --- its life
+
+    async def serve(self, receive: Receive, send: Send) -> None:
+        """Run it, and respond; cancelled, if the client leaves."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope.cancel)
+            tasks.start_soon(self._run)
+            await self._respond(send)
+            tasks.cancel_scope.cancel()
+
+    async def _run(self) -> None:
+        try:
+            request = self._request
+            result = await self._hub.calls.run(request, lambda raw: self._encoder.tool(raw, request))
+            pieces = result if isinstance(result, list) else self._encoder.members(result)
+            self._answer = envelope.answer(self._id, pieces)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a call makes us raise is the answer
+            failure = encoded_error(as_call_error(error, self._request))
+            self._answer = envelope.failure(self._id, failure)
+        self._changed.set()
+
+    async def _respond(self, send: Send) -> None:
+        with anyio.move_on_after(PING_S):
+            await self._changed.wait()
+        if self._answer is not None and not self._notifications:
+            body = b"".join(self._answer)
+            length = (b"content-length", b"%d" % len(body))
+            await send({"type": "http.response.start", "status": 200, "headers": [_JSON, length]})
+            await send({"type": "http.response.body", "body": body})
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        silent = not self._changed.is_set()
+        while True:
+            self._changed.clear()
+            if silent:
+                await send(_part(_PING))
+            while self._notifications:
+                await send(_part(_event(self._notifications.popleft())))
+            if self._answer is not None:
+                await send(_part(_event(self._answer), more=False))
+                return
+            with anyio.move_on_after(PING_S):
+                await self._changed.wait()
+            silent = not self._changed.is_set()
+
+
+async def _cancel_when_gone(receive: Receive, cancel: Callable[[], object]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    cancel()
+
+
+def _event(message: list[Bytes]) -> bytes:
+    return b"event: message\r\ndata: %s\r\n\r\n" % one_line(b"".join(message).rstrip())
+
+
+def _part(body: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}

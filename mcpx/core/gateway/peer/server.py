@@ -1,0 +1,241 @@
+"""The MCP server that another MCPX sees at the door of one of the servers: that server, as it is in the
+catalogue.
+
+Its name, instructions, capabilities and lists are those of the server; a greeting waits until they are known.
+Calls go the way of all calls, over the session that all clients share, or the peer's own where the server
+has one for each client (`sessions: per_client`): then a peer over HTTP needs a session, and so the handshake.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import mcp_types
+import msgspec
+from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.models import InitializationOptions
+from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from mcpx.core.calls.auditing import noting_refusals
+from mcpx.core.calls.tool_names import not_listed
+from mcpx.core.catalog.model import JSON, Catalogue, ToolInfo, present
+from mcpx.core.gateway import sdk_path
+from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client, transport_of
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.door_server import DoorServer
+from mcpx.core.gateway.encoded_results import is_modern
+from mcpx.core.gateway.eras import GREETINGS
+from mcpx.core.gateway.native.requests import UNCACHED, completes
+from mcpx.core.gateway.native.tools import tools_page
+from mcpx.core.gateway.peer.errors import as_peer_error
+from mcpx.core.gateway.peer.requests import OwnLookup, OwnResourcesAndPrompts
+from mcpx.core.gateway.peer.results import PeerEncoder
+from mcpx.core.protocol.messages import Exec
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.rendering.suggest import unknown_server
+from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.system.endpoint import Door
+from mcpx.core.validation.arguments import encode_arguments
+from mcpx.core.wire.enclosed import enclose
+from mcpx.errors import CallError
+
+if TYPE_CHECKING:
+    from mcpx.core.gateway.peer.posted_calls import PostedCalls
+
+Context = ServerRequestContext[Any, Any]
+WAIT_SHARE: Final = 0.9  # of the server's connect timeout, for which a greeting waits
+LISTS: Final = ("tools", "resources", "prompts")
+"""Capabilities with lists, whose changes are announced whether the server does so or not."""
+_PASSED_ON: Final = (*LISTS, "logging", "completions", "experimental")
+
+
+class PeerServer(DoorServer):
+    """Serves the peers at the door of one server. `server_name` is its name here."""
+
+    def __init__(self, clients: ClientSessions, door: Door) -> None:
+        self.server_name = door.peer or ""
+        super().__init__(
+            self.server_name,
+            clients,
+            door,
+            as_error=as_peer_error,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            get_tool_input_schema=self._input_schema,
+        )
+        self.middleware.insert(-2, self._greet)  # before those that answer
+        OwnResourcesAndPrompts(
+            self.hub,
+            clients.subscribers,
+            self.tool_list.bus,
+            self._wait_for_server,
+            self.stamp_for,
+            wait_to_list=self._wait_to_list,
+            lookup=OwnLookup,
+        ).register(self)
+
+    @cached_property
+    def posted_calls(self) -> PostedCalls:
+        """What takes plain calls over HTTP; made for the first one."""
+        from mcpx.core.gateway.peer.posted_calls import PostedCalls  # noqa: PLC0415 - it imports this
+
+        return PostedCalls(self)
+
+    # --- what the server is, asked for at each greeting
+
+    @property
+    def upstream(self) -> VisibleServer:
+        """The server.
+
+        Raises:
+            CallError: `unknown_server`: it is not there any more.
+        """
+        upstream = self.hub.upstreams.get(self.server_name)
+        if upstream is None:
+            raise unknown_server(self.server_name, [])
+        return upstream
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is known of the server; nothing, where that is so."""
+        upstream = self.hub.upstreams.get(self.server_name)
+        known = None if upstream is None else upstream.catalogue
+        return Catalogue(generation=0) if known is None else known
+
+    @property
+    def server_info(self) -> mcp_types.Implementation:
+        """What the server says that it is."""
+        known = self.catalogue
+        name = known.implementation or self.server_name
+        title = None if known.server_title == name else known.server_title
+        return mcp_types.Implementation(name=name, version=known.server_version or "", title=title)
+
+    @property
+    def server_info_stamp(self) -> JSON:
+        """The same for the `_meta` of results."""
+        info = self.server_info
+        return present(name=info.name, version=info.version, title=info.title)
+
+    @property
+    def stamp(self) -> bytes:
+        """The `_meta` of results for peers of 2026-07-28."""
+        return msgspec.json.encode({SERVER_INFO_META_KEY: self.server_info_stamp})
+
+    @property
+    def instructions(self) -> str | None:
+        """Those of the server."""
+        return self.catalogue.instructions
+
+    @instructions.setter
+    def instructions(self, value: str | None) -> None:
+        """The SDK sets what it was given, which is nothing."""
+
+    def create_initialization_options(self, *parts: Any, **options: Any) -> InitializationOptions:
+        """As of the base, with what the server says that it is."""
+        info = self.server_info
+        named = {"server_name": info.name, "server_version": info.version, "title": info.title}
+        return super().create_initialization_options(*parts, **options).model_copy(update=named)
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - as of the base
+        experimental_capabilities: JSON | None = None,  # noqa: ARG002
+        extensions: JSON | None = None,  # noqa: ARG002
+        *,
+        protocol_version: str | None = None,
+    ) -> mcp_types.ServerCapabilities:
+        """Those of the server, as far as they are passed on; changes of lists are always announced."""
+        known = self.catalogue
+        found: JSON = {name: known.capabilities[name] for name in _PASSED_ON if name in known.capabilities}
+        for name in LISTS:
+            given = found.get(name)
+            if isinstance(given, dict) or getattr(known, name):
+                found[name] = {**(given or {}), "listChanged": True}
+        if completes(known):
+            found.setdefault("completions", {})
+        if protocol_version in MODERN_PROTOCOL_VERSIONS and self.extensions:
+            found["extensions"] = self.extensions
+        return mcp_types.ServerCapabilities.model_validate(found)
+
+    # --- greetings
+
+    async def _greet(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A middleware: wait for the server before a greeting, and refuse what cannot be served."""
+        try:
+            self._check_session(ctx, self.upstream)
+            if ctx.method in GREETINGS:
+                await self._wait_to_list(ctx)
+        except CallError as error:
+            raise as_peer_error(error) from None
+        return await call_next(ctx)
+
+    def _check_session(self, ctx: Context, upstream: VisibleServer) -> None:
+        """Refuse requests without a session, where each peer has one of its own with the server.
+
+        Raises:
+            MCPError: The peer has to connect in an era with sessions.
+        """
+        over_http = transport_of(connection_of(ctx.session)) == "http"
+        if over_http and upstream.private is not None and is_modern(ctx):
+            text = f"{self.server_name} has a session for each client: over HTTP that takes a handshake"
+            data = {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": ctx.protocol_version}
+            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+
+    async def _wait_for_server(self) -> None:
+        """Wait until it is known what the server offers, for most of its connect timeout.
+
+        The peer has the same, most likely, and is to hear why there is nothing to offer.
+        """
+        upstream = self.upstream
+        with anyio.move_on_after(WAIT_SHARE * upstream.config.call_limits.connect_timeout):
+            await upstream.await_catalogue()
+
+    async def _wait_to_list(self, _ctx: Context) -> bool:
+        """The same before a list, which is always paged.
+
+        Raises:
+            MCPError: It is not known.
+        """
+        try:
+            await self._wait_for_server()
+            upstream = self.upstream
+            if upstream.catalogue is None:
+                raise not_listed(upstream.info(), "")
+        except CallError as error:
+            raise as_peer_error(error) from None
+        return True
+
+    # --- tools
+
+    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
+        await self._wait_to_list(ctx)
+        cursor = params.cursor if params is not None else None
+        page = tools_page([], self.catalogue.tools, cursor, define=ToolInfo.to_protocol)
+        return enclose([enveloped(UNCACHED | page, self.stamp_for(ctx))])
+
+    async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
+        encoder = PeerEncoder.for_request(self.hub.views, ctx, self.stamp_for(ctx))
+        client, origin = (
+            session_client(connection_of(ctx.session), self.hub),
+            origin_of(ctx.session, self.hub),
+        )
+        server, tool = self.server_name, params.name
+        try:
+            with noting_refusals(self.hub.audit, "tool", server, tool, origin):
+                arguments = encode_arguments(params.arguments or {}, server=server, tool=tool)
+            request = Exec(server, tool, arguments, RequestContext(client=client, origin=origin))
+            result = await sdk_path.run(self.hub, ctx, request, lambda raw: encoder.tool(raw, request))
+        except CallError as error:
+            raise as_peer_error(error) from None
+        return enclose(result if isinstance(result, list) else encoder.members(result))
+
+    def _input_schema(self, name: str) -> JSON | None:
+        """What the headers of a call over HTTP are held against."""
+        tool = self.catalogue.tools.get(name)
+        return None if tool is None else tool.input_schema

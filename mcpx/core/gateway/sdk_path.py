@@ -1,0 +1,145 @@
+"""One request to an upstream for the SDK's server: its client hears of progress and log messages, in order.
+
+The fast path does the same for streams without the SDK. Both only build the context of a call, and leave the
+rest to `mcpx.core.calls.calls`, so they give the same answers.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp_types import INVALID_PARAMS
+from msgspec.structs import replace
+
+from mcpx.core.calls.calls import Render
+from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.handles import Delivery, RequestCaller
+from mcpx.core.gateway.clients.identity import as_sent, origin_of, request_outbound
+from mcpx.core.gateway.clients.outbox import Backlog
+from mcpx.core.protocol.context import InputAnswers
+from mcpx.core.protocol.messages import Exec, Request
+from mcpx.core.protocol.request_meta import encode_for_server, meta_for_server
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.text import kind_of
+from mcpx.core.wire import envelope
+from mcpx.errors import CallError
+from supervisors import Signal
+
+Context = ServerRequestContext[Any, Any]
+R = TypeVar("R")
+
+
+async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -> R | JSON:
+    """The rendered result; or the input requests of the server, as the result that they are.
+
+    Raises:
+        CallError: The request failed, or `render` says that it did.
+        MCPError: From `render`; or what the client sent is not of the protocol.
+    """
+    notifications = _NotificationQueue(hub.clients)
+    with_context = replace(request, context=_context(hub, ctx, notifications))
+    if isinstance(with_context, Exec):
+        with_context = replace(with_context, given=await as_sent(ctx))
+    if hub.audit.watch is not None:
+        hub.audit.watch.same(request, with_context)
+    failure: CallError | MCPError | None = None
+    result: R | JSON = {}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(notifications.deliver)
+        try:
+            result = await hub.calls.run(with_context, render)
+        except (CallError, MCPError) as error:  # carried out of the task group, which would wrap it
+            failure = error
+        finally:
+            notifications.close()
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _context(hub: HubView, ctx: Context, notifications: _NotificationQueue) -> RequestContext:
+    """The context of the client's request."""
+    caller = RequestCaller(ctx, hub, notifications.put)
+    if caller.modern:
+        hub.clients.note_sessionless(caller.log_level)
+
+    outbound = request_outbound(ctx.session)
+    token = progress_token_from_params(ctx.params)
+
+    def progressed(step: bytes) -> None:
+        if token is None:
+            return
+        with suppress(msgspec.DecodeError, RecursionError):  # a number or a depth that the SDK cannot pass on
+            params = msgspec.json.decode(envelope.progress(token, step))
+            notifications.put(partial(outbound.notify, "notifications/progress", params), len(step))
+
+    return RequestContext(
+        client=caller.session_client,
+        caller=caller,
+        answers=_answers(ctx),
+        on_progress=None if token is None else progressed,
+        meta=meta_for_server(ctx.params),
+        origin=origin_of(ctx.session, hub),
+    )
+
+
+def _answers(ctx: Context) -> InputAnswers | None:
+    """What the client brings to a request that it repeats.
+
+    Raises:
+        MCPError: It cannot be read.
+    """
+    params = ctx.params or {}
+    responses, state = params.get("inputResponses"), params.get("requestState")
+    if responses is None and state is None:
+        return None
+    if state is not None and not isinstance(state, str):
+        raise MCPError(
+            INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
+        )
+    encoded = b"" if responses is None else encode_for_server(responses, "inputResponses")
+    return InputAnswers(encoded, state)
+
+
+class _NotificationQueue:
+    """Notifications to the client during its request, delivered in order, in bounded memory."""
+
+    def __init__(self, clients: ConnectedClients) -> None:
+        self._clients = clients
+        self._waiting: Backlog[Delivery] = Backlog()
+        self._changed = Signal()
+        self._closed = False
+
+    def put(self, delivery: Delivery, size: int) -> None:
+        """Deliver soon; after the request, and where too much waits, it is dropped."""
+        if self._closed:
+            return
+        if self._waiting.put(delivery, size):
+            self._changed.set()
+        else:
+            self._clients.dropped += 1
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._closed = True
+        self._changed.set()
+
+    async def deliver(self) -> None:
+        """Deliver until it is closed and empty."""
+        while len(self._waiting) or not self._closed:
+            if not len(self._waiting):
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            deliver = self._waiting.take()
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                await deliver()

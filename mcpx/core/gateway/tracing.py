@@ -1,0 +1,91 @@
+"""The spans of what clients ask of the SDK's server: over HTTP, and on streams what the fast path leaves.
+
+The calls of the fast path have theirs from `mcpx.core.gateway.frontends.traced_path`, those at a transparent
+door from `mcpx.core.gateway.transparent.tracing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.identity import origin_of
+from mcpx.core.protocol.origin import Origin
+from mcpx.core.telemetry.tracing import PARENT, STATE, ServedRequest, short, target_in
+from mcpx.core.wire.envelope import RequestId
+
+Context = ServerRequestContext[Any, Any]
+UNTRACED: Final = frozenset({"ping", "subscriptions/listen"})
+"""Methods whose requests say nothing, or stay open for as long as the client does."""
+_NETWORK: Final[dict[str, dict[str, str]]] = {
+    "stdio": {"network.transport": "pipe"},
+    "socket": {"network.transport": "unix"},
+    "http": {"network.transport": "tcp", "network.protocol.name": "http"},
+}
+_SESSION: Final = "mcp-session-id"
+
+
+def serving_spans(hub: HubView) -> ServerMiddleware[Any]:
+    """A middleware for the SDK's server, the outermost: every request of a client is a span."""
+
+    async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.request_id is None or ctx.method in UNTRACED:
+            return await call_next(ctx)
+        served = _begun(hub, ctx)
+        with served.current():
+            try:
+                result = await call_next(ctx)
+            except MCPError as error:
+                code = str(error.error.code)
+                served.end(code, **{"rpc.response.status_code": code})
+                raise
+            except anyio.get_cancelled_exc_class():
+                served.end("cancelled")
+                raise
+            except BaseException as error:
+                served.end(type(error).__qualname__)
+                raise
+            served.end()
+            return result
+
+    return serve
+
+
+def _begun(hub: HubView, ctx: Context) -> ServedRequest:
+    params = ctx.params or {}
+    meta, headers = params.get("_meta"), _headers(ctx)
+    carrier: Mapping[str, Any] = meta if isinstance(meta, Mapping) and PARENT in meta else headers
+    version = None if ctx.method == "initialize" else ctx.protocol_version  # which is about to be agreed
+    about = client_attributes(origin_of(ctx.session, hub), ctx.request_id, version)
+    if session := headers.get(_SESSION):
+        about["mcp.session.id"] = short(session)
+    return hub.tracing.serve(ctx.method, target_in(params), carrier, about)
+
+
+def _headers(ctx: Context) -> dict[str, str]:
+    """What the headers say of trace and session, where the request came over HTTP."""
+    if ctx.request is None:
+        return {}
+    given = ctx.request.headers
+    return {name: given[name] for name in (PARENT, STATE, _SESSION) if name in given}
+
+
+def client_attributes(
+    origin: Origin, request_id: RequestId | None, version: str | None
+) -> dict[str, str | int | bool]:
+    """The attributes that say who asks, over what, and under which id."""
+    about: dict[str, str | int | bool] = {**_NETWORK.get(origin.transport, {})}
+    if request_id is not None:
+        about["jsonrpc.request.id"] = short(str(request_id))
+    if version:
+        about["mcp.protocol.version"] = short(version)
+    if origin.client:
+        about["mcpx.client"] = short(origin.client)
+    if origin.profile:
+        about["mcpx.profile"] = short(origin.profile)
+    return about

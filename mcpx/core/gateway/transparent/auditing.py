@@ -1,0 +1,81 @@
+"""What the audit log says of the requests at a transparent door."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from mcp_types import CLIENT_INFO_META_KEY
+
+from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.audit.entry import Entry, Kind
+from mcpx.core.gateway.transparent.subjects import Subject
+from mcpx.core.policy.tokens import NamedToken
+from mcpx.core.protocol.origin import Origin, Transport, client_text, this_user
+from mcpx.core.servers.passthrough.messages import NOTHING, members_of, result_of, value_of
+from mcpx.errors import CallError, Code
+from supervisors import Reply
+
+_KINDS: Final[dict[str, Kind]] = {
+    "tools/call": "tool",
+    "resources/read": "resource",
+    "resources/subscribe": "resource",
+    "prompts/get": "prompt",
+    "completion/complete": "completion",
+    "tasks/result": "task",
+    "tasks/update": "task",
+    "tasks/cancel": "task",
+}
+_ANSWERS: Final = frozenset({"inputResponses", "requestState"})
+"""The members by which a client comes back with answers."""
+AUDITED: Final = frozenset(_KINDS)
+"""The methods whose requests are written. How often a client asks for a task is nobody's matter."""
+
+
+def begin(audit: Audit, server: str, method: str, subject: Subject, origin: Origin) -> Entry:
+    """The entry of a request that begins.
+
+    Raises:
+        CallError: As from `Audit.begin`.
+    """
+    names = subject.tool, subject.resource, subject.prompt, subject.template, subject.task
+    name = next((each for each in names if each is not None), "")
+    if not _ANSWERS.isdisjoint(subject.members):
+        audit.tally.goes_on((origin, server, _KINDS[method], name))
+    return audit.begin(_KINDS[method], server, name, subject.members.get("arguments", NOTHING), origin)
+
+
+def observe(entry: Entry, reply: Reply[msgspec.Raw], server: str) -> None:
+    """Have the entry note how a request ends whose reply is a whole answer."""
+
+    def settled(answered: Reply[msgspec.Raw]) -> None:
+        noted: Reply[Any] = Reply()
+        noted.observer = entry
+        if answered.error is not None:
+            noted.reject(answered.error)
+        elif (result := result_of(answered.value or NOTHING)) is not None:
+            noted.resolve(result)
+        else:
+            noted.reject(CallError(Code.UPSTREAM_ERROR, "the server answered with an error", server=server))
+
+    reply.observe(settled)
+
+
+def origin_of(
+    transport: Transport, client: bytes, params: msgspec.Raw | bytes, token: NamedToken | None
+) -> Origin:
+    """Who is behind a request. `client` is what it said of itself in its handshake, if there was one."""
+    about = msgspec.Raw(client)
+    if CLIENT_INFO_META_KEY.encode() in bytes(params):
+        about = members_of(members_of(params).get("_meta", NOTHING)).get(CLIENT_INFO_META_KEY, NOTHING)
+    info = value_of(about) if about else None
+    name, version = (info.get("name"), info.get("version")) if isinstance(info, dict) else (None, None)
+    name = name if isinstance(name, str) else None
+    return Origin(
+        transport=transport,
+        client=client_text(name, version if isinstance(version, str) else None),
+        name=name,
+        user=this_user(),
+        profile=None if token is None else token.profile,
+        token=None if token is None else token.name,
+    )

@@ -1,0 +1,207 @@
+"""Requests at a transparent door, held against the policy of its server as it is at the moment.
+
+One for what is not admitted is answered as one for what does not exist, and nothing is sent. Where rules are
+set, all tools and prompts that nothing lists are answered in this way, too, so that nobody can tell them from
+those that are hidden. Where none are set, requests pass as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+from msgspec.structs import replace
+
+from mcpx.core.gateway.native.errors import no_such_resource
+from mcpx.core.gateway.transparent.errors import NotAdmitted
+from mcpx.core.gateway.transparent.offered import Offered
+from mcpx.core.gateway.transparent.subjects import (
+    KINDS,
+    METHODS,
+    NAMELESS,
+    Subject,
+    is_misspelt,
+    kinds_of,
+    subject_of,
+)
+from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.protocol.requests import Passed
+from mcpx.core.text import cut, shown_name
+from mcpx.errors import NAME_LEN, CallError, Code
+
+
+class Enforcement:
+    """Judges the requests of one door. `is_compared` says whether tools were held against their pins."""
+
+    def __init__(self, offered: Offered, is_compared: Callable[[], bool]) -> None:
+        self._offered = offered
+        self._server = offered.server
+        self._is_compared = is_compared
+        self._last: tuple[msgspec.Raw | bytes, Subject | MCPError] | None = None
+
+    def read(self, request: Passed) -> Subject:
+        """What a request names, as far as that can be read.
+
+        Raises:
+            NotAdmitted: Rules are set, and it cannot be held against them.
+        """
+        named = self.named(request)
+        if isinstance(named, Subject):
+            return named
+        if self.is_strict(request.method):
+            raise NotAdmitted(named, Code.INVALID_ARGUMENTS, server=self._server)
+        return NAMELESS
+
+    def named(self, request: Passed) -> Subject | MCPError:
+        """What a request names, or why that cannot be read. It is read once in a turn of the event loop."""
+        if self._last is None or self._last[0] is not request.raw:
+            try:
+                found: Subject | MCPError = subject_of(request.method, request.raw)
+            except MCPError as error:
+                found = error
+            self._last = request.raw, found
+        return self._last[1]
+
+    def forget(self) -> None:
+        """Drop what was read last; to be called when a request has been dealt with."""
+        self._last = None
+
+    def is_strict(self, method: str) -> bool:
+        """Whether requests of that method are held against rules, so that what they name must be certain."""
+        policy = self._offered.policy
+        return policy is not None and method in METHODS and any(map(policy.restricts, kinds_of(method)))
+
+    def admitted(self, request: Passed, *, version: str) -> Subject:
+        """What a request names, which may be sent; `version` is the client's revision.
+
+        Raises:
+            CallError: It may not.
+        """
+        if request.method not in METHODS:
+            if self._is_misspelt(request.method):
+                response = MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+                raise NotAdmitted(response, Code.INVALID_ARGUMENTS, server=self._server)
+            return NAMELESS
+        subject = self.read(request)
+        if (refusal := self.refusal(subject, version=version)) is not None:
+            raise refusal
+        return subject
+
+    def _is_misspelt(self, method: str) -> bool:
+        """Whether rules are set, and a lenient server may take the method for one that they are about."""
+        policy = self._offered.policy
+        return is_misspelt(method) and policy is not None and any(map(policy.restricts, KINDS))
+
+    def drops(self, method: str) -> bool:
+        """Whether a notification of a client by that name could run something at a lenient server.
+
+        It would be in no audit log, count for no limit, and pass all rules.
+        """
+        return method in METHODS or self._is_misspelt(method)
+
+    def guarded(self, request: Passed, *, version: str, agreed: bool = False) -> Passed:
+        """A request as it may be sent, which is held against the rules again each time when it is.
+
+        Of a call that a person has `agreed` to, it does not matter whether they have to be asked.
+
+        Raises:
+            CallError: It may not be sent.
+        """
+        if request.method not in METHODS:
+            return request
+
+        def admit(given: Passed) -> Passed:
+            subject = self.admitted(given, version=version)
+            if not agreed and subject.tool is not None and (rule := self._asks(subject.tool)) is not None:
+                raise self._ask_again(subject.tool, rule)
+            return self._certain(given, subject)
+
+        return replace(admit(request), admit=admit)
+
+    def _certain(self, request: Passed, subject: Subject) -> Passed:
+        """A request with the params that were held against rules, where there are some."""
+        if not self.is_strict(request.method):
+            return request
+        if hidden := [uri for uri in subject.subscriptions if self._offered.rule_against(uri) is not None]:
+            subject = subject.without_subscriptions(hidden)
+        return replace(request, raw=subject.params())
+
+    def _asks(self, tool: str) -> str | None:
+        """The rule by which a person is to be asked before the tool runs."""
+        policy = self._offered.policy
+        if policy is None:
+            return None
+        if policy.pins is not None and policy.pins.always(tool):
+            return None
+        return next(
+            (rule for each in self._offered.forms_of(tool) if (rule := policy.asks(each)) is not None), None
+        )
+
+    def _ask_again(self, tool: str, rule: str) -> CallError:
+        name = _shown(tool)
+        text = f"{name} runs only when a person agrees since the rules were changed ({rule}): call it again"
+        details = {"rule": rule}
+        return CallError(
+            Code.NOT_APPROVED, f"{text}; nothing was sent", server=self._server, tool=tool, details=details
+        )
+
+    def refusal(self, subject: Subject, *, version: str) -> CallError | None:
+        """Why a request with that subject is not sent; `version` is the client's revision."""
+        policy = self._offered.policy
+        if policy is None:
+            return None
+        if subject.tool is not None:
+            return self._tool_refusal(policy, subject.tool)
+        if (
+            subject.resource is not None
+            and (rule := self._offered.rule_against(subject.resource)) is not None
+        ):
+            response = no_such_resource(subject.resource, "Resource not found", version=version)
+            return NotAdmitted(response, Code.UNKNOWN_RESOURCE, server=self._server, rule=rule)
+        if subject.task is not None and (rule := self._offered.rule_against_task(subject.task)) is not None:
+            return self._unknown(f"Task not found: {_shown(subject.task)}", rule)
+        return self._reference_refusal(policy, subject)
+
+    def _tool_refusal(self, policy: ServerPolicy, tool: str) -> CallError | None:
+        rule = policy.rule_against_tool(tool)
+        if rule is None and policy.pins is not None and policy.pins.guards and not self._is_compared():
+            return self._not_compared(tool)
+        if rule is not None or (policy.restricts("tools") and not self._offered.may_have_tool(tool)):
+            return self._unknown(f"Unknown tool: {_shown(tool)}", rule, tool=tool)
+        return policy.refusal(tool)
+
+    def _not_compared(self, tool: str) -> CallError:
+        text = f"{_shown(tool)} is not run before the tools of {shown_name(self._server)} were listed"
+        return CallError(
+            Code.NOT_APPROVED,
+            f"{text}: what is pinned cannot be compared; nothing was sent, list the tools first",
+            server=self._server,
+            tool=tool,
+        )
+
+    def _reference_refusal(self, policy: ServerPolicy, subject: Subject) -> CallError | None:
+        """As `refusal`, for a prompt, and for what a completion is for."""
+        prompt, template = subject.prompt, subject.template
+        if template is not None:
+            concrete = "{" not in template
+            rule = (
+                self._offered.rule_against(template) if concrete else policy.rule_against_template(template)
+            )
+            if rule is not None:
+                return self._unknown(f"Unknown resource template: {_shown(template)}", rule)
+        if prompt is None:
+            return None
+        rule = policy.rule_against_prompt(prompt)
+        if rule is None and (not policy.restricts("prompts") or self._offered.may_have_prompt(prompt)):
+            return None
+        return self._unknown(f"Unknown prompt: {_shown(prompt)}", rule)
+
+    def _unknown(self, text: str, rule: str | None, *, tool: str | None = None) -> NotAdmitted:
+        code = Code.UNKNOWN_RESOURCE if tool is None else Code.UNKNOWN_TOOL
+        return NotAdmitted(MCPError(INVALID_PARAMS, text), code, server=self._server, tool=tool, rule=rule)
+
+
+def _shown(name: str) -> str:
+    return shown_name(cut(name, NAME_LEN))

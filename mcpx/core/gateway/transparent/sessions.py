@@ -1,0 +1,281 @@
+"""Which session with the server serves a request, and whether the request may be sent twice.
+
+The first `initialize` that the server accepts settles the era of a client with a session. Before that, a
+request with the envelope of 2026-07-28 goes to the session that all clients of that revision share.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.events.audit.entry import Entry
+from mcpx.core.gateway.clients.bearer import Bearer
+from mcpx.core.gateway.transparent.answers import Answers
+from mcpx.core.gateway.transparent.asking import Asking, approval_request, declared_by
+from mcpx.core.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
+from mcpx.core.gateway.transparent.enforcement import Enforcement
+from mcpx.core.gateway.transparent.eras import is_modern, refusal_of
+from mcpx.core.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
+from mcpx.core.gateway.transparent.offered import Offered
+from mcpx.core.gateway.transparent.signing_in import Caller, SigningIn
+from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
+from mcpx.core.gateway.transparent.tracing import traced
+from mcpx.core.policy.questions import ApprovalRequest
+from mcpx.core.protocol.context import InputAnswers
+from mcpx.core.protocol.origin import Origin, Transport
+from mcpx.core.protocol.peer import Peer
+from mcpx.core.protocol.requests import Passed
+from mcpx.core.servers.admission import is_safe
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.passthrough.client import DirectClient
+from mcpx.core.servers.passthrough.messages import error_answer, members_of, result_of, value_of
+from mcpx.core.system.endpoint import Door
+from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import RequestId
+from mcpx.errors import Outcome
+
+SAFE: Final = frozenset(
+    {
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "tasks/get",
+        "tasks/list",
+        "tools/list",
+    }
+)
+"""Methods whose requests do no harm if they are sent once more after a lost connection."""
+UNCOUNTED: Final = frozenset({"initialize", "ping", "server/discover"})
+"""Methods whose requests do not count for `limits.calls_per_minute`."""
+
+
+class DoorSessions:
+    """The sessions of one server, for the clients of its transparent door.
+
+    With a `bearer` they are those of its token: its profile narrows what there is, and its clients without a
+    session share none with others.
+    """
+
+    def __init__(self, hub: Hub, server: str, transport: Transport, bearer: Bearer | None = None) -> None:
+        self.server = server
+        self._sessionless = hub.fleet.direct.sessionless if bearer is None else bearer.direct
+        self._hub = hub
+        self._token = None if bearer is None else bearer.token
+        self._transport: Transport = transport
+        self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
+        self._asking = Asking(hub.approvals)
+        self._signing_in = SigningIn(hub, server)
+        offered = Offered(server, lambda: self._view.upstreams.get(server))
+        self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
+        self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.compared)
+        self._offered = offered
+
+    def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        """Send or queue a request; `client` is None for one without a session. Never raises.
+
+        The reply gets a `CallError` with the outcome `not_sent` where there is no such server, it is not
+        available, or there is nothing there by the name that the request has.
+        """
+        if self._hub.tracing.on:
+            request = self._traced(client, request, reply)
+        if not self._signing_in.concerns(request):
+            self._submit_or_reject(client, request, reply)
+            return
+        who = self._sessionless if client is None else client
+        self._signing_in.submit(
+            request,
+            reply,
+            send=partial(self._submit_or_reject, client),
+            caller=lambda: Caller(
+                request,
+                who,
+                declared_by(request, client),
+                modern=is_modern(request.method, request.raw),
+            ),
+        )
+
+    def _submit_or_reject(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        try:
+            self._submit(client, request, reply)
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
+            reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
+        finally:
+            self._rules.forget()
+
+    def _submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        if client is not None:
+            client.note_request(request.method, request.raw)
+        entry = self._audit(client, request, reply)
+        upstream = self._view.registry.upstream(self.server)
+        if upstream.queue.closed or upstream.config.disabled is not None:
+            raise upstream.queue.unavailable(request)
+        modern = is_modern(request.method, request.raw)
+        if (refusal := refusal_of(request, upstream.config, modern=modern)) is not None:
+            reply.resolve(error_answer(refusal))
+            return
+        session = client if client is not None and (client.greeted or not modern) else None
+        version = MODERN_PROTOCOL_VERSIONS[-1] if modern else (client and client.version) or ""
+
+        def send(agreed: Passed) -> None:
+            guarded = self._rules.guarded(agreed, version=version, agreed=agreed is not request)
+            self._send(session, guarded, reply)
+
+        def judge(answers: InputAnswers | None = None) -> None:
+            subject = self._rules.admitted(request, version=version)
+            call = None
+            if subject.tool is not None:
+                call = self._approval_request(client, request, subject, answers)
+            if call is None:
+                send(request)
+            else:
+                self._asking.admit(call, request, reply, send=send, again=judge, modern=modern, entry=entry)
+
+        judge()
+
+    def _approval_request(
+        self, client: DirectClient | None, request: Passed, subject: Subject, answers: InputAnswers | None
+    ) -> ApprovalRequest | None:
+        """A call as a person is asked about it, if they are; with the `answers` of its client."""
+        forms = self._offered.forms_of(subject.tool or "")
+        upstream = self._view.registry.upstream(self.server)
+        who = self._sessionless if client is None else client
+        return approval_request(
+            request,
+            subject,
+            forms,
+            upstream.policy,
+            client=who,
+            session=client,
+            for_all=self._token is None,
+            asks_likewise=upstream.config.is_remote_mcpx,
+            answers=answers,
+        )
+
+    def _send(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        """Send or queue a request in the session of its client, or in the one of those that have none."""
+        upstream = self._hub.upstreams[self.server]
+        if request.method not in UNCOUNTED:
+            upstream.rate.admit(request.tool)
+        who = self._sessionless if client is None else client
+        if self._token is not None:
+            who.profile, who.token = self._token.profile, self._token.name
+        self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
+
+    def _traced(self, client: DirectClient | None, request: Passed, reply: RawReply) -> Passed:
+        upstream = self._hub.upstreams.get(self.server)
+        return traced(
+            self._hub.tracing,
+            request,
+            reply,
+            server=self.server,
+            transport=None if upstream is None else upstream.config.transport,
+            origin=self._origin(client, request),
+        )
+
+    def _origin(self, client: DirectClient | None, request: Passed) -> Origin:
+        about = b"" if client is None else client.about
+        return origin_of(self._transport, about, request.raw, self._token)
+
+    async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
+        """The result of a request, enclosed (`mcpx.core.wire.enclosed`).
+
+        Raises:
+            MCPError: The server's error, or that of MCPX.
+        """
+        reply = RawReply()
+        try:
+            self.submit(client, request, reply)
+            answer = self.shown(request, await reply.wait())
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
+            raise to_mcp_error(as_call_error(error, self.server, request.method)) from None
+        result = result_of(answer)
+        if result is None:
+            raise error_in(answer)
+        return enclose([bytes(result)])
+
+    def _audit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> Entry | None:
+        """Have a request and its end written to the audit log.
+
+        Raises:
+            CallError: It must be, and cannot.
+        """
+        if request.method not in AUDITED:
+            return None
+        origin = self._origin(client, request)
+        named = self._rules.named(request)
+        subject = named if isinstance(named, Subject) else NAMELESS
+        entry = begin(self._hub.audit, self.server, request.method, subject, origin)
+        if self._hub.audit.watch is not None:
+            self._hub.audit.watch.begun(entry, None)
+        if request.context.trace is not None:
+            entry.trace_id = request.context.trace.trace_id
+        observe(entry, reply, self.server)
+        return entry
+
+    def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
+        """The answer of the server as its client gets it. Never raises."""
+        try:
+            return self._asking.continued(request, self._answers.shown(request, answer))
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a server says may only cost its answer
+            return to_answer(as_call_error(error, self.server, request.method))
+
+    def admits_notification(self, method: str, params: msgspec.Raw) -> bool:
+        """Whether a notification of the server may go to the client."""
+        return self._answers.admits(method, params)
+
+    def schema_of(self, tool: str) -> dict[str, Any] | None:
+        """The schema of a tool's arguments; None where it is not known, or the tool is not shown."""
+        upstream = self._view.upstreams.get(self.server)
+        if upstream is None or not upstream.policy.admits_tool(tool):
+            return None
+        return self._hub.fleet.direct.schemas(self.server).of(tool)
+
+    def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
+        """Pass a notification of a client on; dropped where it has no session, or the server is away.
+
+        One by the name of a request that asks for something is dropped, too.
+        """
+        if self._rules.drops(method):
+            return
+        client.note_notification(method, params)
+        upstream = self._hub.upstreams.get(self.server)
+        session = None if upstream is None else upstream.direct.get(client)
+        if session is not None:
+            session.notify(method, params)
+
+    def leave(self, client: DirectClient) -> None:
+        """End what belongs to a client that has left."""
+        client.connected = False
+        self._asking.client_left(client)
+        self._hub.fleet.direct.leave(client)
+
+    def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:
+        """The request for the session."""
+        tool = None
+        if method == TOOLS_CALL:
+            named = value_of(members_of(params).get("name"))
+            tool = named if isinstance(named, str) else None
+        safe = self._is_safe(tool) if method == TOOLS_CALL else method in SAFE
+        return Passed(method=method, raw=params, id=key, origin=origin, tool=tool, safe=safe)
+
+    def _is_safe(self, tool: str | None) -> bool:
+        """Whether the tool says of itself that running it twice does no harm."""
+        upstream = self._hub.upstreams.get(self.server)
+        known = upstream.catalogue if upstream is not None else None
+        found = known.tools.get(tool) if known is not None and tool is not None else None
+        return found is not None and is_safe(found)

@@ -1,0 +1,258 @@
+"""The policy of one server: which of what it offers there is for clients, in which form, and what may run.
+
+Owned by the server's `Upstream` and shared by its sessions, the direct ones included. Everything that shows,
+searches, finds or runs something of a server sees its catalogue through `shown`, so what is not admitted
+does not exist anywhere else. What a client names and no listing holds (the URI of a template, a prompt before
+the first listing, anything at a transparent door) is held against `admits_...`. `configure` puts other
+settings in force, from one turn of the event loop to the next.
+
+A profile narrows a policy and never widens it (`mcpx.core.policy.narrowed_policy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, Literal, get_args
+
+from msgspec.structs import replace
+
+from mcpx.core.catalog.model import Catalogue, ToolInfo
+from mcpx.core.config import ServerConfig
+from mcpx.core.policy.annotations import AnnotationRules, is_read_only
+from mcpx.core.policy.catalogue_rules import Rules
+from mcpx.core.policy.pin_changes import Change
+from mcpx.core.policy.pins import ServerPins
+from mcpx.errors import CallError
+
+MAX_KEPT: Final = 2  # catalogues: the session of a server in the other era lists for itself
+MAX_UNLISTED: Final = 64  # tools that are kept though they are not listed
+_SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve", "aliases")
+HELD: Final = "quarantine"
+"""The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
+WRITES: Final = "approve: writes"
+"""The rule by which a person is asked before any tool that is not read-only."""
+
+Kind = Literal["tools", "resources", "prompts"]
+
+
+class ServerPolicy:
+    """What one server may offer. Cheap to ask: `shown` gives the same object until something changes."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._aliases: tuple[str, ...] = ()
+        self._changes = 0
+        self._said: tuple[object, ...] = ()
+        self._pins: ServerPins | None = None
+        self._whole: Catalogue | None = None
+        self._shown: Catalogue | None = None
+        self._kept: dict[int, tuple[Catalogue, Catalogue]] = {}
+        self._tools: dict[str, tuple[ToolInfo, ToolInfo | None]] = {}
+        self._refused: set[str] = set()
+        self._pins_seen = -1
+        self.configure(config)
+
+    def configure(self, config: ServerConfig) -> None:
+        """Put these settings in force."""
+        if self._pins is not None:
+            self._pins.configure(config)
+        said = tuple(getattr(config, name) for name in _SETTINGS)
+        if said == self._said:
+            return
+        self._said = said
+        self._aliases = aliases = config.aliases
+        self._rules = Rules(config.name, config.tools, config.resources, config.prompts, aliases)
+        self._annotations = AnnotationRules(
+            config.name, config.annotations, trusted=config.trust_annotations, aliases=aliases
+        )
+        self._asks_for_writes = config.approve == "writes"
+        self._asks = self._asks_for_writes or self._rules.tools.ask
+        self._changes += 1
+        self._forget()
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names under which clients find the server."""
+        return self._aliases
+
+    @property
+    def pins(self) -> ServerPins | None:
+        """What is known of the tools from when they were first seen; None where nothing is kept."""
+        return self._pins
+
+    def pin(self, pins: ServerPins | None) -> None:
+        """Have the catalogue seen through these pins."""
+        self._pins = pins
+        self._changes += 1
+        self._forget()
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the answers of the methods may have changed."""
+        return self._changes if self._pins is None else self._changes + self._pins.revision
+
+    # --- what there is
+
+    def shown(self, whole: Catalogue | None) -> Catalogue | None:
+        """What there is of a catalogue; the same object for as long as that is the same."""
+        pins = self._pins
+        if whole is self._whole and (pins is None or pins.revision == self._pins_seen):
+            return self._shown
+        if whole is None:
+            return None
+        if pins is not None and pins.revision != self._pins_seen:
+            self._forget()
+            self._pins_seen = pins.revision
+        known = self._kept.get(id(whole))
+        if known is None:
+            while len(self._kept) >= MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            known = self._kept[id(whole)] = whole, self._make(whole)
+            self._forget_all_but(whole.tools)
+        self._whole, self._shown = known
+        return self._shown
+
+    def _forget(self) -> None:
+        self._whole = self._shown = None
+        self._kept.clear()
+        self._tools.clear()
+        self._refused.clear()
+
+    def _forget_all_but(self, listed: Collection[str]) -> None:
+        """Forget the tools that are not listed any more, where there are many of them."""
+        if len(self._tools) > 2 * len(listed) + MAX_UNLISTED:
+            self._tools = {name: known for name, known in self._tools.items() if name in listed}
+            self._refused.intersection_update(listed)
+
+    def _make(self, whole: Catalogue) -> Catalogue:
+        shown = whole
+        if self._pins is not None:
+            self._pins.recall(whole)
+        if self._pins is not None or self._annotations.change:
+            tools = {name: self._form(tool) for name, tool in whole.tools.items()}
+            if any(form is not whole.tools[name] for name, form in tools.items()):
+                shown = replace(whole, tools={name: form for name, form in tools.items() if form is not None})
+        if self._pins is not None:
+            shown = self._pins.shown(shown)
+        return self._rules.filtered(shown)
+
+    def _form(self, tool: ToolInfo) -> ToolInfo | None:
+        """The form in which a tool is listed; the same object for as long as that is the same."""
+        known = self._tools.get(tool.name)
+        if known is not None and known[0] is tool:
+            return known[1]
+        pins, form = self._pins, tool
+        if pins is not None:
+            if pins.refusal(tool.name) is not None:
+                self._refused.add(tool.name)
+            listed = pins.form(tool)
+            if listed is None:
+                self._tools[tool.name] = tool, None
+                return None
+            form = listed
+        made = self._annotations.apply(form, trusted=pins is None or not pins.widened(form))
+        self._tools[tool.name] = tool, made
+        return made
+
+    def narrowed(self, known: Catalogue | None) -> Catalogue | None:
+        """What there is of a catalogue that is seen through the server's policy already."""
+        return known
+
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._make(page)
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        if self._pins is not None and self._pins.guards:
+            return True
+        if kind != "tools":
+            return bool(getattr(self._rules, kind).restrict)
+        rules = self._rules.tools
+        return rules.restrict or rules.ask or self._asks_for_writes
+
+    @property
+    def alters_lists(self) -> bool:
+        """Whether lists may be shown otherwise than the server gives them."""
+        return self._annotations.change or any(map(self.restricts, get_args(Kind)))
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
+        return (self._pins is not None and self._pins.is_active) or self._annotations.change
+
+    # --- one of them
+
+    def rule_against_tool(self, name: str) -> str | None:
+        """The rule by which there is no tool of that name; None where there is, if the server has it."""
+        return self._rules.tools.against(name)
+
+    def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
+        """As `rule_against_tool`, for a resource; `listed`: with just this URI, by the server."""
+        return HELD if self._is_held else self._rules.resources.against(uri, listed=listed)
+
+    def rule_against_template(self, template: str) -> str | None:
+        """As `rule_against_tool`, for a resource template."""
+        return HELD if self._is_held else self._rules.resources.against_template(template)
+
+    def rule_against_prompt(self, name: str) -> str | None:
+        """As `rule_against_tool`, for a prompt."""
+        return HELD if self._is_held else self._rules.prompts.against(name)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._pins is not None and self._pins.holds_all
+
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._is_held or self._rules.resources.restrict
+
+    def admits_tool(self, name: str) -> bool:
+        """Whether there is a tool of that name, if the server has it."""
+        return self.rule_against_tool(name) is None
+
+    def denied_tools(self) -> Iterator[str]:
+        """The names of the tools that the server has listed, and that are not admitted."""
+        whole = self._listed
+        return iter(()) if whole is None else (name for name in whole.tools if not self.admits_tool(name))
+
+    @property
+    def _listed(self) -> Catalogue | None:
+        return self._whole
+
+    def admits_resource(self, uri: str, *, listed: bool = False) -> bool:
+        """Whether there is a resource with that URI, if the server has it; `listed`: it lists just this."""
+        return self.rule_against_resource(uri, listed=listed) is None
+
+    def admits_template(self, template: str) -> bool:
+        """Whether there is that resource template, if the server has it."""
+        return self.rule_against_template(template) is None
+
+    def admits_prompt(self, name: str) -> bool:
+        """Whether there is a prompt of that name, if the server has it."""
+        return self.rule_against_prompt(name) is None
+
+    # --- whether it may run
+
+    @property
+    def refused(self) -> Collection[str]:
+        """The names of tools for which there is a `refusal`, of the catalogues that were `shown`."""
+        return self._refused
+
+    def refusal(self, tool: str) -> CallError | None:
+        """Why a tool cannot run: it has changed or is new, and waits for approval."""
+        refusal = None if self._pins is None else self._pins.refusal(tool)
+        return refusal if refusal is not None and self.admits_tool(tool) else None
+
+    def changes(self) -> list[Change]:
+        """What waits for approval of what there is."""
+        known = [] if self.pins is None else self.pins.changes()
+        return [each for each in known if each.tool is None or self.admits_tool(each.tool)]
+
+    def asks(self, tool: ToolInfo) -> str | None:
+        """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
+        if not self._asks:
+            return None
+        if (rule := self._rules.tools.asked(tool.name)) is not None:
+            return rule
+        return WRITES if self._asks_for_writes and not is_read_only(tool) else None

@@ -1,0 +1,1 @@
+"""MCP as plain values: requests, their context, and addresses of results."""

@@ -1,0 +1,192 @@
+"""The client behind a call, as the upstream layer sees it: the contract between gateway and upstreams.
+
+A `ClientId` is an identity and nothing more; it says to whom a session belongs, where each client has its
+own. A `CallerHandle` travels with a request. The gateway makes it and knows how to reach its client; the
+upstream layer passes the server's requests and log messages to it, and never learns what it is. Everything
+here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Final, Protocol
+
+import msgspec
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.rendering.request_states import to_server
+
+SAMPLING: Final = "sampling/createMessage"
+ELICITATION: Final = "elicitation/create"
+ROOTS: Final = "roots/list"
+QUESTIONS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
+"""What a server may ask of a client: before 2026-07-28 by a request, from then on inside a result."""
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension by which a server answers a call with a task (2026-07-28)."""
+TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Log levels as the protocol has them (RFC 5424), the most verbose first."""
+_RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
+
+OnStep = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Called with the client's progress on a request of the server."""
+
+
+def wants(wanted: str | None, level: str) -> bool:
+    """Whether a client that set the level `wanted` (None: none) is to get a message of `level`."""
+    return wanted is not None and _RANK.get(level, -1) >= _RANK.get(wanted, len(LEVELS))
+
+
+def most_verbose(levels: list[str | None]) -> str | None:
+    """The level that satisfies all of these; None if there is none."""
+    known = [level for level in levels if level in _RANK]
+    return min(known, key=lambda level: _RANK[level], default=None)
+
+
+class _Declared(msgspec.Struct, gc=False, omit_defaults=True):
+    sampling: JSON | None = None
+    elicitation: JSON | None = None
+    roots: JSON | None = None
+    extensions: dict[str, msgspec.Raw] | None = None
+
+
+class Capabilities:
+    """The declared capabilities of a client, as far as servers can make use of them through MCPX."""
+
+    __slots__ = ("_declared", "encoded")
+
+    def __init__(self, declared: _Declared) -> None:
+        self._declared = declared
+        self.encoded = msgspec.json.encode(declared)
+        """As JSON, for the `_meta` of a 2026-07-28 request."""
+
+    def has_extension(self, name: str) -> bool:
+        """Whether the client declared that extension of the protocol."""
+        return name in (self._declared.extensions or ())
+
+    def refusal(self, method: str, params: JSON) -> MCPError | None:
+        """The protocol's error for a request that the client cannot take; None if it can."""
+        declared = self._declared
+        if method == SAMPLING:
+            return _sampling_refusal(declared.sampling, params)
+        if method == ELICITATION:
+            return _elicitation_refusal(declared.elicitation, params)
+        if method == ROOTS and declared.roots is not None:
+            return None
+        what = "roots" if method == ROOTS else method
+        return MCPError(METHOD_NOT_FOUND, f"The client did not declare {what}")
+
+
+def _sampling_refusal(declared: JSON | None, params: JSON) -> MCPError | None:
+    if declared is None:
+        return MCPError(METHOD_NOT_FOUND, "The client did not declare sampling")
+    if ("tools" in params or "toolChoice" in params) and declared.get("tools") is None:
+        return MCPError(INVALID_PARAMS, "The client did not declare sampling with tools (sampling.tools)")
+    return None
+
+
+def _elicitation_refusal(declared: JSON | None, params: JSON) -> MCPError | None:
+    """An empty declaration means forms, as it did before there were modes."""
+    if declared is None:
+        return MCPError(METHOD_NOT_FOUND, "The client did not declare elicitation")
+    mode = params.get("mode") or "form"
+    modes = [name for name in ("form", "url") if declared.get(name) is not None] or ["form"]
+    if mode not in modes:
+        return MCPError(INVALID_PARAMS, f"The client did not declare elicitation in {mode} mode")
+    return None
+
+
+@lru_cache(maxsize=256)
+def read_capabilities(raw: bytes) -> Capabilities:
+    """Decode capabilities from JSON; what cannot be read declares nothing."""
+    try:
+        return Capabilities(msgspec.json.decode(raw, type=_Declared))
+    except (msgspec.DecodeError, RecursionError):
+        return NO_CAPABILITIES
+
+
+NO_CAPABILITIES: Final = Capabilities(_Declared())
+
+
+class ClientId:
+    """The identity of one client of MCPX, from its first call until it leaves; compared by `is`."""
+
+    __slots__ = ("connected", "principal", "sessionless")
+
+    def __init__(self, *, sessionless: bool = False, principal: str = "") -> None:
+        self.connected = True
+        self.sessionless = sessionless
+        """Whether it stands for all requests without a session of one principal (2026-07-28 over HTTP): their
+        clients cannot be told apart."""
+        self.principal = principal
+        """The token with a name that it came with; "" for the default token, and for clients that need none.
+        What a client calls itself is told from the same name of others by it."""
+
+
+SESSIONLESS: Final = ClientId(sessionless=True)
+"""Stands for all requests without a session that came without a token of a name."""
+
+
+class CallerHandle(Protocol):
+    """The client behind one call."""
+
+    @property
+    def client(self) -> object:
+        """The identity of the client: the same object for each of its calls."""
+        ...
+
+    @property
+    def modern(self) -> bool:
+        """Whether it can be asked only in the answer to its own request (2026-07-28)."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its person is at this machine, as far as is known, and it came with no token of a name."""
+        ...
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it is another MCPX, which says itself which server asks."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe level of log messages that it wants; None for none at all."""
+        ...
+
+    def log(self, params: JSON) -> None:
+        """Send it a log message that belongs to this call. Must not raise."""
+        ...
+
+    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
+        """Send it a request and wait for the result; only if it is not `modern`.
+
+        Raises:
+            MCPError: The client refused, or cannot be reached.
+        """
+        ...
+
+
+class InputAnswers(msgspec.Struct, frozen=True):
+    """What a client adds when it repeats a request that was answered with `inputRequests`."""
+
+    responses: bytes | msgspec.Raw = b""
+    """A JSON object, or nothing."""
+    state: str | None = None
+
+    def members(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, each with a comma before it."""
+        pieces: list[bytes] = []
+        if self.responses:
+            pieces += [b',"inputResponses":', bytes(self.responses)]
+        if self.state is not None:
+            pieces += [b',"requestState":', msgspec.json.encode(to_server(self.state))]
+        return pieces

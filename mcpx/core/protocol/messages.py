@@ -1,0 +1,95 @@
+"""What the router takes: the requests of clients, the command line and programs, as messages.
+
+Frozen structs. A requester makes one with its context (`RequestContext`) and hands it to
+`mcpx.core.calls.calls.ToolCalls`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcpx.core.protocol.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
+from mcpx.core.telemetry.contained import contain
+from mcpx.errors import CallError, Outcome, internal_error
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """What is offered by all servers ("") or one, some of its tools, or what fits a query.
+
+    The answer is a `ToolResult`.
+    """
+
+    server_name: str = ""
+    tool_names: tuple[str, ...] = ()
+    query: str = ""
+
+
+class ListResources(msgspec.Struct, frozen=True):
+    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
+
+    server_name: str = ""
+
+
+class Exec(msgspec.Struct, frozen=True, gc=False):
+    """Run a tool; the answer is the upstream's raw result.
+
+    `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
+    expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
+    of it (None: the configured one, 0: none). `rest_as_resource` is for clients that are not shown the
+    resources tool, which reads the rest of a result for the others. `read_only` has a
+    tool refused that is not read-only. `given` is what the client sent, as it came: read only where a person
+    is asked about the call, because `arguments` may be what another reader has made of it.
+    """
+
+    server_name: str
+    tool_name: str
+    arguments: msgspec.Raw | bytes
+    context: RequestContext = NO_CONTEXT
+    select: str | None = None
+    max_tokens: int | None = None
+    rest_as_resource: bool = False
+    read_only: bool = False
+    given: msgspec.Raw | bytes = b""
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """Read a resource; the answer is the upstream's raw result."""
+
+    server_name: str
+    uri: str
+    context: RequestContext = NO_CONTEXT
+
+
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
+
+    server_name: str
+    request: GetPrompt | Complete | TaskRequest
+    context: RequestContext = NO_CONTEXT
+
+
+Request = Exec | Read | Forward
+Message = Inspect | ListResources | Request
+"""What the router takes."""
+
+
+def tool_of(message: Message) -> str | None:
+    """The name of the tool, for error messages."""
+    match message:
+        case Exec(tool_name=tool) | Inspect(tool_names=(tool,)):
+            return tool
+    return None
+
+
+def as_call_error(
+    error: BaseException, message: Message, where: str = "answer", outcome: Outcome = Outcome.UNKNOWN
+) -> CallError:
+    """An exception that the handling of a message or of its result raised, as the error for the requester.
+
+    One that is not a CallError is a fault of MCPX: it is logged with `where` it was met, and the call has
+    that `outcome`.
+    """
+    if isinstance(error, CallError):
+        return error
+    contain(error, where, server=message.server_name)
+    return internal_error(error, server=message.server_name, tool=tool_of(message), outcome=outcome)

@@ -1,0 +1,203 @@
+"""The messages that an upstream actor takes: a closed union of frozen structs.
+
+What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
+The answer to each is the raw JSON of the result (`msgspec.Raw`). The context of a request travels with it
+from the frontend to the server. None of them is ever part of a reference cycle, so the garbage collector
+need not track them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.protocol.context import CallerHandle, ClientId, InputAnswers
+from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.peer import Peer
+from mcpx.core.wire.envelope import Bytes, RequestId
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.call_trace import CallTrace
+
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
+
+
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a request comes from. All of it is empty for a program that uses MCPX as a library."""
+
+    client: ClientId | None = None
+    """The client whose session it uses, with a server that has one for each client."""
+    caller: CallerHandle | None = None
+    """The client behind it, which can be asked and notified while it runs."""
+    answers: InputAnswers | None = None
+    """The answers that a client adds to a request that it repeats."""
+    on_progress: OnProgress | None = None
+    meta: bytes = b""
+    """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
+    origin: Origin | None = None
+    """Who asks, for the audit log; None for a program that uses MCPX as a library."""
+    policy: ServerPolicy | None = None
+    """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
+    own: bool = False
+    """Whether MCPX made it for itself: its answer does not show that the server does its work."""
+    trace: CallTrace | None = None
+    """Its spans; None where calls are not traced."""
+
+
+NO_CONTEXT: Final = RequestContext()
+INTERNAL_CONTEXT: Final = RequestContext(own=True)
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What every request carries."""
+
+    safe: bool = True
+    """Whether running it twice does no harm: then it may be sent once more after a lost connection."""
+    turned_away: bool = False
+    """Whether a session that was over has refused it unread; it is sent again after that once only."""
+    context: RequestContext = NO_CONTEXT
+
+
+class CallTool(_Request, frozen=True, gc=False):
+    """Run a tool. `arguments` is the JSON of an object that has been checked."""
+
+    name: str
+    arguments: bytes | msgspec.Raw
+    approved: bytes | None = None
+    """The digest of the form in which a person has agreed to the tool, if one was asked."""
+    read_only: bool = False
+    """Whether it is only to be sent if the tool is read-only."""
+
+    method = "tools/call"
+
+    def params(self) -> list[Bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        given = self.arguments
+        arguments = given if isinstance(given, bytes) else memoryview(given)
+        return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', arguments]
+
+
+class _AboutResource(_Request, frozen=True, gc=False):
+    """A request that names one resource and nothing else."""
+
+    uri: str
+
+    def params(self) -> list[Bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"uri":', msgspec.json.encode(self.uri)]
+
+
+class ReadResource(_AboutResource, frozen=True, gc=False):
+    """Read a resource."""
+
+    method = "resources/read"
+
+
+class GetPrompt(_Request, frozen=True, gc=False):
+    """Get a prompt. `arguments` is the JSON of an object, or nothing."""
+
+    name: str
+    arguments: bytes = b""
+
+    method = "prompts/get"
+
+    def params(self) -> list[Bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        named: list[Bytes] = [b'"name":', msgspec.json.encode(self.name)]
+        return [*named, b',"arguments":', self.arguments] if self.arguments else named
+
+
+class Complete(_Request, frozen=True, gc=False):
+    """Complete an argument. All three are the JSON of an object; `resolved` may be empty."""
+
+    ref: bytes
+    argument: bytes
+    resolved: bytes = b""
+    """The protocol's `context`: arguments that have their values already."""
+
+    method = "completion/complete"
+
+    def params(self) -> list[Bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        members: list[Bytes] = [b'"ref":', self.ref, b',"argument":', self.argument]
+        return [*members, b',"context":', self.resolved] if self.resolved else members
+
+
+class Subscribe(_AboutResource, frozen=True, gc=False):
+    """Subscribe to changes of one resource (before 2026-07-28)."""
+
+    method = "resources/subscribe"
+
+
+class Unsubscribe(_AboutResource, frozen=True, gc=False):
+    """End such a subscription (before 2026-07-28)."""
+
+    method = "resources/unsubscribe"
+
+
+class TaskRequest(_Request, frozen=True, gc=False):
+    """Get a task, answer what it asks for, or cancel it (`TASK_METHODS`).
+
+    The answers are those of the context.
+    """
+
+    method: str
+    task_id: str
+    more: bytes = b""
+    """Further members of the params, in JSON, without the braces."""
+
+    def params(self) -> list[Bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        named: list[Bytes] = [b'"taskId":', msgspec.json.encode(self.task_id)]
+        return [*named, b",", self.more] if self.more else named
+
+
+class Passed(_Request, frozen=True):
+    """Any request of a client, as it came: for a direct session, which answers with the answer as it came."""
+
+    method: str
+    raw: msgspec.Raw | bytes
+    """The params in JSON, or nothing."""
+    id: RequestId
+    """The client's own."""
+    origin: Peer
+    """What takes the messages of the server that belong to this request."""
+    tool: str | None = None
+    """The tool that it calls, for error messages."""
+    admit: Callable[[Passed], Passed] | None = None
+    """Gives it as it may be sent, or raises the `CallError` that it fails with. Called each time before it is
+    sent: it may have waited, while other rules were put in force."""
+
+    def as_admitted(self) -> Passed:
+        """The request as it may be sent now.
+
+        Raises:
+            CallError: It may not.
+        """
+        return self if self.admit is None else self.admit(self)
+
+    def params(self) -> list[Bytes]:
+        """The params, whole."""
+        return [bytes(self.raw)]
+
+
+Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe | TaskRequest | Passed
+
+
+def size_of(request: Request) -> int:
+    """The size of its arguments in bytes."""
+    if isinstance(request, Passed):
+        return len(request.raw)
+    return len(request.arguments) if isinstance(request, CallTool | GetPrompt) else 0
+
+
+def tool_of(request: Request) -> str | None:
+    """The name of the tool, for error messages; None for anything that is not a call."""
+    if isinstance(request, Passed):
+        return request.tool
+    return request.name if isinstance(request, CallTool) else None

@@ -1,0 +1,89 @@
+"""All servers on a page: what `inspect()` answers. Pure.
+
+A line for each server, as full as the budget allows: the number of its tools, whether they are from last
+time, its state if it takes no calls now, and what it is for; then without the last, then names alone.
+Momentary state belongs here, and in errors: descriptions must not change with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.rendering.descriptions.ladder import counted
+from mcpx.core.rendering.signatures import first_sentence, in_order
+from mcpx.core.rendering.tokens import estimate
+from mcpx.core.text import cut, one_line, shown_name, shown_server
+
+_ABOUT_LEN: Final = 100
+_STATE_LEN: Final = 160
+_NAME_LEN: Final = 120
+_SEARCHED_CHARS: Final = 2_000  # of the instructions
+_HEADING: Final = re.compile(r"^\s*#.*$", re.MULTILINE)
+_MAX_ORDERED: Final = 100  # tools of which the first are named
+_MAX_TOOLS_NAMED: Final = 3  # of a server that says nothing of itself
+_HINT: Final = (
+    "inspect(server_name) lists a server's tools with their parameters; inspect(query) searches all servers"
+)
+
+
+def servers_listing(servers: Sequence[ServerInfo], *, room: int) -> tuple[str, JSON]:
+    """The servers as text for the model, within `room` tokens, and for programs."""
+    plain = {"servers": [_plain(server) for server in servers]}
+    if not servers:
+        return "No servers are configured.", plain
+    tools = sum(len(server.tools) for server in servers)
+    head = f"{counted(len(servers), 'server')}, {counted(tools, 'tool')}. {_HINT}."
+    for form in (_described, _counted):
+        lines = [head, *map(form, servers)]
+        if sum(map(estimate, lines)) + len(lines) <= room:
+            return "\n".join(lines), plain
+    return f"{head}\n{_names(servers, room - estimate(head))}", plain
+
+
+def _described(server: ServerInfo) -> str:
+    about = _about(server)
+    return f"{_counted(server)}: {about}" if about else _counted(server)
+
+
+def _counted(server: ServerInfo) -> str:
+    """`git (12 tools)`, `linear (waiting, ...: timed out; 30 tools)`, `weather (needs setup: ...)`."""
+    counts = counted(len(server.tools), "tool") if server.catalogue else "tools not listed yet"
+    if server.from_last_time():
+        counts += " from last time"
+    state = one_line(server.describe_state(), _STATE_LEN)
+    said = counts if server.available else f"{state}; {counts}" if server.catalogue else state
+    return f"{cut(shown_server(server.name), _NAME_LEN)} ({said})"
+
+
+def _names(servers: Sequence[ServerInfo], room: int) -> str:
+    """As many names as there is room for, and how many more there are."""
+    names: list[str] = []
+    for server in servers:
+        name = cut(shown_server(server.name), _NAME_LEN)
+        room -= estimate(f"{name}, ")
+        if room < 0:
+            return f"{', '.join(names)} and {len(servers) - len(names):,} more"
+        names.append(name)
+    return ", ".join(names)
+
+
+def _about(server: ServerInfo) -> str:
+    """What a server is for: the first sentence of its instructions, else the names of its first tools."""
+    head = (server.instructions or "")[:_SEARCHED_CHARS]
+    if said := first_sentence(_HEADING.sub("", head), _ABOUT_LEN):
+        return said
+    named = in_order(islice(server.tools.values(), _MAX_ORDERED))[:_MAX_TOOLS_NAMED]
+    names = [cut(shown_name(tool.name), _NAME_LEN) for tool in named]
+    return ", ".join([*names, *["..."] * (len(server.tools) > len(names))])
+
+
+def _plain(server: ServerInfo) -> JSON:
+    """A server for programs, with the first sentence of its instructions."""
+    plain = server.to_dict()
+    plain.pop("instructions", None)
+    return plain | ({"about": about} if (about := _about(server)) else {})

@@ -1,0 +1,170 @@
+"""Results of servers, read: as far as MCPX may change them, or whole for programs.
+
+What a result is shows here, too: one that asks for input in its place (`InputRequired`), or is of a type that
+MCPX does not know (`UnknownResultType`), is raised. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.rendering.large_results import essential_contents, essentials, is_dense
+from mcpx.core.rendering.request_states import to_client
+from mcpx.core.rendering.result_members import (
+    COMPLETE,
+    Readers,
+    decode_members,
+    is_given,
+    read_array,
+    read_block,
+    read_each,
+    read_item,
+    read_texts,
+)
+from mcpx.core.text import cut, kind_of
+from mcpx.errors import CallError, Code
+
+INPUT_REQUIRED: Final = "input_required"
+TASK: Final = "task"
+_NULLABLE: Final = ("structuredContent", "_meta")  # where null is the same as nothing
+_TOOL: Final[Readers] = {"content": partial(read_array, read=read_block), "isError": msgspec.json.decode}
+_RESOURCE: Final[Readers] = {"contents": partial(read_array, read=read_item)}
+_NO_READERS: Final[Readers] = {}
+_MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
+_MAX_METHODS: Final = 8  # named in an error
+
+
+class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
+    """The server wants input from its client before it goes on: an error for callers that cannot give any.
+
+    `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
+    """
+
+    def __init__(self, result: JSON, server: str) -> None:
+        asked = result.get("inputRequests") or {}
+        methods = sorted(
+            {str(each.get("method"))[:_MAX_METHOD_CHARS] for each in asked.values() if isinstance(each, dict)}
+        )
+        wanted = ", ".join(methods[:_MAX_METHODS]) or "another try"
+        text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
+        super().__init__(Code.UPSTREAM_ERROR, text, server=server)
+        self.result = result
+
+
+class UnknownResultType(CallError):  # noqa: N818 - a condition
+    """A result of a type that MCPX does not know (2026-07-28); `result` are its members, as they came.
+
+    To a client of that revision it is passed on as it is, and the client refuses what it does not know. But a
+    task (`kind` is TASK) is for clients alone that have declared that they take them.
+    """
+
+    def __init__(self, result: JSON, server: str) -> None:
+        self.kind = kind = cut(str(result["resultType"]), _MAX_METHOD_CHARS)
+        text = f"{server} answered with a result of the type {kind!r}, which this client does not know"
+        super().__init__(Code.PROTOCOL_ERROR, f"{text}; it may have taken effect", server=server)
+        self.result = result
+
+
+def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
+    """The JSON of a result, decoded.
+
+    Raises:
+        CallError: `protocol_error`: it is no object.
+        InputRequired: It is no result but questions (2026-07-28).
+        UnknownResultType: It is something else.
+    """
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _not_json(error, server) from None
+    if not isinstance(value, dict):
+        raise not_protocol("the result is no object", server)
+    _check_type(value.get("resultType"), value, server)
+    return value
+
+
+def read_members(raw: msgspec.Raw, readers: Readers = _NO_READERS, *, server: str = "") -> JSON:
+    """The members of a result: those that have readers as these read them, the others as they came.
+
+    Raises:
+        CallError: As in `read_result`.
+    """
+    try:
+        members: JSON = decode_members(raw)
+        if "resultType" in members:
+            kind = msgspec.json.decode(members["resultType"])
+            if kind == INPUT_REQUIRED:
+                return read_result(raw, server=server)  # which raises it
+            _check_type(kind, members, server)
+        read_each(members, readers)
+    except msgspec.ValidationError:
+        return read_result(raw, server=server)  # which says what is wrong
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _not_json(error, server) from None
+    for name in _NULLABLE:
+        if name in members and not is_given(members[name]):
+            del members[name]
+    return members
+
+
+def read_tool_result(raw: msgspec.Raw, *, server: str = "", large: bool = True, whole: bool = False) -> JSON:
+    """The result of a `tools/call`, read as far as it is shown, or whole; of a dense one the essentials.
+
+    One that is not `large` is not dense.
+
+    Raises:
+        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
+    """
+    if large and is_dense(raw) and (read := essentials(raw, server)) is not None:
+        return read
+    if whole:
+        return read_result(raw, server=server)
+    return read_texts(raw) or read_members(raw, _TOOL, server=server)
+
+
+def read_resource_result(raw: msgspec.Raw, *, server: str = "", whole: bool = False) -> JSON:
+    """The result of a `resources/read`, read as far as it is shown, or whole; of a dense one the essentials.
+
+    Raises:
+        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
+    """
+    if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
+        return read
+    if whole:
+        return read_result(raw, server=server)
+    return read_members(raw, _RESOURCE, server=server)
+
+
+def _check_type(kind: Any, result: JSON, server: str) -> None:
+    """Raise what is to be raised for a result that is not `complete`."""
+    if kind is None or kind == COMPLETE:
+        return
+    if kind == INPUT_REQUIRED:
+        raise _questions(result, server)
+    if not isinstance(kind, str):
+        raise not_protocol(f"`resultType` must be a string, got {kind_of(kind)}", server)
+    raise UnknownResultType({**result, "resultType": kind}, server)
+
+
+def _questions(result: JSON, server: str) -> CallError:
+    """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    if asked is not None and not isinstance(asked, dict):
+        return not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)
+    if state is not None and not isinstance(state, str):
+        return not_protocol(f"`requestState` must be a string, got {kind_of(state)}", server)
+    return InputRequired(result if state is None else {**result, "requestState": to_client(state)}, server)
+
+
+def _not_json(error: Exception, server: str) -> CallError:
+    return not_protocol(f"the result is not JSON ({error})", server)
+
+
+def not_protocol(problem: str, server: str) -> CallError:
+    """The error for a result that is not of the protocol."""
+    named = f"The server {server!r}" if server else "The server"
+    return CallError(Code.PROTOCOL_ERROR, f"{named} does not keep to the protocol: {problem}.", server=server)

@@ -1,0 +1,166 @@
+"""The walk from a JSON Schema to a TypeScript type and the named types that it needs.
+
+Owns the limits. `render` is called by `SchemaConverter` alone. A schema is the
+conjunction of its keywords: each gives a part (`$ref`, values, types, `anyOf`, `oneOf`, each of `allOf`), the
+parts are intersected, and what no part says becomes the comment. A part that cannot be said raises
+`Inexpressible`, and the nearest schema around it is shown as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.rendering.typescript import keywords
+from mcpx.core.rendering.typescript import types as ts
+from mcpx.core.rendering.typescript.keywords import Inexpressible
+from mcpx.core.rendering.typescript.literal import compact_json, literal
+from mcpx.core.rendering.typescript.note import SchemaContext, alternatives, note
+from mcpx.core.rendering.typescript.refs import References, Unresolvable
+from mcpx.core.rendering.typescript.structure import array_type, object_type
+from mcpx.core.rendering.typescript.types import Note, TSType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcpx.core.rendering.typescript.refs import Path
+
+_MAX_DEPTH: Final = 64  # schemas inside schemas; Python's stack takes several times as much
+_MAX_SCHEMAS: Final = 1_000  # visited in one conversion, at 50 us each; real tools have below a hundred
+_SHORT: Final = 32  # characters of a type that is repeated in place rather than named
+_UNIONS: Final = ("anyOf", "oneOf")
+
+
+class RootOnlyError(Exception):
+    """Only the whole schema's JSON would be true: a part shown alone would miss what it refers to."""
+
+
+def render(schema: Any, max_words: int, tool_description: str | None) -> str:
+    """Return the type of a schema, and ` where Name = type; ...` if it needs names.
+
+    Raises:
+        RootOnlyError: The schema has to be shown whole, as JSON.
+    """
+    walk = _Walk(schema, max_words)
+    text = walk.type_of(
+        schema, SchemaContext(max_words, is_root=True, said=tool_description), depth=0
+    ).written()
+    if () in walk.recursive:
+        text = walk.define((), text)
+    named = "; ".join(f"{name} = {text}" for name, text in walk.definitions.items())
+    return f"{text} where {named}" if named else text
+
+
+class _Walk:
+    """One conversion. `definitions` are the named types so far; `recursive` references have to be names."""
+
+    def __init__(self, root: Any, max_words: int) -> None:
+        self.definitions: dict[str, str] = {}
+        self.recursive: set[Path] = set()
+        self._max_words = max_words
+        self._refs = References(root)
+        self._open: set[Path] = {()}
+        self._done: dict[Path, TSType] = {}
+        self._visited = 0
+
+    def define(self, path: Path, text: str) -> str:
+        """Give the type at `path` its name, and return that."""
+        name = self._refs.name(path)
+        if text == name:  # a reference to nothing but itself
+            raise RootOnlyError
+        self.definitions[name] = text
+        return name
+
+    def type_of(self, schema: Any, context: SchemaContext, depth: int) -> TSType:
+        """The type of one schema, with its comment pending."""
+        if isinstance(schema, bool):
+            return ts.UNKNOWN if schema else ts.NEVER
+        self._visited += 1
+        if self._visited > _MAX_SCHEMAS:
+            raise RootOnlyError
+        try:
+            if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+                raise Inexpressible  # noqa: TRY301 - one way out for all that is shown as JSON
+            return self._typed(schema, context, depth)
+        except (Inexpressible, Unresolvable):
+            return self._json(schema, depth)
+
+    def _json(self, schema: Any, depth: int) -> TSType:
+        if depth and self._refs.needed_by(schema):
+            raise RootOnlyError
+        return TSType(compact_json(schema))
+
+    def _typed(self, schema: JSON, context: SchemaContext, depth: int) -> TSType:
+        if "not" in schema and schema["not"] in ({}, True):
+            return ts.NEVER.with_note(note(schema, frozenset(), context))
+        keywords.refuse_inexpressible(schema)
+        if self._refs.rebased_in(schema):
+            raise Inexpressible
+        types = keywords.stated_types(schema)
+        parts = list(self._parts(schema, types, context, depth))
+        own = types if parts else types or keywords.inferred_types(schema)
+        allowed = keywords.admitted(types)
+        implied = any(part.kinds and part.kinds <= allowed for part in parts)
+        shaped = tuple(kind for kind in keywords.shaped_types(schema) if not types or kind in types)
+        if shaped or not (parts and (implied or not types)):
+            parts.insert(0, self._own(schema, own or shaped, context, depth))
+        facts = Note((), tuple(_required_alternatives(schema)))
+        return ts.intersection(parts).with_note(note(schema, frozenset(own), context).then(facts))
+
+    def _own(self, schema: JSON, types: tuple[str, ...], context: SchemaContext, depth: int) -> TSType:
+        """What `type` and the keywords for members and items say; `unknown` without any."""
+
+        def child(inner: Any, name: str = "", *, required: bool = False) -> TSType:
+            return self.type_of(inner, SchemaContext(context.max_words, name, required), depth + 1)
+
+        walkers = {"object": object_type, "array": array_type}
+        shapes = [walkers[t](schema, child) if t in walkers else ts.named(t, t) for t in types]
+        return ts.union(shapes) if shapes else ts.UNKNOWN
+
+    def _parts(
+        self, schema: JSON, types: tuple[str, ...], context: SchemaContext, depth: int
+    ) -> Iterator[TSType]:
+        """Yield a type for each keyword for references, values and combinations."""
+        inner = SchemaContext(context.max_words, context.name)
+        if "$ref" in schema:
+            yield self._reference(schema["$ref"], depth)
+        values = keywords.values(schema, types)
+        if values is not None:
+            yield ts.union(ts.named(literal(value), keywords.type_of(value)) for value in values)
+        for word in _UNIONS:
+            if word in schema and keywords.required_names(schema, word) is None:
+                given = (keywords.for_branch(schema, types, branch) for branch in schema[word])
+                yield ts.union([self.type_of(branch, inner, depth + 1) for branch in given])
+        for branch in schema.get("allOf", ()):
+            yield self.type_of(keywords.for_branch(schema, types, branch), inner, depth + 1)
+
+    def _reference(self, ref: Any, depth: int) -> TSType:
+        """Return the type a `$ref` leads to, in place or by name.
+
+        Raises:
+            Unresolvable: It leads nowhere in this schema.
+        """
+        path = self._refs.path(ref)
+        target = self._refs.find(path)
+        if path in self._open:
+            self.recursive.add(path)
+            kinds = keywords.stated_types(target) if isinstance(target, dict) else ()
+            return ts.named(self._refs.name(path), *kinds)
+        if path not in self._done:
+            self._done[path] = self._resolved(path, target, depth)
+        return self._done[path]
+
+    def _resolved(self, path: Path, target: Any, depth: int) -> TSType:
+        self._open.add(path)
+        found = self.type_of(target, SchemaContext(self._max_words, path[-1]), depth + 1)
+        self._open.remove(path)
+        text = found.written()
+        if path in self.recursive or not (self._refs.used_once(path) or len(text) <= _SHORT):
+            return ts.named(self.define(path, text), *found.kinds)
+        return found
+
+
+def _required_alternatives(schema: JSON) -> Iterator[str]:
+    for word in _UNIONS:
+        if (names := keywords.required_names(schema, word)) is not None:
+            yield alternatives(word, names)

@@ -1,0 +1,164 @@
+"""Secrets that stand outside the configuration: `${keychain:NAME}` and `${cmd:COMMAND}`.
+
+Each is fetched once for as long as this process lives, whether it was had or not: a keychain or a password
+manager may ask the person for each. `forget` has it fetched again. Commands, and the program that looks into
+the keychain, run with the variables of the person, side by side, without standard input, and are killed with
+their process group at the limit. What they print is in no error and no log.
+
+Standard library only; blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from mcpx.core.running.bounded import OutOfBounds, end, read, running
+from mcpx.core.running.person import Environment
+from mcpx.core.system.environment import loads_code
+from mcpx.core.text import quoted
+
+TIMEOUT_S: Final = 25.0  # a password manager waits for a finger; less than a start of the daemon may take
+MAX_AT_ONCE: Final = 8
+MAX_SECRET_BYTES: Final = 64 << 10
+MAX_PROGRAM_CHARS: Final = 80  # of a command in an error
+_KEYCHAIN: Final = (sys.executable, "-P", "-m", "mcpx.core.running.keychain")
+
+
+class Reference(NamedTuple):
+    """Where a secret is: the name of one in the keychain, or a command that prints it."""
+
+    kind: Literal["keychain", "cmd"]
+    what: str
+
+
+class SecretProblem(Exception):  # noqa: N818 - a condition
+    """Why there is no such secret, in words for people; never its value. `remedy` is what to do about it."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(problem)
+        self.remedy = remedy
+
+
+_known: Final[dict[Reference, str | SecretProblem]] = {}
+
+
+def forget(references: Iterable[Reference]) -> None:
+    """Have these fetched again."""
+    for each in references:
+        _known.pop(each, None)
+
+
+def fetch(references: Iterable[Reference], environment: Environment) -> None:
+    """Fetch those of these that have not been, side by side."""
+    unknown = [each for each in dict.fromkeys(references) if each not in _known]
+    if not unknown:
+        return
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few configurations hold secrets
+
+    names = [each.what for each in unknown if each.kind == "keychain"]
+    tasks: list[Callable[[], None]] = [
+        partial(_run, each, environment) for each in unknown if each.kind == "cmd"
+    ]
+    if names:
+        tasks.append(partial(_look_up, names, environment))
+    with ThreadPoolExecutor(MAX_AT_ONCE) as threads:
+        for done in [threads.submit(task) for task in tasks]:
+            done.result()
+
+
+def secret(reference: Reference) -> str:
+    """A secret that was fetched.
+
+    Raises:
+        SecretProblem: It was not to be had.
+    """
+    found = _known.get(reference, SecretProblem(f"{reference.kind}: it was not asked for"))
+    if isinstance(found, SecretProblem):
+        raise found
+    return found
+
+
+def secret_of_keychain(reference: Reference) -> str | None:
+    """A secret that was fetched from the keychain; None for a command, which is not run.
+
+    Raises:
+        SecretProblem: It was not to be had.
+    """
+    return secret(reference) if reference.kind == "keychain" else None
+
+
+# --- commands
+
+
+def _run(reference: Reference, environment: Environment) -> None:
+    """Run a command, and note what it prints."""
+    try:
+        value = _output(["/bin/sh", "-c", reference.what], environment.variables).rstrip("\r\n")
+        problem = "" if value and "\0" not in value else "printed nothing that can be used"
+    except SecretProblem as failure:
+        value, problem = "", str(failure)
+    text = f"the command {_shown(reference.what)} {problem}"
+    _known[reference] = SecretProblem(text, "try it in a terminal") if problem else value
+
+
+def _shown(command: str) -> str:
+    """The beginning of a command, for an error: its arguments may be secrets."""
+    program, *arguments = command.split(None, 1) or [""]
+    return quoted(program[:MAX_PROGRAM_CHARS] + (" ..." if arguments else ""))
+
+
+def _output(command: list[str], environ: Mapping[str, str]) -> str:
+    """What a command prints.
+
+    Raises:
+        SecretProblem: It failed, or did not end in time.
+    """
+    try:
+        with running(command, environ) as process:
+            output = read(process, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
+            code = end(process)
+    except OutOfBounds as limit:
+        raise SecretProblem(str(limit)) from None
+    except (OSError, ValueError) as error:  # too many open files, or a null character in it
+        raise SecretProblem(f"cannot be run: {getattr(error, 'strerror', None) or error}") from None
+    if code != 0:
+        raise SecretProblem(f"ended with exit code {code}" if code else "did not end")
+    return os.fsdecode(output)
+
+
+# --- the keychain
+
+
+def _look_up(names: list[str], environment: Environment) -> None:
+    """Look names up in a process of its own: the libraries are large, and a locked keychain may wait long."""
+    problem, found = "", {}
+    try:
+        answer = json.loads(_output([*_KEYCHAIN, *names], keychain_variables(environment)))
+        problem, found = answer["problem"], answer["found"]
+    except SecretProblem as failure:
+        problem = f"the keychain {failure}"
+    except (ValueError, KeyError, TypeError):
+        problem = "the keychain cannot be read"
+    for name in names:
+        value = found.get(name)
+        if value:
+            _known[Reference("keychain", name)] = value
+        else:
+            text = problem or f"the keychain holds no {name}"
+            remedy = "" if problem else f"mcpx secret set {shlex.quote(name)}"
+            _known[Reference("keychain", name)] = SecretProblem(text, remedy)
+
+
+def keychain_variables(environment: Environment) -> dict[str, str]:
+    """The variables of a program that uses the keychain."""
+    return {
+        name: value
+        for name, value in environment.variables.items()
+        if not loads_code(name) or name.startswith("PYTHON_KEYRING")
+    }

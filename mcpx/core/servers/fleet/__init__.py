@@ -1,0 +1,1 @@
+"""All servers together: which there are, and how they start, change and end."""

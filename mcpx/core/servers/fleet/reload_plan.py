@@ -1,0 +1,142 @@
+"""What a new configuration changes in a running MCPX: decided here, carried out by the hub and its fleet.
+
+Pure, but for `moved_programs`. Servers are compared one by one, by everything that their entry says once it
+is read, and by the global settings that reach a server. Most of the other settings are looked up when they
+are used, so they take effect at once; those that are used at the start only are named, and keep their old
+values until MCPX is restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.core.config import Config, ServerConfig, Stdio
+from mcpx.core.servers.offers.server_identity import program_of
+from mcpx.errors import MCPXError
+
+FOR_SERVERS: Final = ("max_message_bytes",)
+"""Global settings that a server is started with: a new value restarts them all."""
+AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served", "cluster")
+"""Settings that the tree and its frontends are built with."""
+LOOKED_UP: Final = (
+    "result_token_budget",
+    "expose",
+    "pinned",
+    "aliases",
+    "tools",
+    "resources",
+    "prompts",
+    "approve",
+    "annotations",
+    "trust_annotations",
+    "pin",
+    "quarantine",
+    "quota",
+    "place",
+)
+"""Settings of a server that are looked up when they are used: a new value restarts nothing.
+
+What the quota says of its processes is in their transport, too, and the place in that of a server on a node.
+"""
+_KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ServerConfig)}
+_NO_SETTINGS: Final = frozenset({"source", "servers", "peers", "notices", "digest", "environment"})
+
+
+class ReloadError(MCPXError):
+    """A configuration could not be carried out, whole or in part; `in_force` says which of the two."""
+
+    def __init__(self, text: str, *, in_force: bool) -> None:
+        super().__init__(text)
+        self.in_force = in_force
+
+
+class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reload does, by the names of the servers, in the order of their configuration.
+
+    `peers` are the entries of other MCPX that are new, gone or different; what comes of it for their servers
+    is known once they have answered.
+    `settings` are those whose new values are in force without a restart of a server that has not `changed`.
+    `needs_restart` are those that MCPX must be restarted for (`http.port`): it goes on with the old ones.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    untouched: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+
+
+def plan_reload(old: Config, new: Config, *, moved: Container[str] = ()) -> ReloadPlan:
+    """What is different in `new`. `old` is the configuration in force, as `effective_config` made it.
+
+    Servers that have `moved` count as changed.
+    """
+    settings = [name for name in _settings(new) if getattr(old, name) != getattr(new, name)]
+    all_again = any(name in FOR_SERVERS for name in settings)
+    same = {
+        name
+        for name, server in new.servers.items()
+        if name in old.servers
+        and _started_with(old.servers[name]) == _started_with(server)
+        and (server.disabled is not None or not (all_again or name in moved))
+    }
+    differing = (name for name in LOOKED_UP if any(_differs(name, old, new, server) for server in same))
+    settings += [_KEYS[name] for name in differing]
+    return ReloadPlan(
+        added=tuple(name for name in new.servers if name not in old.servers),
+        removed=tuple(name for name in old.servers if name not in new.servers),
+        changed=tuple(name for name in new.servers if name in old.servers and name not in same),
+        untouched=tuple(name for name in new.servers if name in same),
+        peers=tuple(
+            name for name in {**old.peers, **new.peers} if old.peers.get(name) != new.peers.get(name)
+        ),
+        settings=tuple(name for name in settings if name not in AT_START),
+        needs_restart=tuple(part for name in settings if name in AT_START for part in _parts(name, old, new)),
+    )
+
+
+def moved_programs(old: Config, new: Config) -> set[str]:
+    """The servers whose commands are found elsewhere in the environment of `new`, by the same entry."""
+    before, after = old.environment, new.environment
+    if before is None or after is None or before.path == after.path:
+        return set()
+    return {
+        name
+        for name, server in new.servers.items()
+        if isinstance(server.transport, Stdio)
+        and program_of(server.transport, before) != program_of(server.transport, after)
+    }
+
+
+def effective_config(old: Config, new: Config) -> Config:
+    """`new`, but with the old values of the settings that only a restart of MCPX can change."""
+    kept: dict[str, Any] = {name: getattr(old, name) for name in _settings(new) if name in AT_START}
+    return replace(new, **kept)
+
+
+def _started_with(server: ServerConfig) -> ServerConfig:
+    """A server without the settings that are looked up when they are used."""
+    return replace(server, **dict.fromkeys(LOOKED_UP, 0))
+
+
+def _differs(setting: str, old: Config, new: Config, server: str) -> bool:
+    return bool(getattr(old.servers[server], setting) != getattr(new.servers[server], setting))
+
+
+def _settings(config: Config) -> list[str]:
+    return [name for name in config.__struct_fields__ if name not in _NO_SETTINGS]
+
+
+def _parts(name: str, old: Config, new: Config) -> list[str]:
+    """The names of what differs in a setting: its own, or for a group those of its fields."""
+    before, after = getattr(old, name), getattr(new, name)
+    if not (isinstance(before, msgspec.Struct) and isinstance(after, msgspec.Struct)):
+        return ["http" if name == "http_served" else name]
+    fields = after.__struct_fields__
+    return [f"{name}.{field}" for field in fields if getattr(before, field) != getattr(after, field)]

@@ -1,0 +1,247 @@
+"""Everything a server offers, listed to the end and turned into a `Catalogue`.
+
+Requests the lists that the server declares, and the tools in any case: the official clients request them
+without looking at the declaration. A list that is refused, malformed or never answered costs that list, an
+invalid entry costs that entry (`offers.entries`), and a server that offers too much is cut (`offers.pages`);
+the catalogue names what is left out. Whatever else an entry has is kept as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+import mcp_types
+import msgspec
+from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND
+from pydantic import BaseModel
+
+from mcpx.core.catalog.model import JSON, Catalogue, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.servers.errors import BadListing
+from mcpx.core.servers.offers.decoding import decode_entry, name_of
+from mcpx.core.servers.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entry
+from mcpx.core.servers.offers.left_out import Omissions
+from mcpx.core.servers.offers.pages import Budget, Pages
+from mcpx.core.servers.session.sdk_session import PassingSession
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
+
+OTHER_LIST_TIMEOUT_S: Final = 15.0  # for any list but the tools; at most a quarter of the connect timeout
+UNDECLARED_LIST_TIMEOUT_S: Final = 5.0  # for a list that the server does not declare
+
+Failure = MCPError | BadListing | MalformedMessage | ResponseTooLarge | TimeoutError
+_FAILURES: Final = (MCPError, BadListing, MalformedMessage, ResponseTooLarge, TimeoutError)
+E = TypeVar("E", bound=Entry)
+
+
+class _Kind(msgspec.Struct, Generic[E], frozen=True):
+    """One of the four lists: how it is requested, what its entries become, and where they are kept."""
+
+    word: str
+    method: str
+    key: str
+    info: type[E]
+    key_of: Callable[[E], str]
+    known: Callable[[Catalogue], list[E]]
+
+
+TOOLS: Final = _Kind(
+    "tool", "tools/list", "tools", ToolInfo, lambda it: it.name, lambda known: [*known.tools.values()]
+)
+RESOURCES: Final = _Kind(
+    "resource",
+    "resources/list",
+    "resources",
+    ResourceInfo,
+    lambda it: it.uri,
+    lambda known: [*known.resources.values()],
+)
+TEMPLATES: Final = _Kind(
+    "resource template",
+    "resources/templates/list",
+    "resourceTemplates",
+    TemplateInfo,
+    lambda it: it.uri_template,
+    lambda known: [*known.templates],
+)
+PROMPTS: Final = _Kind(
+    "prompt", "prompts/list", "prompts", PromptInfo, lambda it: it.name, lambda known: [*known.prompts]
+)
+
+
+class Lister:
+    """One listing of one server.
+
+    `limit` is what its lists may have in bytes, `patience` the connect timeout in seconds.
+    """
+
+    def __init__(
+        self, session: PassingSession, server: str, *, limit: int, patience: float, last: Catalogue | None
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._budget = Budget(limit)
+        self._patience = min(OTHER_LIST_TIMEOUT_S, patience / 4)
+        self._last = last
+        self._omissions = Omissions()
+
+    async def list_all(self, generation: int) -> Catalogue:
+        """List everything that the server offers.
+
+        Raises:
+            MCPError: The connection ended, or the server refused the list of its tools and has nothing else.
+            BadListing: The list of tools cannot be used, and the server has nothing else.
+            MalformedMessage: That list cannot be decoded, and the server has nothing else.
+            ResponseTooLarge: That list is too large, and the server has nothing else.
+        """
+        session = self._session
+        can = session.server_capabilities or mcp_types.ServerCapabilities()
+        silent = not can.model_dump(exclude_none=True)  # declares nothing at all
+        failure: Failure | None = None
+        tools: list[ToolInfo] = []
+        try:
+            tools = await self._list_tools(declared=can.tools is not None)
+        except _FAILURES as error:
+            if self._session.ended:
+                raise
+            failure = error
+        resources, templates = await self._list_resources(declared=can.resources is not None, ask=silent)
+        prompts = await self._optional_list(PROMPTS, declared=can.prompts is not None, ask=silent)
+        if failure is not None:
+            if not (resources or templates or prompts):
+                raise failure
+            tools = self._keep_last(TOOLS, failure)
+        about = session.server_info
+        return Catalogue(
+            generation=generation,
+            tools={tool.name: tool for tool in tools},
+            resources={item.uri: item for item in resources},
+            templates=tuple(templates),
+            prompts=tuple(prompts),
+            implementation=_cut(about.name or None) if about else None,
+            server_title=_cut(about.title or about.name or None) if about else None,
+            server_version=_cut(about.version if about else None),
+            instructions=self._instructions(),
+            protocol_version=session.protocol_version,
+            capabilities=_json(can) or {},
+            left_out=self._omissions.all(),
+        )
+
+    # --- the lists
+
+    async def _list_tools(self, *, declared: bool) -> list[ToolInfo]:
+        """The tools; of a server that does not declare them, as an optional list.
+
+        Raises:
+            Failure: The list cannot be had.
+        """
+        if not declared:
+            return await self._optional_list(TOOLS, declared=False, ask=True)
+        found = await self._read(TOOLS)
+        self._session.keep_headers({tool.name for tool in found})
+        return found
+
+    async def _list_resources(
+        self, *, declared: bool, ask: bool
+    ) -> tuple[list[ResourceInfo], list[TemplateInfo]]:
+        resources = await self._optional_list(RESOURCES, declared=declared, ask=ask)
+        return resources, await self._optional_list(TEMPLATES, declared=declared, ask=bool(resources))
+
+    async def _optional_list(self, kind: _Kind[E], *, declared: bool, ask: bool) -> list[E]:
+        """A list without which the others are still of use.
+
+        Raises:
+            Failure: The connection has ended.
+        """
+        if not declared and not ask:
+            return []
+        try:
+            with anyio.fail_after(
+                self._patience if declared else min(UNDECLARED_LIST_TIMEOUT_S, self._patience)
+            ):
+                return await self._read(kind)
+        except _FAILURES as error:
+            if self._session.ended:
+                raise
+            unknown = isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND
+            # many servers with resources do not know of templates: that means none, and so does silence
+            if not declared or (unknown and kind is TEMPLATES):
+                return []
+            return self._keep_last(kind, error)
+
+    def _keep_last(self, kind: _Kind[E], error: Failure) -> list[E]:
+        """Leave a whole list out, and keep what was known of it."""
+        known = kind.known(self._last) if self._last is not None else []
+        reason = _reason(error, self._patience)
+        if known:
+            reason += "; what was known of it is kept"
+        self._omissions.note(kind.method, reason)
+        return known
+
+    async def _read(self, kind: _Kind[E]) -> list[E]:
+        pages = Pages(kind.key, lambda cursor: self._session.ask_page(kind.method, cursor), self._budget)
+        found: dict[str, E] = {}
+        number = 0
+        async for entry in pages.entries():
+            number += 1
+            info = self._entry(kind, entry, number)
+            if info is None:
+                continue
+            if (key := kind.key_of(info)) in found:
+                self._omissions.note(kind.word, "it is listed more than once; the first is kept", name=key)
+            else:
+                found[key] = info
+        if pages.incomplete is not None:
+            self._note_rest(kind, pages, len(found))
+        return list(found.values())
+
+    def _note_rest(self, kind: _Kind[Any], pages: Pages, kept: int) -> None:
+        reason = f"{pages.incomplete}; the first {kept:,} are kept"
+        if pages.skipped:
+            self._omissions.note(kind.word, reason, count=pages.skipped)
+        else:
+            self._omissions.note(kind.method, reason)
+
+    def _entry(self, kind: _Kind[E], entry: bytes, number: int) -> E | None:
+        """One entry; an invalid one is noted and left out."""
+        try:
+            decoded, changes = decode_entry(entry)
+            info, cuts = read_entry(kind.info, self._server, decoded)
+            self._check_headers(info)
+        except InvalidEntry as error:
+            self._omissions.note(kind.word, str(error), name=name_of(entry, number))
+            return None
+        except Exception as error:  # noqa: BLE001 - the boundary: an entry may hold anything, and costs itself
+            contain(error, "entry", server=self._server)
+            self._omissions.note(kind.word, "MCPX cannot read it", name=name_of(entry, number))
+            return None
+        for change in changes + cuts:
+            self._omissions.note(kind.word, change, name=name_of(entry, number))
+        return info
+
+    def _check_headers(self, info: Entry) -> None:
+        if isinstance(info, ToolInfo) and (problem := self._session.header_problem(info)):
+            raise InvalidEntry(problem)
+
+    def _instructions(self) -> str | None:
+        text = self._session.instructions
+        if text is not None and len(text) > MAX_TEXT_CHARS:
+            reason = f"they were cut: {MAX_TEXT_CHARS:,} of {len(text):,} characters are kept"
+            self._omissions.note("instructions", reason)
+        return _cut(text)
+
+
+def _reason(error: Failure, patience: float) -> str:
+    if isinstance(error, MCPError):
+        return f"the server refused it: {error.message} ({error.code})"
+    return f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:MAX_TEXT_CHARS]
+
+
+def _json(model: BaseModel | None) -> JSON | None:
+    return None if model is None else model.model_dump(by_alias=True, mode="json", exclude_none=True)

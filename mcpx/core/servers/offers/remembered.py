@@ -1,0 +1,228 @@
+"""`catalogues` in the state folder: what each server offered last, for the start of the next MCPX.
+
+One file a server, named by the digest of what the server is (`server_identity`): a catalogue is never given
+to a server that is another one, and MCPX processes with the same server share it. Each writes whole files, so
+the last one wins. A file's time of change is when its catalogue was last known to be right, its time of
+access when it was last wanted; what nobody has wanted for 30 days goes, and what is over the bounds of the
+folder, the oldest first. A file that is not exactly what MCPX writes, or that others could have written, is
+removed, and never used.
+
+The methods of `CatalogueFiles` block; `CatalogueStore` calls them in a thread where that matters.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.servers.offers.stored_form import (
+    FORMAT,
+    Descriptions,
+    UnreadableCatalogue,
+    decode_catalogue,
+    encode_catalogue,
+)
+from mcpx.paths import (
+    PARTIAL_SUFFIX,
+    READ_FLAGS,
+    distrust_folder,
+    ensure_folder,
+    replace_file,
+    state_folder,
+)
+
+log = structlog.get_logger()
+MAX_FILE_BYTES: Final = 8 << 20  # of one catalogue; larger ones are not kept
+MAX_FOLDER_BYTES: Final = 128 << 20
+MAX_FILES: Final = 1_000
+MAX_UNUSED_S: Final = 30 * 86400.0
+MAX_TEMPORARY_S: Final = 3600.0  # age of a file that its writer has not finished; it was killed
+_SUFFIX: Final = ".json"
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What a server offered last. `listed_at` is when that was last known to be right (since the epoch)."""
+
+    catalogue: Catalogue
+    """Its generation is 0."""
+    listed_at: float
+    descriptions: Descriptions = {}
+    """Those that were made for resources, as they are in the catalogue."""
+
+
+class _Head(msgspec.Struct):
+    """The first line of a file; `digest` is that of the rest."""
+
+    format: int
+    server: str
+    digest: str
+
+
+class CatalogueFiles:
+    """The files in one state folder, the usual one by default."""
+
+    def __init__(self, state: Path | None = None) -> None:
+        self.folder = (state or state_folder()) / "catalogues"
+        self._too_large: set[str] = set()  # as was logged
+        self._distrusted: str | None = None  # likewise
+
+    def load(self, server: ServerConfig, identity: str) -> Remembered | None:
+        """What the server of that identity offered last, if it is known."""
+        path = self._path(identity)
+        try:
+            if not self._is_trusted():
+                return None
+            data, listed_at = _read(path, identity)
+            catalogue, descriptions = decode_catalogue(
+                data, server.name, redactor_of(server), listed_at=listed_at
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, UnreadableCatalogue) as error:
+            self._reject(path, error, server.name)
+            return None
+        self.touch(identity, right=False)
+        return Remembered(catalogue, listed_at, descriptions)
+
+    def listed_at(self, identity: str) -> float | None:
+        """When the catalogue of the server of that identity was last known to be right, by its file alone."""
+        try:
+            return min(self._path(identity).lstat().st_mtime, time.time())
+        except OSError:  # there is none
+            return None
+
+    def write(
+        self, server: ServerConfig, identity: str, catalogue: Catalogue, descriptions: Descriptions
+    ) -> None:
+        """Keep a catalogue that the server of that identity has listed just now.
+
+        Raises:
+            OSError: That is not possible.
+        """
+        data = encode_catalogue(catalogue, descriptions, redactor_of(server))
+        path = self._path(identity)
+        if len(data) > MAX_FILE_BYTES:
+            if identity not in self._too_large:
+                self._too_large.add(identity)
+                log.warning("catalogue.too_large", server=server.name, bytes=len(data), limit=MAX_FILE_BYTES)
+            path.unlink(missing_ok=True)
+            return
+        ensure_folder(self.folder)
+        if not self._is_trusted():
+            return
+        head = msgspec.json.encode(_Head(FORMAT, identity, hashlib.sha256(data).hexdigest())) + b"\n"
+        if _is_there(path, head, len(head) + len(data)):
+            os.utime(path, follow_symlinks=False)
+        else:
+            replace_file(path, head + data)
+            self.prune()
+
+    def touch(self, identity: str, *, right: bool) -> None:
+        """Note that the server is wanted, and whether what is kept of it is `right` at this moment."""
+        path, now = self._path(identity), time.time()
+        with suppress(OSError):  # there is none, or it cannot be changed: a write says so
+            os.utime(path, (now, now if right else path.lstat().st_mtime), follow_symlinks=False)
+
+    def prune(self) -> None:
+        """Remove what nobody has wanted for long, what is too much, and what a killed process has begun."""
+        now, kept_bytes = time.time(), 0
+        for number, (used, size, path) in enumerate(sorted(self._entries(), reverse=True), start=1):
+            kept_bytes += size
+            limit = MAX_TEMPORARY_S if path.suffix == PARTIAL_SUFFIX else MAX_UNUSED_S
+            if now - used > limit or kept_bytes > MAX_FOLDER_BYTES or number > MAX_FILES:
+                path.unlink(missing_ok=True)
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        """When each file was last wanted, its size, and its path."""
+        found: list[tuple[float, int, Path]] = []
+        for path in self.folder.iterdir():
+            if path.suffix in {_SUFFIX, PARTIAL_SUFFIX}:
+                try:
+                    status = path.lstat()
+                except FileNotFoundError:  # another process has removed it
+                    continue
+                found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+        return found
+
+    def _path(self, identity: str) -> Path:
+        return self.folder / (identity + _SUFFIX)
+
+    def _is_trusted(self) -> bool:
+        """Whether no other user can have written in the folder; if one can, that is logged once.
+
+        Raises:
+            FileNotFoundError: There is no folder.
+        """
+        problem = distrust_folder(self.folder, self.folder.lstat())
+        if problem is not None and problem != self._distrusted:
+            self._distrusted = problem
+            log.warning("catalogue.not_believed", path=str(self.folder), reason=problem)
+        return problem is None
+
+    @staticmethod
+    def _reject(path: Path, error: OSError | UnreadableCatalogue, server: str) -> None:
+        """Log a file that cannot be used; remove it, unless only this process cannot read it now."""
+        reason, removed = str(error), False
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
+        if not isinstance(error, OSError) or error.errno == errno.ELOOP:
+            with suppress(OSError):  # a folder of that name, or one that cannot be changed
+                path.unlink()
+                removed = True
+        log.warning("catalogue.unreadable", server=server, path=str(path), reason=reason, removed=removed)
+
+
+def may_sleep(server: ServerConfig, listed_at: float | None) -> bool:
+    """Whether a server need not run before it is needed: its catalogue was right at that time."""
+    if server.start == "eager" or listed_at is None:
+        return False
+    return server.start == "on_demand" or time.time() - listed_at < server.remembered_for
+
+
+def _read(path: Path, identity: str) -> tuple[bytes, float]:
+    """The catalogue in a file, and its time of change.
+
+    Raises:
+        OSError: It cannot be read.
+        UnreadableCatalogue: It is not what MCPX has written for this server, or another user may have.
+    """
+    opened = os.open(path, READ_FLAGS)
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise UnreadableCatalogue("it is not a file that is yours alone")
+        line, _, data = file.read(MAX_FILE_BYTES + 1024).partition(b"\n")
+    try:
+        head = msgspec.json.decode(line, type=_Head)
+    except (msgspec.DecodeError, RecursionError):
+        raise UnreadableCatalogue("it does not begin as a catalogue") from None
+    if head.format != FORMAT:
+        raise UnreadableCatalogue(f"it has format {head.format}, not {FORMAT}")
+    if head.server != identity:
+        raise UnreadableCatalogue("it belongs to another server")
+    if head.digest != hashlib.sha256(data).hexdigest():
+        raise UnreadableCatalogue("it is not whole")
+    return data, min(found.st_mtime, time.time())
+
+
+def _is_there(path: Path, head: bytes, size: int) -> bool:
+    """Whether the file begins so, and is as long."""
+    try:
+        opened = os.open(path, READ_FLAGS)
+    except OSError:
+        return False
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+        return ours and found.st_size == size and file.read(len(head)) == head

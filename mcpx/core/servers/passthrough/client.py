@@ -1,0 +1,159 @@
+"""The client behind direct sessions: what it has put in force, repeated to the server after a restart.
+
+Outlives the sessions: a server that was restarted, or whose configuration has changed, gets from `replay`
+what the client has said to the one before, and the client is notified of what has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from mcp import MCPError
+
+from mcpx.core.protocol.peer import Peer
+from mcpx.core.servers.passthrough.messages import NOTHING, members_of, value_of
+from mcpx.core.system.control_protocol import PROBE_KEY
+
+INITIALIZE: Final = "initialize"
+INITIALIZED: Final = "notifications/initialized"
+SET_LEVEL: Final = "logging/setLevel"
+SUBSCRIBE: Final = "resources/subscribe"
+UNSUBSCRIBE: Final = "resources/unsubscribe"
+LISTS: Final = {
+    "tools/list": "notifications/tools/list_changed",
+    "resources/list": "notifications/resources/list_changed",
+    "resources/templates/list": "notifications/resources/list_changed",
+    "prompts/list": "notifications/prompts/list_changed",
+}
+"""The notification for each list that a client may have."""
+
+Ask = Callable[[str, msgspec.Raw | bytes], Awaitable[msgspec.Raw]]
+"""Sends a request and returns the result.
+
+Raises:
+    MCPError: The server's error.
+"""
+Notify = Callable[[str, msgspec.Raw | bytes], None]
+
+
+class DirectClient:
+    """One client of direct sessions. `peer` takes the messages that belong to none of its requests.
+
+    Without a peer it stands for all clients of one token that have no session with the server (2026-07-28).
+    One that `may_vanish` need not say that it leaves.
+    """
+
+    def __init__(self, peer: Peer | None, *, may_vanish: bool = False) -> None:
+        self.peer = peer
+        self.may_vanish = may_vanish
+        self.connected = True
+        self.since = time.monotonic()
+        self.profile: str | None = None
+        """The profile that narrows what it is shown, by its token; None for none."""
+        self.token: str | None = None
+        """The name of its token, if that has one."""
+        self.about: bytes = b""
+        """What it says of itself in its handshake, in JSON."""
+        self.is_probe = False
+        """Whether MCPX itself asks in a client's name."""
+        self.capabilities: bytes = b"{}"
+        """What it has declared there, in JSON."""
+        self.version: str | None = None
+        """The revision that the server answered `initialize` with."""
+        self._initialize: bytes | None = None
+        self._initialized: bytes | None = None
+        self._level: bytes | None = None
+        self._subscriptions: dict[str, bytes] = {}
+        self._lists: dict[str, tuple[bytes, bytes]] = {}  # the params and the digest of each first page
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the server has accepted its `initialize`."""
+        return self._initialize is not None
+
+    def note_request(self, method: str, params: msgspec.Raw | bytes) -> None:
+        """Remember what the client says of itself, and declares."""
+        if method == INITIALIZE:
+            members = members_of(params)
+            self.about = bytes(members.get("clientInfo", b""))
+            self.is_probe = PROBE_KEY in members_of(members.get("_meta", NOTHING))
+            self.capabilities = bytes(members.get("capabilities", b"{}"))
+
+    def note_result(self, method: str, params: msgspec.Raw | bytes, result: msgspec.Raw) -> None:
+        """Remember what a request that succeeded has put in force."""
+        if self.peer is None:
+            return
+        if method == INITIALIZE:
+            self._initialize = bytes(params)
+            version = value_of(members_of(result).get("protocolVersion"))
+            self.version = version if isinstance(version, str) else None
+        elif method == SET_LEVEL:
+            self._level = bytes(params)
+        elif method in {SUBSCRIBE, UNSUBSCRIBE}:
+            uri = bytes(members_of(params).get("uri", b"")).decode(errors="replace")
+            if method == SUBSCRIBE:
+                self._subscriptions[uri] = bytes(params)
+            else:
+                self._subscriptions.pop(uri, None)
+        elif method in LISTS and "cursor" not in members_of(params):
+            self._lists[method] = (bytes(params), _digest(result))
+
+    def note_notification(self, method: str, params: msgspec.Raw | bytes) -> None:
+        """Remember that the client has confirmed the handshake."""
+        if method == INITIALIZED:
+            self._initialized = bytes(params) or b"{}"
+
+    # --- after a restart
+
+    async def replay(self, ask: Ask, notify: Notify) -> None:
+        """Put in force again what was in force.
+
+        Raises:
+            MCPError: The server does not accept the handshake any more.
+        """
+        if self._initialize is None:
+            return
+        result = await ask(INITIALIZE, self._initialize)
+        self.note_result(INITIALIZE, self._initialize, result)
+        if self._initialized is None:
+            return
+        notify(INITIALIZED, self._initialized if self._initialized != b"{}" else b"")
+        in_force = [(SET_LEVEL, self._level)] if self._level is not None else []
+        for method, params in [*in_force, *((SUBSCRIBE, each) for each in self._subscriptions.values())]:
+            await _tried(ask, method, params)
+
+    async def announce_changes(self, ask: Ask) -> None:
+        """Tell the client which of its lists have changed, and that its resources may have."""
+        if self.peer is None or self._initialized is None:
+            return
+        changed: dict[str, None] = {}
+        for method, (params, digest) in list(self._lists.items()):
+            result = await _tried(ask, method, params)
+            if result is not None and _digest(result) != digest:
+                self.note_result(method, params, result)
+                changed[LISTS[method]] = None
+        for method in changed:
+            self.peer.notify(method, msgspec.Raw())
+        for uri in list(self._subscriptions):
+            self.peer.notify("notifications/resources/updated", msgspec.Raw(b'{"uri":' + uri.encode() + b"}"))
+
+    def announce_lists(self) -> None:
+        """Tell the client that the lists that it has got are shown differently."""
+        if self.peer is not None and self._initialized is not None:
+            for method in dict.fromkeys(LISTS[listed] for listed in self._lists):
+                self.peer.notify(method, msgspec.Raw())
+
+
+async def _tried(ask: Ask, method: str, params: bytes) -> msgspec.Raw | None:
+    try:
+        return await ask(method, params)
+    except MCPError:
+        return None
+
+
+def _digest(result: msgspec.Raw) -> bytes:
+    return hashlib.blake2b(result, digest_size=16).digest()

@@ -1,0 +1,297 @@
+"""A direct session: the actor that owns one client's connection to a server. See the package's docstring.
+
+Supervised like the server's own session (`mcpx.core.servers.actor`), with a queue, deadlines and outcomes
+like its: requests wait while the server starts, and what was in flight when it died fails with the outcome,
+unless it is safe to send again. A request that stays open for good is sent again in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.protocol.requests import Passed, Request
+from mcpx.core.servers.call_queue import CallQueue, RawReply
+from mcpx.core.servers.calls import Calls
+from mcpx.core.servers.errors import NoAnswer
+from mcpx.core.servers.health import Health, open_health
+from mcpx.core.servers.malformed_log import MalformedLog
+from mcpx.core.servers.passthrough.carriers import open_carrier
+from mcpx.core.servers.passthrough.client import DirectClient
+from mcpx.core.servers.passthrough.connection import DirectConnection
+from mcpx.core.servers.passthrough.headers import Headers, ToolSchemas
+from mcpx.core.servers.passthrough.standing import METHODS, Standing
+from mcpx.core.servers.server_info import server_info
+from mcpx.core.servers.transport.ledger import Ledger
+from mcpx.core.servers.transport.link import Hooks, Link, open_link
+from mcpx.core.servers.transport.placement import Placement, Placing
+from mcpx.core.telemetry.metrics import Counters
+from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.errors import CallError
+from mcpx.oauth.account import Account
+from supervisors import Incarnation, Phase, Supervisor
+
+log = structlog.get_logger()
+IDLE_AFTER_S: Final = 60.0
+AWAITS_TASK: Final = frozenset({"tasks/result"})
+"""Methods that are answered when a task of the server is done, however long that takes."""
+
+
+class DirectSession:
+    """One client's session with one server, for as long as both last."""
+
+    catalogue: Final = None
+
+    def __init__(
+        self,
+        client: DirectClient,
+        config: ServerConfig,
+        supervisor: Supervisor,
+        *,
+        ledger: Ledger,
+        server_log: ServerLog,
+        max_message_bytes: int,
+        child: str,
+        counters: Counters,
+        schemas: ToolSchemas,
+        account: Account | None = None,
+        on_idle: Callable[[], None] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
+        self.client = client
+        self.config = config
+        self.name = config.name
+        self.child = child
+        self.pid: int | None = None
+        self.health: Health | None = None
+        """The health check, while it serves."""
+        self.last_error: str | None = None
+        self.queue = _Queue(config, supervisor, counters, self.info, child=child, refusal=_refusal_of)
+        self.account = account
+        self._limit = max_message_bytes
+        self._ledger = ledger
+        self._server_log = server_log
+        self._counters = counters
+        self._schemas = schemas
+        self._on_idle = on_idle
+        self.used_at = anyio.current_time()
+        """When the client last asked for something, as far as is known."""
+        self._connection: DirectConnection | None = None
+        self._leaving: str | None = None
+        self._redact = redactor_of(config)
+        self._placing = Placing(placement, config, child)
+        self._malformed = MalformedLog(config, counters)
+
+    # --- for the gateway and the fleet
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything of the client is open, or waits."""
+        return self.queue.has_callers or (self._connection is not None and not self._connection.is_idle)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the client is open, and nothing was for `IDLE_AFTER_S`."""
+        if self.is_busy:
+            self.used_at = anyio.current_time()
+        return anyio.current_time() - self.used_at > IDLE_AFTER_S
+
+    def submit(self, request: Passed, reply: RawReply) -> None:
+        """Send or queue a request. The reply is its answer (`OnAnswer`).
+
+        Raises:
+            CallError: `not_sent`; neither is possible.
+        """
+        self.used_at = anyio.current_time()
+        if request.method not in METHODS:
+            self.queue.submit(request, reply)
+            return
+        standing = Standing(request, reply)
+        self.queue.keep(standing)
+        if self._connection is not None:
+            self._connection.stand(standing)
+
+    def notify(self, method: str, params: msgspec.Raw) -> None:
+        """Pass a notification of the client on; dropped where the server is away."""
+        if self._connection is not None:
+            self._connection.carrier.notify(method, params)
+
+    def announce_lists(self) -> None:
+        """Tell the client, or all that share the session, that lists are shown differently."""
+        self.client.announce_lists()
+        for standing in self.queue.standing:
+            standing.announce_lists()
+
+    def retire(self, why: str) -> None:
+        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
+        self._leaving = why
+        self.queue.close()
+
+    def info(self) -> ServerInfo:
+        """The state of the session, for messages."""
+        return server_info(self.config, self.queue, None, self._leaving, self.account)
+
+    # --- one incarnation
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Connect and serve, until the connection ends or the supervisor asks to leave."""
+        calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
+        headers = Headers(self._schemas)
+        hooks = Hooks(self._on_open, self._malformed.record, self._server_log.write, lambda: None)
+        try:
+            async with open_link(
+                self.config.transport,
+                limit=self._limit,
+                hooks=hooks,
+                redact=self._redact,
+                authorizer=self.account,
+                placing=self._placing,
+            ) as link:
+
+                def agreed() -> None:
+                    headers.version = self.client.version
+                    link.establish()
+
+                connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
+                await self._serve(incarnation, calls, connection, link, headers)
+        finally:  # only now: the process has been terminated
+            self.pid = None
+            self._ledger.remove(self.child)
+
+    async def _serve(
+        self,
+        incarnation: Incarnation,
+        calls: Calls,
+        connection: DirectConnection,
+        link: Link,
+        headers: Headers,
+    ) -> None:
+        async with anyio.create_task_group() as tasks:
+            connection.carrier = open_carrier(link, connection, headers, tasks)
+            await tasks.start(connection.carrier.run)
+            try:
+                again = self.client.greeted
+                await self._greet(connection, link)
+                incarnation.ready()
+                self._connection = connection
+                for standing in self.queue.standing:
+                    connection.stand(standing)
+                calls.open(link, connection)
+                tasks.start_soon(calls.drain_until_closed)
+                tasks.start_soon(self._keep_calls_that_wait, calls, connection)
+                self.health = open_health(self.config.health, calls, lambda: self._probe(connection), link)
+                tasks.start_soon(self.health.watch)
+                tasks.start_soon(self._watch_idleness, connection)
+                if again:
+                    tasks.start_soon(self.client.announce_changes, connection.ask)
+                await incarnation.stopping.wait()
+                await calls.drain()
+            finally:
+                self._connection = self.health = None
+                for standing in self.queue.standing:
+                    standing.lost()
+                calls.close()
+                connection.close()
+            tasks.cancel_scope.cancel()
+
+    async def _greet(self, connection: DirectConnection, link: Link) -> None:
+        """Repeat the client's handshake, if there was one before.
+
+        Raises:
+            NoAnswer: It took too long.
+            Exception: The server did not accept it any more; see `errors.cause_of`.
+        """
+        if not self.client.greeted:
+            return
+        with anyio.move_on_after(self.config.call_limits.connect_timeout) as scope:
+            await self.client.replay(connection.ask, connection.carrier.notify)
+        if scope.cancelled_caught:
+            raise NoAnswer(link.stderr_tail())
+        connection.agreed()
+
+    async def _probe(self, connection: DirectConnection) -> None:
+        """Ask for a sign of life, where the protocol has a request for that."""
+        if self.client.greeted:
+            await connection.ask("ping", b"")
+
+    async def _keep_calls_that_wait(self, calls: Calls, connection: DirectConnection) -> None:
+        """Renew calls that wait for more than the server: a person may be asked, a task be under way."""
+        while True:
+            await anyio.sleep(self.config.call_limits.call_timeout / 2)
+            for call in calls.running():
+                if connection.is_asking or call.request.method in AWAITS_TASK:
+                    calls.renew(call)
+
+    async def _watch_idleness(self, connection: DirectConnection) -> None:
+        """Report an unused session: probes that the server refused were all that it got."""
+        while self._on_idle is not None:
+            await anyio.sleep(IDLE_AFTER_S / 2)
+            if self.is_idle and not connection.has_served:
+                self._on_idle()
+                return
+
+    # --- called back
+
+    def _on_open(self, link: Link) -> None:
+        self.pid = link.pid
+        if link.pid is not None:
+            self._ledger.add(self.child, link.pid, link.mark)
+
+
+def _refusal_of(request: Request) -> CallError | None:
+    """Why a request may not be sent any more, by the rules that are in force now."""
+    try:
+        if isinstance(request, Passed):
+            request.as_admitted()
+    except CallError as refusal:
+        return refusal
+    return None
+
+
+class _Queue(CallQueue):
+    """The queue, and beside it the requests that stay open for good."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # those of the queue
+        self._standing: list[Standing] = []
+
+    @property
+    def standing(self) -> list[Standing]:
+        """Those that are neither answered nor cancelled."""
+        self._standing = [each for each in self._standing if not each.over]
+        return list(self._standing)
+
+    def keep(self, standing: Standing) -> None:
+        """Add a request.
+
+        Raises:
+            CallError: The server is not there, and will not be soon.
+        """
+        if self.lifecycle_phase() is not Phase.UP and not self.wake():
+            raise self.unavailable(standing.request)
+        if len(self.standing) >= self.ref.mailbox.size:
+            raise self._overloaded(standing.request, f"{self.ref.mailbox.size} streams are open")
+        self._standing.append(standing)
+
+    @property
+    def has_callers(self) -> bool:
+        return super().has_callers or bool(self.standing)
+
+    def refuse_waiting(self) -> None:
+        super().refuse_waiting()
+        self._refuse_standing()
+
+    def close(self) -> None:
+        super().close()
+        self._refuse_standing()
+
+    def _refuse_standing(self) -> None:
+        for standing in self.standing:
+            standing.refuse(self.unavailable(standing.request))

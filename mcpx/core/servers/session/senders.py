@@ -1,0 +1,244 @@
+"""Sends requests to an upstream server: as bytes where the transport is ours, else through the SDK.
+
+Both senders start a request without waiting, and call back exactly once, with the raw JSON of the result or
+with the error; after a lost connection perhaps not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import mcp_types
+import msgspec
+from mcp import ClientSession
+from mcp.shared.dispatcher import CallOptions
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+)
+
+from mcpx.core.protocol.context import CallerHandle
+from mcpx.core.protocol.requests import CallTool, OnProgress, Request
+from mcpx.core.servers.session.log_level import LogLevelSync
+from mcpx.core.servers.session.sdk_session import REQUEST, PassingSession
+from mcpx.core.servers.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.intake import LARGE_BYTES
+from mcpx.core.wire.outgoing import OnAnswer, Outgoing
+
+
+class Sent(Protocol):
+    """A request that was started."""
+
+    def recall(self) -> bool:
+        """Take it back if nothing was sent yet; return whether that is known to have succeeded."""
+        ...
+
+    def cancel(self, reason: str) -> None:
+        """Cancel it at the server; `on_answer` is not called any more."""
+        ...
+
+
+class Sender(Protocol):
+    """Starts requests on one session. Its methods do not wait."""
+
+    def position(self) -> int | None:
+        """Where the next request begins in what is sent; None if that is not known."""
+        ...
+
+    def congested(self) -> bool:
+        """Whether the server is not reading what it was sent already."""
+        ...
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever the server reads again; it may send, and must not raise."""
+        ...
+
+    def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
+        """Start a request. `on_answer` may be called before this returns; neither callback may raise.
+
+        Raises:
+            Exception: The request cannot be put into a message; nothing was sent.
+        """
+        ...
+
+
+class WireSender:
+    """Sends bytes through a dispatcher of ours."""
+
+    def __init__(
+        self,
+        wire: WireDispatcher,
+        session: ClientSession,
+        client: mcp_types.Implementation,
+        log_level: LogLevelSync,
+    ) -> None:
+        self._wire = wire
+        self._channel = wire.channel
+        self._outgoing = wire.outgoing
+        self._log_level = log_level
+        self._modern = None if session.discover_result is None else _ModernMeta(session, client)
+
+    def position(self) -> int | None:
+        return self._channel.position
+
+    def congested(self) -> bool:
+        return self._channel.congested
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        self._wire.on_drained = callback
+
+    def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
+        outgoing, modern = self._outgoing, self._modern
+        if modern is None and self._log_level.has_level and request.context.caller is not None:
+            self._log_level.raise_level_nowait(request.context.caller.log_level)
+        request_id = outgoing.new_id()
+        params = _encode_params(request, str(request_id).encode(), modern)
+        outgoing.call(request_id, request.method, params, on_answer, on_progress)
+        return _SentOnWire(outgoing, request_id)
+
+
+class _SentOnWire:
+    __slots__ = ("_outgoing", "_request_id")
+
+    def __init__(self, outgoing: Outgoing, request_id: int) -> None:
+        self._outgoing = outgoing
+        self._request_id = request_id
+
+    def recall(self) -> bool:
+        return False  # by now it is in the pipe; what the server has read is known by position
+
+    def cancel(self, reason: str) -> None:
+        self._outgoing.cancel(self._request_id, reason)
+
+
+class _ModernMeta:
+    """The members of `_meta` in every request of 2026-07-28, as JSON that ends with a comma.
+
+    They name the protocol version, MCPX, the capabilities of the client behind the request and its log level.
+    """
+
+    def __init__(self, session: ClientSession, client: mcp_types.Implementation) -> None:
+        members = {
+            PROTOCOL_VERSION_META_KEY: session.protocol_version,
+            CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
+        }
+        self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
+        self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
+
+    def members(self, caller: CallerHandle | None) -> bytes:
+        """The members for a request of that client."""
+        if caller is None:
+            return self._head + b"{},"
+        head, level = self._head + caller.capabilities.encoded, caller.log_level
+        return head + b"," if level is None else head + self._level + level.encode() + b'",'
+
+
+def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -> list[Bytes]:
+    """The params of a request in JSON, in pieces where they are large.
+
+    `token` is its progress token, the id, in JSON.
+    """
+    context, members = request.context, request.params()
+    if modern is None:
+        meta = b""
+    else:
+        meta = modern.members(context.caller)
+        if context.answers is not None:
+            members += context.answers.members()
+    if context.trace is not None:
+        meta += context.trace.meta(context.meta, token.decode()) + b","
+    elif context.meta:
+        meta += context.meta + b","
+    begin = b',"_meta":{' if members else b'"_meta":{'
+    pieces = [b"{", *members, begin, meta, b'"progressToken":', token, b"}}"]
+    is_large = isinstance(request, CallTool) and len(request.arguments) > LARGE_BYTES
+    return pieces if is_large else [b"".join(pieces)]
+
+
+class SessionSender:
+    """Sends through the SDK's session, with one task for each request: for HTTP.
+
+    The SDK keeps the exchange, and sees neither params nor result: these are bytes (`Exchange`).
+    """
+
+    def __init__(
+        self,
+        session: PassingSession,
+        client: mcp_types.Implementation,
+        tasks: anyio.abc.TaskGroup,
+        log_level: LogLevelSync,
+    ) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._log_level = log_level
+        self._modern = None if session.discover_result is None else _ModernMeta(session, client)
+
+    def position(self) -> int | None:
+        return None
+
+    def congested(self) -> bool:
+        return False  # each request has a connection of its own, and waits for it
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Do nothing: it is never congested."""
+
+    def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
+        sent = _SentBySession(self._session, request, self._modern, on_answer, on_progress)
+        self._tasks.start_soon(sent.run, self._log_level, self._session.options_for(request))
+        return sent
+
+
+class _SentBySession:
+    def __init__(
+        self,
+        session: PassingSession,
+        request: Request,
+        modern: _ModernMeta | None,
+        on_answer: OnAnswer,
+        on_progress: OnProgress,
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._modern = modern
+        self._on_answer = on_answer
+        self._on_progress = on_progress
+        self._id: RequestId | None = None
+        self._scope = anyio.CancelScope()
+        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
+        self._exchange = Exchange(lambda error: on_answer(None, error), encode_params=self._encode)
+
+    def recall(self) -> bool:
+        return self._exchange.recall()
+
+    def cancel(self, _reason: str) -> None:
+        self._exchange.abandon()
+        self._scope.cancel()
+
+    def _encode(self, request_id: RequestId) -> bytes:
+        self._id = request_id
+        self._session.progress_of[request_id] = self._on_progress
+        return b"".join(_encode_params(self._request, msgspec.json.encode(request_id), self._modern))
+
+    async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
+        """Send it and wait for the answer. Run once, in a task of its own."""
+        with self._scope:
+            try:
+                await settle(self._answer(log_level, opts), self._exchange, self._on_answer)
+            finally:
+                if self._id is not None:
+                    self._session.progress_of.pop(self._id, None)
+
+    async def _answer(self, log_level: LogLevelSync, opts: CallOptions) -> dict[str, Any]:
+        request = self._request
+        if request.context.caller is not None:
+            await log_level.raise_level(request.context.caller.log_level)
+        CURRENT_EXCHANGE.set(self._exchange)  # in this task only
+        REQUEST.set(request)  # what comes in on its stream belongs to it
+        return await self._session.send_without_params(request, opts)

@@ -1,0 +1,203 @@
+"""One session with an upstream server: the SDK's client session over a link.
+
+`open_session` connects and shakes hands; it must be entered and left in one task. The session knows which
+protocol era the server speaks and notices changed lists in either: by notifications before 2026-07-28, from
+then on by a `subscriptions/listen` stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+import anyio.abc
+import mcp_types
+from mcp import MCPError
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.servers.errors import EraRefused, NoAnswer, Unhealthy, ends_session
+from mcpx.core.servers.relay.session_relay import SessionRelay
+from mcpx.core.servers.session.handshake import Handshake
+from mcpx.core.servers.session.log_level import LogLevelSync
+from mcpx.core.servers.session.sdk_session import PassingSession
+from mcpx.core.servers.session.senders import Sender, SessionSender, WireSender
+from mcpx.core.servers.transport.exchange import capture_failures
+from mcpx.core.servers.transport.link import Hooks, Link, open_link
+from mcpx.core.servers.transport.placement import Placing
+from mcpx.errors import leaves
+from mcpx.oauth.account import Account
+from mcpx.version import __version__
+from supervisors import Signal
+
+CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
+LISTEN_RETRY_DELAY_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
+LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the delay
+MAX_LISTEN_RETRY_DELAY_S: Final = 60.0
+PROBE_TIMEOUT_S: Final = 5.0  # for a session in doubt
+PROBE_PAUSE_S: Final = 1.0  # between two such probes, however many reasons there are
+
+
+class UpstreamSession:
+    """An open session."""
+
+    def __init__(
+        self,
+        client: PassingSession,
+        link: Link,
+        changes: Signal,
+        connecting: anyio.CancelScope,
+        log_level: LogLevelSync,
+    ) -> None:
+        self.client = client
+        self.link = link
+        self.log_level = log_level
+        self._changes = changes
+        self._connecting = connecting
+
+    def established(self) -> None:
+        """Note that the handshake and the first listing are done, and switch the connect timeout off."""
+        self._connecting.deadline = math.inf
+        self.link.establish()
+
+    @property
+    def modern(self) -> bool:
+        """Whether the server speaks the 2026-07-28 revision."""
+        return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
+        """The sender for calls: bytes where the link takes them."""
+        if self.link.wire is not None:
+            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
+        return SessionSender(self.client, CLIENT_INFO, tasks, self.log_level)
+
+    async def listen(self) -> None:
+        """Watch for changed lists of a 2026-07-28 server, for as long as the session lives."""
+        can = self.client.server_capabilities or mcp_types.ServerCapabilities()
+        tools = bool(can.tools and can.tools.list_changed)
+        resources = bool(can.resources and can.resources.list_changed)
+        prompts = bool(can.prompts and can.prompts.list_changed)
+        pause = LISTEN_RETRY_DELAY_S
+        while self.modern and (tools or resources or prompts):
+            began = anyio.current_time()
+            try:
+                async with listen(
+                    self.client,
+                    tools_list_changed=tools,
+                    resources_list_changed=resources,
+                    prompts_list_changed=prompts,
+                ) as subscription:
+                    async for _event in subscription:
+                        self._changes.set()
+            except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
+                pass
+            steady = anyio.current_time() - began >= LISTEN_STEADY_S
+            pause = LISTEN_RETRY_DELAY_S if steady else min(2 * pause, MAX_LISTEN_RETRY_DELAY_S)
+            await anyio.sleep(pause)
+            self._changes.set()
+
+    async def probe_when_suspicious(self) -> None:
+        """Probe the session whenever an HTTP exchange gave reason to doubt it.
+
+        Only what the answer says counts, not that it is missing: the server may be busy.
+        """
+        suspicion = self.link.suspicion
+        while True:
+            await suspicion.wait()
+            suspicion.clear()
+            with anyio.move_on_after(PROBE_TIMEOUT_S), suppress(MCPError, Unhealthy):
+                await self.probe()
+            await anyio.sleep(PROBE_PAUSE_S)
+
+    async def probe(self) -> None:
+        """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have.
+
+        A server that refuses the session ends the connection.
+
+        Raises:
+            Unhealthy: It is there, but does not answer MCP.
+            MCPError: It answers with an error, which is a sign of life too.
+        """
+        with capture_failures() as failures:
+            try:
+                if self.modern:
+                    await self.client.send_discover(LATEST_MODERN_VERSION)
+                else:
+                    await self.client.send_ping()
+            except ValidationError:
+                pass  # an odd answer is a sign of life
+            except MCPError:
+                if not failures:
+                    raise
+                if not ends_session(failures[0]):
+                    raise Unhealthy(str(failures[0])) from None
+                self.link.lost.set(str(failures[0]))
+
+
+@asynccontextmanager
+async def open_session(
+    config: ServerConfig,
+    *,
+    handshake: Handshake,
+    limit: int,
+    hooks: Hooks,
+    changes: Signal,
+    relay: SessionRelay,
+    on_updated: Callable[[str], None] = lambda _uri: None,
+    account: Account | None = None,
+    placing: Placing | None = None,
+) -> AsyncIterator[UpstreamSession]:
+    """Connect and shake hands. The connect timeout runs until `established` is called on the session.
+
+    `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
+    and must not raise. `account` is the one that MCPX has at the server, `placing` as for `open_link`.
+
+    Raises:
+        EraRefused: The server does not agree to the only era that it is to be asked in.
+        NoAnswer: Not established in time.
+        ConnectionLost: The connection ended, or was refused, during the handshake.
+        Exception: Whatever else the transport or the SDK raise; see `errors.cause_of`.
+    """
+    link: Link | None = None
+    # one scope around everything: a timeout that ended before its task groups would break their nesting
+    with anyio.CancelScope(deadline=anyio.current_time() + config.call_limits.connect_timeout) as scope:
+        try:
+            async with open_link(
+                config.transport,
+                limit=limit,
+                hooks=hooks,
+                redact=redactor_of(config),
+                authorizer=account,
+                placing=placing,
+            ) as link:
+                client = PassingSession(
+                    link.dispatcher,
+                    client_info=CLIENT_INFO,
+                    relay=relay,
+                    on_change=changes.set,
+                    on_updated=on_updated,
+                )
+                async with client:
+                    await handshake.shake(client, link)
+                    log_level = LogLevelSync(config.name, client, link.wire, relay.clients)
+                    yield UpstreamSession(client, link, changes, scope, log_level)
+        except Exception as error:
+            raise handshake.explain(_explained(error, link)) from error
+    if scope.cancelled_caught:
+        raise handshake.explain(NoAnswer(link.stderr_tail() if link else ""))
+
+
+def _explained(error: Exception, link: Link | None) -> Exception:
+    """The link often knows better than the SDK's exception why a handshake failed."""
+    if link is None or link.established:
+        return error
+    refused = next((leaf for leaf in leaves(error) if isinstance(leaf, EraRefused)), None)
+    if refused is None:
+        return link.handshake_failure() or error
+    refused.error = link.handshake_failure() or refused.error
+    return refused

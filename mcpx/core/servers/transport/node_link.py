@@ -1,0 +1,226 @@
+"""The link to a server on a node of a cluster: messages as lines over TLS.
+
+Each connection asks the `Placement` for a node, connects to it, and says which server it wants; from the
+node's answer on it is an MCP session at the node's door for that server. It is lost when the connection
+breaks, and at once when the placement gives the node up. What was in flight then may have been run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcpx.core.servers.transport.loss import ConnectionLost, Ending
+from mcpx.core.servers.transport.no_process import NoProcess
+from mcpx.core.servers.transport.placement import Endpoint, Placement, Placing
+from mcpx.core.text import cut, one_line
+from mcpx.core.wire.channel import PeerNotReading
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.first_answer import answer_to
+from mcpx.core.wire.receiver import OnMalformed
+from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
+from supervisors import Signal
+
+CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network, and is known to answer
+ANSWER_TIMEOUT_S: Final = 5.0  # the node answers before it starts anything
+MAX_ANSWER_BYTES: Final = 64 * 1024  # of the node's answer to the greeting
+MAX_CAUSE_CHARS: Final = 1000
+MAX_PLACES: Final = 8  # nodes that are tried in turn, where one has no room; then the restart policy goes on
+NO_ROOM: Final = frozenset({"memory", "full", "stopping"})
+"""Answers of a node that has nothing against the server itself."""
+MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: reading one takes 0.1 s
+
+
+class _Answer(msgspec.Struct):
+    """What a node says to the greeting."""
+
+    ok: bool = False
+    error: str | None = None
+    code: str = ""
+
+
+class _NoRoom(ConnectionLost):
+    """The node takes no more, and another may."""
+
+
+class NodeLink(NoProcess):
+    """A `Link` to one server on one node."""
+
+    def __init__(self, channel: TlsChannel, node: str, *, limit: int, on_malformed: OnMalformed) -> None:
+        self.lost, self.closing = Ending(), Ending()
+        self.suspicion = Signal()
+        self.established = False
+        self._node = node
+        self._channel = channel
+        self.wire = self.dispatcher = WireDispatcher(
+            channel,
+            limit=limit,
+            on_malformed=on_malformed,
+            on_end=lambda: self.lose("it closed the connection"),
+            request_limit=MAX_SERVER_MESSAGE_BYTES,
+        )
+        channel.on_broken = self._on_broken
+
+    def establish(self) -> None:
+        """Note that the handshake is over."""
+        self.established = True
+
+    def is_alive(self) -> bool:
+        """Whether the connection is there, as far as is known."""
+        return not self.lost.is_set()
+
+    def failure(self) -> ConnectionLost:
+        """The loss as an exception, once `lost` is set."""
+        return ConnectionLost(self.lost.reason)
+
+    def handshake_failure(self) -> ConnectionLost | None:
+        """The loss, if the connection was lost."""
+        return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.is_set() else None
+
+    def renew(self) -> None:
+        """Nothing: the placement notices a connection that has died."""
+
+    def give_up(self, reason: str) -> None:
+        """End the connection. The process stays: the node knows better whether it hangs."""
+        self.lost.set(reason)
+
+    def lose(self, why: str) -> None:
+        """The connection has broken."""
+        self.lost.set(f"the node {self._node} was lost: {why}")
+
+    def _on_broken(self, error: OSError) -> None:
+        reads_not = isinstance(error, PeerNotReading)
+        self.lose(error.strerror if reads_not and error.strerror else "the connection was reset")
+
+
+@asynccontextmanager
+async def open_placed(
+    placing: Placing | None, *, limit: int, on_malformed: OnMalformed
+) -> AsyncIterator[NodeLink]:
+    """Connect to the node that the placement says; at exit the connection is closed.
+
+    Raises:
+        ConnectionLost: There is no node, it cannot be reached, or it refuses the server.
+    """
+    if placing is None or placing.placement is None:
+        raise ConnectionLost("it is placed on a node, and there is no cluster", retryable=False)
+    place = await _placed(placing.placement, placing)
+    try:
+        link = NodeLink(place.channel, place.node, limit=limit, on_malformed=on_malformed)
+        place.on_lost = link.lost.set
+        if place.given_up.is_set():
+            link.lost.set(place.given_up.reason)
+        yield link
+    finally:
+        place.end_watch()
+        place.channel.close()
+
+
+class _Place:
+    """A connection to the node of a session, and the watch over that node."""
+
+    def __init__(self, placement: Placement, session: str, endpoint: Endpoint) -> None:
+        self.node = endpoint.node
+        self.given_up = Ending()
+        self.on_lost: Callable[[str], None] = self.given_up.set
+        self.channel: TlsChannel
+        self.end_watch = placement.watch(session, endpoint, self._on_lost)
+
+    def _on_lost(self, reason: str) -> None:
+        self.given_up.set(reason)
+        self.on_lost(reason)
+
+
+async def _placed(placement: Placement, placing: Placing) -> _Place:
+    """Connect to the first node that takes the session, of those that the placement says.
+
+    Raises:
+        ConnectionLost: As above.
+    """
+    before: _Place | None = None
+    for number in range(MAX_PLACES):
+        try:
+            endpoint = await placement.place(placing.server, placing.session)
+        finally:
+            if before is not None:
+                before.end_watch()
+        place = before = _Place(placement, placing.session, endpoint)
+        try:
+            place.channel = await _connected(endpoint, place.given_up)
+        except _NoRoom:
+            placement.refused(placing.session)
+            if number == MAX_PLACES - 1:
+                place.end_watch()
+                raise
+        except BaseException:
+            place.end_watch()
+            raise
+        else:
+            return place
+    raise AssertionError  # the last one has raised
+
+
+async def _connected(endpoint: Endpoint, given_up: Ending) -> TlsChannel:
+    """A connection on which the node has taken the server; all that follows on it is MCP.
+
+    Raises:
+        ConnectionLost: It cannot be had.
+    """
+    channel: TlsChannel | None = None
+    failure: ConnectionLost | None = None
+
+    async def connect() -> None:
+        nonlocal channel, failure
+        try:
+            made = await connect_tls(
+                endpoint.host, endpoint.port, endpoint.certificate, timeout=CONNECT_TIMEOUT_S
+            )
+            try:
+                await _greet(made, endpoint)
+            except BaseException:
+                made.close()
+                raise
+            channel = made
+        except OSError as error:
+            said = one_line(error.strerror or str(error))
+            failure = ConnectionLost(f"the node {endpoint.node} cannot be reached: {said}")
+        except ConnectionLost as error:
+            failure = error
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connect)
+        reason = await given_up.wait()
+        failure = ConnectionLost(reason)
+        tasks.cancel_scope.cancel()
+    if channel is None:
+        raise failure or ConnectionLost(f"the node {endpoint.node} was lost")
+    return channel
+
+
+async def _greet(channel: TlsChannel, endpoint: Endpoint) -> None:
+    """Say what is wanted, and read the answer; what comes behind it stays for the link.
+
+    Raises:
+        ConnectionLost: The node refuses, or closes the connection.
+    """
+    with anyio.move_on_after(ANSWER_TIMEOUT_S) as scope:
+        answer = await answer_to(channel, endpoint.greeting + b"\n", limit=MAX_ANSWER_BYTES)
+    if scope.cancelled_caught:
+        raise ConnectionLost(f"the node {endpoint.node} does not answer")
+    line, newline, rest = answer.partition(b"\n")
+    name = f"the node {endpoint.node}"
+    if not newline:
+        raise ConnectionLost(f"{name} closed the connection")
+    try:
+        said = msgspec.json.decode(line, type=_Answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise ConnectionLost(f"{name} gave an answer that cannot be read") from None
+    if not said.ok or rest:  # a node says nothing of MCP before it is asked
+        cause = one_line(said.error or "it does not say why")
+        kind = _NoRoom if said.code in NO_ROOM else ConnectionLost
+        raise kind(f"{name} refused the server: {cut(cause, MAX_CAUSE_CHARS)}")

@@ -1,0 +1,226 @@
+"""A child process that speaks on its standard streams: started, watched, and terminated.
+
+Owns the process, its group, its mark and the last lines of its standard error. `exited` is set as soon as the
+kernel reports the exit (by a pidfd on Linux), whether or not anything is read or written. `stop` leaves
+nothing of the process group behind, in a bounded time: less than the two seconds that clients commonly give
+MCPX itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+from mcp.os.posix.utilities import terminate_posix_process_tree
+
+from mcpx.core.config import Stdio
+from mcpx.core.servers.transport.last_words import LastWords
+from mcpx.core.servers.transport.spawning import EARLY, REAP_TIMEOUT_S, Spawned, spawn
+from mcpx.core.wire.channel import Channel
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
+
+STDERR_CHUNK_BYTES: Final = 65536
+EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
+TERM_TIMEOUT_S: Final = 0.7
+MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
+PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
+EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
+
+
+class ChildProcess:
+    """One running child. Made by `running`; its standard output and input are `channel`."""
+
+    def __init__(
+        self, spawned: Spawned, on_stderr: Callable[[bytes], None], redact: Callable[[str], str]
+    ) -> None:
+        popen, self.mark = spawned
+        assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self.pid: int = popen.pid
+        self.exited = anyio.Event()
+        self.last_words = LastWords(redact)
+        self._on_stderr = on_stderr
+        for stream in (popen.stdin, popen.stdout, popen.stderr):
+            os.set_blocking(stream.fileno(), False)
+        self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
+        self._loop.add_reader(popen.stderr.fileno(), self._read_stderr)
+        self._statfd = _open_stat(self.pid)
+        self._pidfd = _open_pidfd(self.pid)
+        if self._pidfd is None:
+            self._loop.call_soon(self._poll)
+        else:
+            self._loop.add_reader(self._pidfd, self._reap)
+
+    # --- its state
+
+    @property
+    def returncode(self) -> int | None:
+        """As in `subprocess`: negative for a signal, None while it runs."""
+        return self._popen.poll()
+
+    def is_alive(self) -> bool:
+        """Whether it runs according to the kernel, which knows of an exit before `exited` is set."""
+        if self._popen.returncode is not None:
+            return False
+        # without reaping, for that is the part of `_reap`
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it (proc(5), state T); False if the system does not say.
+
+        One that a debugger has stopped (state t) does not count.
+        """
+        return self._stat()[:1] == [b"T"]
+
+    def is_doomed(self) -> bool:
+        """Whether a fatal signal is pending; False if the system does not say. Takes a few microseconds.
+
+        For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
+        the signal was, the kernel has marked every thread with SIGKILL (proc(5), the pending signals).
+        """
+        fields = self._stat()
+        return len(fields) > PENDING_FIELD and bool(int(fields[PENDING_FIELD]) & 1 << signal.SIGKILL - 1)
+
+    def _stat(self) -> list[bytes]:
+        """The fields of /proc/PID/stat (proc(5)) from the third on; empty if there are none."""
+        if self._statfd is None:
+            return []
+        try:
+            return (
+                os.pread(self._statfd, MAX_STAT_BYTES, 0).rpartition(b") ")[2].split(b" ", PENDING_FIELD + 1)
+            )
+        except OSError:  # it is gone, or was stopped
+            return []
+
+    def _reap(self) -> None:
+        if self._popen.poll() is None:
+            return
+        self._unwatch()
+        self._read_stderr()  # the last lines count
+        self.exited.set()
+
+    def _poll(self) -> None:
+        self._reap()
+        if not self.exited.is_set():
+            self._loop.call_later(EXIT_POLL_S, self._poll)
+
+    def _unwatch(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def describe_exit(self) -> str:
+        """How it ended: `exited with code 3`, `was killed by SIGKILL`; or that it closed its output."""
+        code = self._popen.returncode
+        if code is None:
+            return "closed its standard output"
+        if code < 0:
+            with suppress(ValueError):
+                return f"was killed by {signal.Signals(-code).name}"
+            return f"was killed by signal {-code}"
+        return f"exited with code {code}"
+
+    # --- its standard error
+
+    def _read_stderr(self) -> None:
+        """Keep the last lines, and pass whole lines on; a flood costs no more than the reading."""
+        stream = self._popen.stderr
+        if stream is None or stream.closed:
+            return
+        try:
+            data = os.read(stream.fileno(), STDERR_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(stream.fileno())
+        if said := self.last_words.feed(data) if data else self.last_words.finish():
+            self._on_stderr(said)
+
+    # --- its end
+
+    def kill(self) -> None:
+        """Send SIGKILL to the group, for a child that hangs."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """Close its input, wait, send SIGTERM to the group, then SIGKILL. Nothing of the group is left."""
+        self.channel.on_data = _discard  # a child that flushes can leave
+        self.channel.flush()
+        self.channel.release_writer()
+        self._close(self._popen.stdin)
+        with anyio.move_on_after(EOF_TIMEOUT_S):
+            await self.exited.wait()
+        # also if the child itself has exited: it may have left others behind. The SDK needs only the pid and
+        # the return code of what it takes for an anyio process.
+        await terminate_posix_process_tree(cast("Process", self), TERM_TIMEOUT_S)
+        with anyio.move_on_after(REAP_TIMEOUT_S):
+            await self.exited.wait()
+        self._unwatch()
+        if self._statfd is not None:
+            os.close(self._statfd)
+            self._statfd = None
+        self.channel.close()
+        if said := self.last_words.finish():  # a grandchild may hold the pipe open
+            self._on_stderr(said)
+        if self._popen.stderr is not None and not self._popen.stderr.closed:
+            self._loop.remove_reader(self._popen.stderr.fileno())
+        self._close(self._popen.stdout)
+        self._close(self._popen.stderr)
+
+    @staticmethod
+    def _close(stream: object) -> None:
+        with suppress(OSError):
+            stream.close()  # type: ignore[attr-defined]  # one of Popen's three
+
+
+def _open_pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not Linux
+        return None
+
+
+def _open_stat(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # not Linux
+        return None
+
+
+def _discard(_data: bytes) -> None:
+    return None
+
+
+@asynccontextmanager
+async def running(
+    stdio: Stdio, on_stderr: Callable[[bytes], None], redact: Callable[[str], str] = str
+) -> AsyncIterator[ChildProcess]:
+    """Run the command in a process group of its own; at exit it is stopped, whatever happens.
+
+    It may have been started early (`spawning.EARLY`).
+
+    `on_stderr` is called with whole lines, and must not raise. `redact` removes secrets from the last ones,
+    which go into errors.
+
+    Raises:
+        OSError: It cannot be started (not found, no permission, no such folder).
+    """
+    spawned = EARLY.take(stdio) or spawn(stdio)
+    child = ChildProcess(spawned, on_stderr, redact)  # no await up to here: else it could be lost
+    try:
+        yield child
+    finally:
+        with anyio.CancelScope(shield=True):  # bounded: every wait in stop() is
+            await child.stop()

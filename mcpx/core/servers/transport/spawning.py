@@ -1,0 +1,150 @@
+"""Starting the processes of servers, also before the SDK has been imported.
+
+`spawn` starts one. `EARLY` holds those that were started early (`upstream.early_start`), until
+`process.running` takes them. Imports neither the SDK nor anyio, and needs no event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import structlog
+
+from mcpx.core.config import Stdio
+from mcpx.core.config.trust import ProcessLimits
+from mcpx.core.running import in_force
+from mcpx.core.servers.transport.descriptors import restore_for
+from mcpx.core.servers.transport.ledger import Ledger
+from mcpx.core.servers.transport.process_limits import limit_processes
+from mcpx.core.servers.transport.process_table import has_proc, resting
+from mcpx.core.system.environment import CHILD_MARK
+
+log = structlog.get_logger()
+REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
+LOOK_PAUSE_S: Final = 0.005  # between two looks at whether early processes are busy
+NO_LIMITS: Final = ProcessLimits()
+MARK_BYTES: Final = 16  # random: no other process has it by chance
+
+
+class Spawned(NamedTuple):
+    """A process that has just been started, in a process group of its own, with pipes for all its streams."""
+
+    popen: subprocess.Popen[bytes]
+    mark: str
+    """The value of `MCPX_CHILD` that it was started with, which its descendants inherit."""
+
+
+def spawn(stdio: Stdio) -> Spawned:
+    """Start the command. The caller ends it, and reads its standard error before the pipe is full.
+
+    The child is given a short list of harmless variables of the environment in force and what is configured,
+    never the whole environment; and a random mark, by which a later MCPX recognises it as ours. Its command
+    is looked for on its own PATH. Its `limits` are set once it runs.
+
+    Raises:
+        OSError: It cannot be started (not found, no permission, no such folder).
+    """
+    mark = os.urandom(MARK_BYTES).hex()
+    popen = subprocess.Popen(  # as asyncio itself does it: vfork, a millisecond
+        [stdio.command, *stdio.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=in_force().inherited() | stdio.env | {CHILD_MARK: mark},
+        cwd=stdio.cwd,
+        start_new_session=True,
+    )
+    restore_for(popen.pid)
+    if stdio.limits != NO_LIMITS:
+        limit_processes(popen.pid, stdio.limits)
+    return Spawned(popen, mark)
+
+
+class EarlyChildren:
+    """The processes that were started early and that nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Stdio, Spawned]] = []
+        self._ledger: Ledger | None = None
+        self._thread: threading.Thread | None = None
+        self._enough = threading.Event()
+
+    def start(self, commands: Iterable[Stdio], *, at_once: int) -> None:
+        """End what an earlier MCPX left behind, and start these; one that cannot be started is left out.
+
+        Those beyond the first `at_once` follow in a thread, each when one before it waits to be asked, until
+        somebody takes a process.
+        """
+        left = deque(commands)
+        if not left:
+            return
+        self._ledger = ledger = Ledger()
+        if orphans := ledger.sweep():
+            log.warning("orphans.ended", process_groups=orphans)
+        self._start_next(ledger, left, at_once)
+        if left and has_proc():
+            self._enough.clear()
+            args = ledger, left, at_once
+            self._thread = threading.Thread(target=self._start_rest, args=args, daemon=True)
+            self._thread.start()
+
+    def _start_next(self, ledger: Ledger, left: deque[Stdio], count: int) -> None:
+        for _ in range(min(count, len(left))):
+            stdio = left.popleft()
+            with suppress(OSError):  # the server's own start says so
+                child = spawn(stdio)
+                ledger.add(child.mark, child.popen.pid, child.mark)
+                self._waiting.append((stdio, child))
+
+    def _start_rest(self, ledger: Ledger, left: deque[Stdio], at_once: int) -> None:
+        looks: dict[int, tuple[str, str] | None] = {}
+        while left and not self._enough.wait(LOOK_PAUSE_S):
+            before, looks = looks, {child.popen.pid: resting(child.popen.pid) for _, child in self._waiting}
+            busy = sum(1 for pid, look in looks.items() if look is None or look != before.get(pid))
+            self._start_next(ledger, left, at_once - busy)
+
+    def _stop_starting(self) -> None:
+        if self._thread is not None:
+            self._enough.set()
+            self._thread.join()
+            self._thread = None
+
+    def take(self, stdio: Stdio) -> Spawned | None:
+        """A process of that command, which the caller ends from now on, and has in a ledger soon."""
+        self._stop_starting()
+        for each in self._waiting:
+            if each[0] == stdio:
+                self._waiting.remove(each)
+                self._forget(each[1])
+                return each[1]
+        return None
+
+    def end(self) -> None:
+        """Kill those that nobody has taken."""
+        self._stop_starting()
+        while self._waiting:
+            _, child = self._waiting.pop()
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.popen.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                child.popen.wait(REAP_TIMEOUT_S)
+            for stream in (child.popen.stdin, child.popen.stdout, child.popen.stderr):
+                if stream is not None:
+                    stream.close()
+            self._forget(child)
+
+    def _forget(self, child: Spawned) -> None:
+        if self._ledger is not None:
+            self._ledger.remove(child.mark)
+
+
+EARLY: Final = EarlyChildren()
+"""This process's."""

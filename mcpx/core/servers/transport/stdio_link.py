@@ -1,0 +1,126 @@
+"""The link to a child process: messages as lines on its standard streams.
+
+The connection is lost when the process exits or closes its standard output, whichever is seen first, and
+when it lives but never reads its standard input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from mcpx.core.config import Stdio
+from mcpx.core.servers.transport.loss import ConnectionLost, Ending
+from mcpx.core.servers.transport.process import ChildProcess, running
+from mcpx.core.wire.channel import PeerNotReading
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.receiver import OnMalformed
+from supervisors import Signal
+
+NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
+EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message
+LAST_OUTPUT_S: Final = 0.03  # after the exit: an answer written before it may still be in the pipe
+LAST_OUTPUT_TIMEOUT_S: Final = 0.5  # for one that left very much in the pipe
+LAST_OUTPUT_POLL_S: Final = 0.005
+MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: reading one takes 0.1 s
+
+
+class StdioLink:
+    """A `Link` to one child process."""
+
+    def __init__(self, child: ChildProcess, *, limit: int, on_malformed: OnMalformed) -> None:
+        self.lost, self.closing = Ending(), Ending()
+        self.suspicion = Signal()
+        self.established = False
+        self.pid: int | None = child.pid
+        self.mark = child.mark
+        # the child's own methods: calls in flight ask them, and a call in between would cost each of them
+        self.is_alive, self.is_doomed, self.is_stopped = child.is_alive, child.is_doomed, child.is_stopped
+        self.first_unread = child.channel.first_unread
+        self.stderr_tail = child.last_words.tail
+        self._child = child
+        self._output_ended = anyio.Event()
+        self.wire = self.dispatcher = WireDispatcher(
+            child.channel,
+            limit=limit,
+            on_malformed=on_malformed,
+            on_end=self._output_ended.set,
+            request_limit=MAX_SERVER_MESSAGE_BYTES,
+            mends=True,
+        )
+        child.channel.on_broken = self._on_broken
+
+    def establish(self) -> None:
+        """Note that the handshake is over."""
+        self.established = True
+
+    def failure(self) -> ConnectionLost:
+        """The loss as an exception, once `lost` is set."""
+        return ConnectionLost(self.lost.reason, self.stderr_tail())
+
+    def handshake_failure(self) -> ConnectionLost | None:
+        """The end of the process, if it has ended."""
+        if not self.lost.is_set():
+            return None
+        lacks_command = self._child.returncode == NOT_FOUND
+        reason = f"{self.lost.reason} during the handshake"
+        return ConnectionLost(reason, self.stderr_tail(), lacks_command=lacks_command)
+
+    def renew(self) -> None:
+        """Nothing: pipes do not die unnoticed."""
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, and kill the process group."""
+        self.lost.set(reason)
+        self._child.kill()
+
+    def _on_broken(self, error: OSError) -> None:
+        """Give up a server that lives and reads nothing; one that is gone is noticed by its exit."""
+        if isinstance(error, PeerNotReading):
+            self.give_up(f"the server does not read its standard input: {error.strerror}")
+
+    async def await_end_of_output(self) -> None:
+        """Note the end of standard output as the loss."""
+        await self._output_ended.wait()
+        with anyio.move_on_after(EXIT_CODE_WAIT_S):
+            await self._child.exited.wait()
+        self._note_exit()
+
+    async def await_exit(self) -> None:
+        """Note the exit of the process as the loss, for a grandchild may hold the pipes open."""
+        await self._child.exited.wait()
+        await anyio.sleep(LAST_OUTPUT_S)
+        with anyio.move_on_after(LAST_OUTPUT_TIMEOUT_S):
+            while self.wire.has_backlog:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
+                await anyio.sleep(LAST_OUTPUT_POLL_S)
+        self._note_exit()
+
+    def _note_exit(self) -> None:
+        self.lost.set(f"the server process {self._child.describe_exit()}")
+
+
+@asynccontextmanager
+async def open_stdio(
+    stdio: Stdio,
+    *,
+    limit: int,
+    on_malformed: OnMalformed,
+    on_stderr: Callable[[bytes], None],
+    redact: Callable[[str], str],
+) -> AsyncIterator[StdioLink]:
+    """Start the process; at exit it is stopped.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    async with running(stdio, on_stderr, redact) as child, anyio.create_task_group() as tasks:
+        link = StdioLink(child, limit=limit, on_malformed=on_malformed)
+        tasks.start_soon(link.await_end_of_output)
+        tasks.start_soon(link.await_exit)
+        try:
+            yield link
+        finally:
+            tasks.cancel_scope.cancel()

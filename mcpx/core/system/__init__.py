@@ -1,0 +1,1 @@
+"""Differences between operating systems, and the files and sockets of this machine."""

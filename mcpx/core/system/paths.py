@@ -1,0 +1,258 @@
+"""The files of a daemon: one socket, lock and log for each user and configuration; connecting to it.
+
+Imported by `mcpx attach`, so standard library only. A digest of the configuration's real path names the
+files, so that a configuration has one daemon, whichever link it is reached through. The process that holds
+the lock (`acquire_lock`) is the daemon, whatever other files there are. The socket's folder must belong to
+this user and be closed to others; functions that cannot ensure that raise.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mcpx.core.system.locks import lock_owner, sign_lock, take_lock, unusable
+from mcpx.errors import DaemonError
+from mcpx.paths import (
+    CONFIGURATIONS,
+    config_file,
+    digest,
+    ensure_folder,
+    others_may_change,
+    replaceable_above,
+    runtime_folder,
+    state_folder,
+)
+
+LINUX: Final = sys.platform.startswith("linux")
+MAX_SOCKET_PATH: Final = 100  # bytes of a socket's path that any system takes; macOS takes 103, Linux 107
+LOCK_TIMEOUT_S: Final = 25.0  # for the previous daemon to end: its grace time, its servers' teardown
+POLL_INTERVAL_S: Final = 0.02  # for whatever is awaited from another process
+
+
+class DaemonPaths(NamedTuple):
+    """The files of one daemon. `config` is absolute, and may be a link."""
+
+    config: str
+    socket: Path
+    lock: Path
+    """Held by the daemon for its life; holds its process id and its configuration."""
+    starting: Path
+    """Held while a daemon is started, so that only one of many callers starts it."""
+    stopped: Path
+    """Exists if the daemon was ended on purpose, by command or signal: a shim then starts the next one only
+    for a request of its client. The next daemon removes it."""
+    folder: Path
+    """What is kept for this configuration alone, whether a daemon serves it or not."""
+    log: Path
+
+
+def daemon_paths(config: str | os.PathLike[str] | None = None) -> DaemonPaths:
+    """The paths for the configuration in that file, or in the usual one. Creates nothing.
+
+    Raises:
+        DaemonError: The folder's name is too long for a socket, on a system where that cannot be helped; or
+            the user has no home folder.
+    """
+    try:
+        return _daemon_paths(config_file(None if config is None else os.fspath(config)))
+    except FileNotFoundError as error:  # no home folder, or for a relative name no working folder
+        raise DaemonError(error.strerror) from None
+
+
+def _daemon_paths(given: Path) -> DaemonPaths:
+    real, absolute = os.path.realpath(given), os.path.abspath(given)  # noqa: PTH100 - `..` goes too
+    if os.path.realpath(absolute) != real:  # a `..` behind a linked folder
+        absolute = real
+    name = digest(real)
+    if absolute != real:
+        name = _served_through(absolute) or name
+    return paths_named(name, absolute)
+
+
+def paths_named(name: str, config: str) -> DaemonPaths:
+    """The files of that name, as `digest` makes it from the configuration's real path.
+
+    Raises:
+        DaemonError: As `daemon_paths`.
+    """
+    path = runtime_folder() / f"{name}.sock"
+    if is_long(path) and not LINUX:
+        raise DaemonError(f"{path}: too long for a socket; name a shorter folder with MCPX_STATE_DIR")
+    folder = state_folder() / CONFIGURATIONS / name
+    return DaemonPaths(
+        config=config,
+        socket=path,
+        lock=path.with_suffix(".lock"),
+        starting=path.with_suffix(".starting"),
+        stopped=path.with_suffix(".stopped"),
+        folder=folder,
+        log=folder / "daemon.log",
+    )
+
+
+def _served_through(link: str) -> str | None:
+    """The name of the daemon that was started for this link, if it lives: the link may lead elsewhere now."""
+    try:
+        name = _alias(link).readlink().name
+    except OSError:
+        return None
+    owner = lock_owner(runtime_folder() / f"{name}.lock")
+    return name if owner is not None and owner.config == link else None
+
+
+def _alias(link: str) -> Path:
+    """A file that leads from a link to the name of its daemon."""
+    return runtime_folder() / f"{digest(link)}.alias"
+
+
+def is_long(path: Path) -> bool:
+    """Whether it may be too long for the path of a socket."""
+    return len(os.fsencode(path)) > MAX_SOCKET_PATH
+
+
+@contextmanager
+def address(path: Path) -> Iterator[str]:
+    """A socket's path in a form that the system accepts: a long one through its open folder (proc(5)).
+
+    Raises:
+        OSError: The folder of a long one cannot be opened.
+    """
+    if not is_long(path):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def check_state_folder() -> None:
+    """Refuse a state folder that others may change, or replace. One that cannot be seen itself passes.
+
+    Raises:
+        DaemonError: It, or a folder above it, is another user's, or open to others.
+    """
+    folder = state_folder()
+    if (above := replaceable_above(folder)) is not None:
+        raise DaemonError(
+            f"{folder}: others may replace it, for they may change {above}; name another folder with"
+            " MCPX_STATE_DIR"
+        )
+    try:
+        found = folder.stat()
+    except OSError:
+        return
+    if others_may_change(found):
+        raise _not_ours(folder)
+
+
+def _not_ours(folder: Path) -> DaemonError:
+    return DaemonError(f"{folder}: others may change it; name another folder with MCPX_STATE_DIR")
+
+
+def claim_folder(paths: DaemonPaths) -> None:
+    """Create the socket's folder, or check that it is this user's alone, as the state folder must be.
+
+    Raises:
+        DaemonError: It cannot be made, belongs to somebody else, or others may enter it.
+    """
+    check_state_folder()
+    folder = paths.socket.parent
+    try:
+        ensure_folder(folder.parent)
+        ensure_folder(folder)
+    except OSError as error:
+        raise unusable(folder, error) from None
+    check_runtime_folder(folder)
+
+
+def check_runtime_folder(folder: Path) -> None:
+    """Refuse a folder for sockets that is not this user's alone.
+
+    Raises:
+        DaemonError: It cannot be seen, belongs to somebody else, or others may enter it.
+    """
+    try:
+        above, found = folder.parent.stat(), folder.lstat()
+    except OSError as error:
+        raise unusable(folder, error) from None
+    if others_may_change(above, sticky_is_safe=True):
+        raise _not_ours(folder.parent)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise DaemonError(f"{folder}: not a folder of yours; name another with MCPX_STATE_DIR")
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise DaemonError(
+            f"{folder}: open to others (mode {mode:o}); run: chmod 700 {shlex.quote(str(folder))}"
+        )
+
+
+def connect(paths: DaemonPaths) -> socket.socket | None:
+    """A connection to the daemon; None if nobody listens.
+
+    Raises:
+        DaemonError: The socket is another user's, or cannot be reached.
+    """
+    try:
+        if paths.socket.lstat().st_uid != os.getuid():
+            raise DaemonError(f"{paths.socket}: belongs to another user; name a folder with MCPX_STATE_DIR")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unusable(paths.socket, error) from None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        with address(paths.socket) as path:
+            connection.connect(path)
+    except OSError:  # refused: its daemon is gone
+        connection.close()
+        return None
+    return connection
+
+
+def acquire_lock(paths: DaemonPaths) -> int:
+    """Become the daemon: the lock, held until the descriptor is closed. Waits for a daemon that is ending.
+
+    Raises:
+        DaemonError: Another daemon runs, or does not end; or the folder cannot be used.
+    """
+    claim_folder(paths)
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while (lock := take_lock(paths.lock)) is None:
+        other = connect(paths)
+        if other is not None or time.monotonic() > deadline:
+            pid = lock_owner_pid(paths)
+            if other is None:
+                raise DaemonError(f"the daemon before this one (pid {pid}) does not leave; end it first")
+            other.close()
+            raise DaemonError(f"a daemon serves {paths.config} already (pid {pid})")
+        time.sleep(POLL_INTERVAL_S)
+    sign_lock(lock, paths.lock, paths.config)
+    _note_alias(paths)
+    return lock
+
+
+def _note_alias(paths: DaemonPaths) -> None:
+    """Let whoever comes by the same link find this daemon, wherever the link will lead."""
+    alias, name = _alias(paths.config), paths.lock.stem
+    if alias.stem == name:
+        return
+    with suppress(OSError):
+        alias.unlink(missing_ok=True)
+        alias.symlink_to(name)
+
+
+def lock_owner_pid(paths: DaemonPaths) -> int | None:
+    """The process id of the daemon; None if none holds the lock."""
+    owner = lock_owner(paths.lock)
+    return None if owner is None else owner.pid

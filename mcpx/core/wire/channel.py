@@ -1,0 +1,296 @@
+"""A pair of file descriptors on the event loop: bytes in by callback, bytes out in few writes.
+
+Used for a child's pipes and for this process's standard streams. What is written in one turn of the loop
+goes out in one system call. Nothing here waits: a peer that does not read makes the channel `congested`, and
+the owner stops whatever feeds it; one that leaves more than `MAX_UNSENT_BYTES` unread is given up. A
+descriptor that cannot be polled (a file, /dev/null) is read turn by turn. The descriptors stay the owner's:
+`close` only lets go of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import stat
+import sys
+import termios
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from mcpx.core.wire.intake import LARGE_BYTES
+
+READ_BYTES: Final = 65536  # the size of a Linux pipe
+MAX_JOINED_BYTES: Final = (
+    131072  # bytes up to which pieces are copied together; beyond, they are written as they are
+)
+MAX_PIECES: Final = 512  # in one gathered write; below every system's IOV_MAX
+HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
+LOW_WATER: Final = 1 << 18
+MAX_UNSENT_BYTES: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
+CAN_COUNT_UNREAD: Final = sys.platform.startswith(
+    "linux"
+)  # whether a pipe tells what its reader has not read
+PIPE_BYTES: Final = 1 << 20  # so that a large message takes fewer turns
+
+
+class PeerNotReading(OSError):  # noqa: N818 - a condition
+    """The peer left more than `limit` bytes unread."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(errno.ENOBUFS, f"it leaves more than {limit >> 20} MB unread")
+
+
+class Channel:
+    """Bytes both ways. `on_data` gets each chunk; `on_end` is called once, when no more will come.
+
+    `on_broken` is called once when the peer takes no more: it is gone, or reads nothing (`PeerNotReading`).
+    `on_congested` is called when more than `HIGH_WATER` waits, `on_drained` when it is at `LOW_WATER` again.
+    Callbacks must not raise.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self.on_data: Callable[[bytes], None] = lambda _data: None
+        self.on_end: Callable[[], None] = _nothing
+        self.on_broken: Callable[[OSError], None] = lambda _error: None
+        self.on_congested: Callable[[], None] = _nothing
+        self.on_drained: Callable[[], None] = _nothing
+        self.congested = False
+        self.max_unsent = MAX_UNSENT_BYTES
+        """Bytes that the peer may leave unread of messages that are not large."""
+        self._loop = asyncio.get_running_loop()
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._pollable = _is_pollable(read_fd)
+        self._reading = False
+        self._held = False
+        self._ended = False
+        self._out: deque[bytes | memoryview] = deque()
+        self._waiting = 0  # bytes in _out
+        self._written = 0  # bytes taken by the system so far
+        self._flush_due = False
+        self._writer_armed = False
+        self._broken = False
+
+    # --- in
+
+    def start_reading(self) -> None:
+        """Start reading, or resume after `pause_reading`."""
+        if not self._ended:
+            self._read_if(reading=True, held=self._held)
+
+    def pause_reading(self) -> None:
+        """Stop reading, so that the peer has to wait."""
+        self._read_if(reading=False, held=self._held)
+
+    def hold_reading(self) -> None:
+        """Stop reading for a reason of its own: `start_reading` and `pause_reading` do not end a hold."""
+        self._read_if(reading=self._reading, held=True)
+
+    def release_reading(self) -> None:
+        """End a hold; reading resumes unless it is paused."""
+        self._read_if(reading=self._reading, held=False)
+
+    def _read_if(self, *, reading: bool, held: bool) -> None:
+        before, after = self._reading and not self._held, reading and not held
+        self._reading, self._held = reading, held
+        if before == after:
+            return
+        if not self._pollable:
+            if after:
+                self._loop.call_soon(self._read_on)
+        elif after:
+            self._loop.add_reader(self._read_fd, self._readable)
+        else:
+            self._loop.remove_reader(self._read_fd)
+
+    def _read_on(self) -> None:
+        if self._reading and not self._held:
+            self._readable()
+            if self._reading and not self._held:
+                self._loop.call_soon(self._read_on)
+
+    def has_input(self) -> bool:
+        """Whether there are bytes to read; the end of the stream does not count."""
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        return not self._ended and any(events & select.POLLIN for _, events in poll.poll(0))
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._read_fd, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # a peer that is gone is an end
+            data = b""
+        if data:
+            self.on_data(data)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self.pause_reading()
+        if not self._ended:
+            self._ended = True
+            self.on_end()
+
+    # --- out
+
+    def write(self, *pieces: bytes | memoryview) -> None:
+        """Queue one message; it goes out at the end of this turn of the loop, with what else is ready."""
+        if self._broken:
+            return
+        for piece in pieces:
+            self._out.append(piece)
+            self._waiting += len(piece)
+        if not self._flush_due and not self._writer_armed:
+            self._flush_due = True
+            _DIRTY.append(self)
+            if len(_DIRTY) == 1:
+                self._loop.call_soon(flush_all)
+        if self._waiting > HIGH_WATER:
+            self._congest(sum(map(len, pieces)))
+
+    def _congest(self, added: int) -> None:
+        """Too much is unsent, the last message of `added` bytes included, which is always accepted."""
+        before = self._waiting - added
+        if before > self.max_unsent and self._unsent_of_small() > self.max_unsent:
+            self._break(PeerNotReading(self.max_unsent))
+        elif before > MAX_UNSENT_BYTES:
+            self._break(PeerNotReading(MAX_UNSENT_BYTES))
+        elif not self.congested:
+            self.congested = True
+            self.on_congested()
+
+    def _unsent_of_small(self) -> int:
+        """The unsent bytes that are not of large messages, whose memory is bounded over all peers."""
+        return sum(len(piece) for piece in self._out if len(piece) <= LARGE_BYTES)
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the peer takes it now."""
+        self._flush_due = False
+        try:
+            while self._out and not self._broken:
+                if not self._write_some():
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._break(error)
+        self._arm_writer(wanted=bool(self._out))
+        if self.congested and self._waiting <= LOW_WATER:
+            self.congested = False
+            self.on_drained()
+
+    def _write_some(self) -> bool:
+        """Make one system call; false if it took less than it was given."""
+        if self._waiting <= MAX_JOINED_BYTES:
+            whole = b"".join(self._out)
+            self._out.clear()
+            self._out.append(whole)
+        given = [self._out[i] for i in range(min(len(self._out), MAX_PIECES))]
+        length = sum(len(piece) for piece in given)
+        written = os.writev(self._write_fd, given) if len(given) > 1 else os.write(self._write_fd, given[0])
+        self._waiting -= written
+        self._written += written
+        rest = written
+        while rest and rest >= len(self._out[0]):
+            rest -= len(self._out.popleft())
+        if rest:
+            self._out[0] = memoryview(self._out[0])[rest:]
+        return written == length
+
+    def _arm_writer(self, *, wanted: bool) -> None:
+        if wanted and not self._writer_armed:
+            try:
+                self._loop.add_writer(self._write_fd, self.flush)
+            except OSError:  # a file: always ready, and full only when the disk is
+                self._loop.call_later(0.05, self.flush)
+                return
+            self._writer_armed = True
+        elif not wanted and self._writer_armed:
+            self._loop.remove_writer(self._write_fd)
+            self._writer_armed = False
+
+    def _break(self, error: OSError) -> None:
+        self._arm_writer(wanted=False)
+        self._broken = True
+        self._out.clear()
+        self._waiting = 0
+        self.on_broken(error)
+
+    @property
+    def position(self) -> int:
+        """Bytes handed to `write` so far: where the next message begins."""
+        return self._written + self._waiting
+
+    def first_unread(self) -> int | None:
+        """The position from which the peer has read nothing; None where the system does not say.
+
+        A pipe keeps what was written but not read, also after its reader has died (pipe(7), FIONREAD).
+        """
+        if not CAN_COUNT_UNREAD:
+            return None
+        try:
+            answer = fcntl.ioctl(self._write_fd, termios.FIONREAD, b"\0\0\0\0")
+        except OSError:
+            return None
+        return self._written - int.from_bytes(answer, sys.byteorder)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the peer has not taken yet."""
+        return self._waiting
+
+    def hung_up(self) -> bool:
+        """Whether the reading end is closed, so that nothing can be written."""
+        poll = select.poll()
+        poll.register(self._write_fd, 0)  # errors and hang-ups are always reported
+        return bool(poll.poll(0))
+
+    def release_writer(self) -> None:
+        """Stop writing and drop what is unsent: the owner closes the descriptor."""
+        self._arm_writer(wanted=False)
+        self._broken = True
+        self._out.clear()
+        self._waiting = 0
+
+    def close(self) -> None:
+        """Let go of the descriptors: no callback comes after this."""
+        self.pause_reading()
+        self._ended = True
+        self.release_writer()
+
+
+_DIRTY: list[Channel] = []
+"""Channels with something to write in this turn. One event loop a process runs channels."""
+
+
+def flush_all() -> None:
+    """Write what all channels have queued. Called at the end of each turn of the loop."""
+    while _DIRTY:
+        batch = _DIRTY.copy()
+        _DIRTY.clear()
+        for channel in batch:
+            channel.flush()
+
+
+def _nothing() -> None:
+    return None
+
+
+def grow_pipe(fd: int) -> None:
+    """Let a pipe hold more than its 64 KiB, where the system allows it (Linux, fcntl(2))."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
+def _is_pollable(fd: int) -> bool:
+    """Whether the loop can poll this descriptor; regular files and /dev/null are always ready."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))

@@ -1,0 +1,190 @@
+"""JSON-RPC messages as an envelope around encoded contents. Pure.
+
+`params`, `result` and `error` stay bytes (`msgspec.Raw` views into the line) until they are needed. Messages
+are encoded in pieces, for one gathered write.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.core.wire.intake import LargeMessage
+
+RequestId = int | str
+Bytes = bytes | memoryview
+
+_NOTHING: Final = msgspec.Raw()
+_DIGITS: Final = frozenset(b"%c" % byte for byte in b"-0123456789")  # what a number begins with
+_LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
+_USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
+
+
+RESULT: Final = b'"result":'
+_ENDS_BYTES: Final = 1024  # of a large message, in which all but its contents must be
+_ID_OR_METHOD: Final = (
+    rb'"jsonrpc"\s*:\s*"2\.0"|"id"\s*:\s*(?:\d{1,15}|"[^"\\]{1,200}")|"method"\s*:\s*"[\w/.$-]{1,100}"'
+)
+_MEMBER: Final = re.compile(rb'"(id|method)"\s*:\s*(\d{1,15}|"[^"\\]{1,200}")')
+_LARGE_HEAD: Final = re.compile(
+    rb"\s*(\{(?:\s*(?:" + _ID_OR_METHOD + rb')\s*,)*)\s*"(result|error|params)"\s*:\s*(?=\{)'
+)
+_LARGE_TAIL: Final = re.compile(rb"\}((?:\s*,\s*(?:" + _ID_OR_METHOD + rb"))*)\s*\}\s*\Z")
+_USUAL_REQUEST: Final = re.compile(
+    rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*,\s*)?"method"\s*:'
+)
+
+
+class RPCMessage(msgspec.Struct, gc=False):
+    """One message: a request has `id` and `method`, a notification only `method`, an answer only `id`."""
+
+    id: int | str | None = None
+    method: str | None = None
+    params: msgspec.Raw = _NOTHING
+    result: msgspec.Raw = _NOTHING
+    error: msgspec.Raw = _NOTHING
+
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request."""
+        return self.method is None and bool(self.result or self.error)
+
+
+class Step(msgspec.Struct, gc=False, omit_defaults=True):
+    """Progress on a request: what is done, the total where it is known, and a text."""
+
+    progress: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+
+class Cancelled(msgspec.Struct, gc=False, rename="camel"):
+    """The parameters of notifications/cancelled."""
+
+    request_id: int | str
+    reason: str | None = None
+
+
+class RPCError(msgspec.Struct, gc=False):
+    """The error of an answer; `data` is any JSON, or absent."""
+
+    code: int
+    message: str
+    data: Any = msgspec.UNSET
+
+
+decode_message = msgspec.json.Decoder(RPCMessage).decode
+_decode_step = msgspec.json.Decoder(Step).decode
+decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_id = msgspec.json.Decoder(RequestId).decode
+decode_cancelled = msgspec.json.Decoder(Cancelled).decode
+decode_error = msgspec.json.Decoder(RPCError).decode
+encode = msgspec.json.Encoder().encode
+
+
+def split_progress(raw: Bytes) -> tuple[RequestId, bytes]:
+    """Split the params of notifications/progress: the token, and the other members without the braces.
+
+    Raises:
+        msgspec.DecodeError: They are not of that notification.
+    """
+    members = decode_members(raw)
+    token = _decode_id(members.pop("progressToken", _NOTHING))
+    if bytes(members.get("progress", b""))[:1] not in _DIGITS:
+        raise msgspec.ValidationError("progress is no number")
+    return token, encode(members)[1:-1]
+
+
+def progress(token: RequestId, members: bytes) -> bytes:
+    """Encode the params of notifications/progress; the reverse of `split_progress`."""
+    return b'{"progressToken":%s,%s}' % (encode(token), members)
+
+
+def read_step(members: bytes) -> Step | None:
+    """Read the members that `split_progress` gives; None for those that a program could not use."""
+    try:
+        return _decode_step(b"{%s}" % members)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def split_large_answer(line: bytes) -> RPCMessage | None:
+    """Split a large answer in the usual spelling without decoding it; None for anything else.
+
+    Whether the result is JSON shows when it is decoded.
+    """
+    if len(line) < _LARGE_BYTES or not line.endswith(b"}}"):  # else the result is not the last member
+        return None
+    head = _USUAL_ANSWER.match(line)
+    if head is None:
+        return None
+    return RPCMessage(id=int(head[1]), result=msgspec.Raw(memoryview(line)[head.end() : -1]))
+
+
+def split_large(line: LargeMessage) -> RPCMessage | None:
+    """Split a large message without decoding it, in the usual spellings; None for anything else.
+
+    Whether what it holds is JSON shows when that is decoded.
+    """
+    head = _LARGE_HEAD.match(line, 0, _ENDS_BYTES)
+    tail = _LARGE_TAIL.search(line, max(0, len(line) - _ENDS_BYTES))
+    if head is None or tail is None or tail.start() < head.end():
+        return None
+    given = [*_MEMBER.finditer(head[1]), *_MEMBER.finditer(tail[1])]
+    if len({each[1] for each in given}) < len(given):
+        return None  # one is named twice
+    values = {each[1]: msgspec.json.decode(each[2]) for each in given}
+    message = RPCMessage(id=values.get(b"id"), method=values.get(b"method"))
+    kind, start = head[2], head.end()
+    line.content_at = start
+    if kind == b"result":  # without white space, so that it can go on as the answer that it is
+        line[start - len(RESULT) : start] = RESULT
+    setattr(message, kind.decode(), msgspec.Raw(memoryview(line)[start : tail.start() + 1]))
+    return message if (message.method is None) == (kind != b"params") else None
+
+
+def split_request(line: bytes) -> RPCMessage | None:
+    """Find the id of a request or notification in the usual spelling; None for anything else.
+
+    `method` of the result is empty: it is not looked at.
+    """
+    found = _USUAL_REQUEST.match(line)
+    return (
+        None
+        if found is None
+        else RPCMessage(id=msgspec.json.decode(found[1]) if found[1] else None, method="")
+    )
+
+
+def escaped(method: str) -> str:
+    """A method as it stands in JSON, for a message of any peer: it may call its methods anything."""
+    plain = method.isascii() and method.replace("/", "").isalnum()
+    return method if plain else encode(method)[1:-1].decode()
+
+
+def request(request_id: RequestId, method: str, params: Bytes | None, *more: Bytes) -> list[Bytes]:
+    """Encode a request. `params`, with `more` of it, is an encoded object; `method` must need no escaping."""
+    head = f'{{"jsonrpc":"2.0","id":{_id(request_id)},"method":"{method}"'.encode()
+    return [head, b"}\n"] if params is None else [head, b',"params":', params, *more, b"}\n"]
+
+
+def notification(method: str, params: Bytes | None) -> list[Bytes]:
+    """Encode a notification. `params` is an encoded object; `method` must need no escaping."""
+    head = f'{{"jsonrpc":"2.0","method":"{method}"'.encode()
+    return [head, b"}\n"] if params is None else [head, b',"params":', params, b"}\n"]
+
+
+def answer(request_id: RequestId, result: list[Bytes]) -> list[Bytes]:
+    """Encode an answer around an encoded result in pieces."""
+    return [f'{{"jsonrpc":"2.0","id":{_id(request_id)},"result":'.encode(), *result, b"}\n"]
+
+
+def failure(request_id: RequestId | None, error: Bytes) -> list[Bytes]:
+    """Encode an error answer around an encoded error object; None for an id that is not known."""
+    return [f'{{"jsonrpc":"2.0","id":{_id(request_id)},"error":'.encode(), error, b"}\n"]
+
+
+def _id(request_id: RequestId | None) -> str:
+    return str(request_id) if isinstance(request_id, int) else encode(request_id).decode()

@@ -1,0 +1,289 @@
+"""Our requests to a peer: their ids, answers and progress.
+
+Owned by the dispatcher; the receiver hands it every answer and every progress notification. A request is
+made of bytes and has a callback (`call`, the hot path), or is awaited (`request`, for the SDK). Each is
+answered exactly once: with a raw result, an error, or the end of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
+
+from mcpx.core.wire import envelope
+from mcpx.core.wire.channel import Channel
+from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
+from mcpx.core.wire.malformed import MalformedMessage, ResponseTooLarge, UnreadableAnswer, find_id
+
+__all__ = [
+    "ConnectionEnded",
+    "MalformedMessage",
+    "OnAnswer",
+    "OnProgress",
+    "Outgoing",
+    "PeerError",
+    "ResponseTooLarge",
+    "UnreadableAnswer",
+    "settling",
+]
+
+OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
+"""Called once with the raw result or the error. Must not raise."""
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
+
+MAX_ERROR_BYTES: Final = 1 << 18  # of an error that is read with its data
+MAX_ERROR_HEAD_BYTES: Final = 8192
+_ERROR_HEAD: Final = re.compile(
+    rb'\s*\{\s*"code"\s*:\s*(-?\d{1,15})\s*,\s*"message"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")'
+)
+_NULL: Final = b"null"  # in the place of an error: there is none
+
+
+class ConnectionEnded(MCPError):  # noqa: N818 - a condition
+    """The connection ended with the request open; a server's own error of that code is another matter."""
+
+    def __init__(self) -> None:
+        super().__init__(CONNECTION_CLOSED, "Connection closed")
+
+
+class PeerError(MCPError):
+    """The peer's error answer. `raw` is the error object as it came."""
+
+    def __init__(self, code: int, message: str, data: Any, raw: bytes | msgspec.Raw) -> None:
+        super().__init__(code, message, data)
+        self.raw = raw
+
+
+class _Open:
+    """A request that awaits its answer; with `is_raw`, as it comes or not at all."""
+
+    __slots__ = ("is_raw", "on_answer", "on_progress")
+
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_raw: bool) -> None:
+        self.on_answer = on_answer
+        self.on_progress = on_progress
+        self.is_raw = is_raw
+
+
+class Outgoing:
+    """The requests that are open on one channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._last_id = 0
+        self._open: dict[RequestId, _Open] = {}
+        self.closed = False
+        """Whether the connection has ended, so that no more answers will come."""
+
+    # --- asking
+
+    def new_id(self) -> int:
+        """Return an id that no open request has."""
+        self._last_id += 1
+        while self._last_id in self._open:  # chosen by a caller for a request of its own
+            self._last_id += 1
+        return self._last_id
+
+    def call(
+        self,
+        request_id: int,
+        method: str,
+        params: list[Bytes],
+        on_answer: OnAnswer,
+        on_progress: OnProgress | None,
+    ) -> None:
+        """Send a request under an id from `new_id`; `params` is an encoded object, in pieces.
+
+        With `on_progress`, the id is its progress token, which `params` has to name.
+        """
+        if self.closed:
+            on_answer(None, ConnectionEnded())
+            return
+        self._open[request_id] = _Open(on_answer, on_progress, is_raw=True)
+        self._channel.write(*envelope.request(request_id, method, *params))
+
+    def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
+        """Send a request under an id of the caller's, which no open one has."""
+        if self.closed:
+            on_answer(None, ConnectionEnded())
+            return
+        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_raw=True)
+        self._channel.write(*envelope.request(request_id, method, params))
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions,
+        on_progress: OnProgress | None,
+        *,
+        is_raw: bool,
+    ) -> msgspec.Raw:
+        """Send a request and wait for its result; unless `is_raw`, numbers that are no JSON are null in it.
+
+        Raises:
+            MCPError: An error answer, a timeout, the end.
+            MalformedMessage: The line that answers it cannot be read.
+            ResponseTooLarge: That line is over the limit.
+            ValueError: The id in `opts` is in use.
+        """
+        if self.closed:
+            raise ConnectionEnded
+        request_id: RequestId = opts["request_id"] if "request_id" in opts else self.new_id()
+        key = coerce_request_id(request_id)
+        if key in self._open:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        body = dict(params or {})
+        if on_progress is not None:
+            body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
+        answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        self._open[key] = _Open(settling(answer), on_progress, is_raw=is_raw)
+        self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
+        timeout = opts.get("timeout")
+        try:
+            with anyio.fail_after(timeout if timeout is not None else math.inf):
+                return await answer
+        except TimeoutError:
+            self._abandon(request_id, opts, f"timed out after {timeout}s")
+            raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except asyncio.CancelledError:
+            self._abandon(request_id, opts, "caller cancelled")
+            raise
+        finally:
+            self._open.pop(key, None)
+
+    def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
+        if opts.get("cancel_on_abandon", True):
+            self.cancel(request_id, reason)
+
+    def cancel(self, request_id: RequestId, reason: str) -> None:
+        """Cancel a request at the peer; a late answer is dropped."""
+        if self._open.pop(coerce_request_id(request_id), None) is not None:
+            params = envelope.encode({"requestId": request_id, "reason": reason})
+            self._channel.write(*envelope.notification("notifications/cancelled", params))
+
+    def discard(self, request_id: RequestId) -> None:
+        """Forget a request that was cancelled by other means; a late answer is dropped."""
+        self._open.pop(coerce_request_id(request_id), None)
+
+    # --- what comes back
+
+    def take_answer(self, message: RPCMessage) -> bool:
+        """Settle the request that `message` answers; false if none is open, as after a cancellation."""
+        if message.id is None:
+            return False
+        waiting = self._open.pop(coerce_request_id(message.id), None)
+        if waiting is None:
+            return False
+        if has_error(message):
+            waiting.on_answer(None, read_error(message.error))
+        else:
+            waiting.on_answer(message.result, None)
+        return True
+
+    def take_progress(self, raw: msgspec.Raw) -> None:
+        """Hand the parameters of a progress notification to the request that they are about."""
+        try:
+            token, members = envelope.split_progress(raw)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        waiting = self._open.get(coerce_request_id(token))
+        if waiting is not None and waiting.on_progress is not None:
+            waiting.on_progress(members)
+
+    def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
+        """Fail the request that a malformed line answers; false if its id is not found, or not open.
+
+        `head` and `tail` are the ends of the line.
+        """
+        found = find_id(head, tail)
+        if found is None or (waiting := self._open.pop(coerce_request_id(found), None)) is None:
+            return False
+        waiting.on_answer(None, error)
+        return True
+
+    def fail_raw(self, request_id: RequestId | None, error: Exception) -> bool:
+        """Fail a request that takes its result as it came; false if it is none, or not open."""
+        key = None if request_id is None else coerce_request_id(request_id)
+        waiting = None if key is None else self._open.get(key)
+        if key is None or waiting is None or not waiting.is_raw:
+            return False
+        del self._open[key]
+        waiting.on_answer(None, error)
+        return True
+
+    def close(self) -> None:
+        """No more answers will come: fail what is open."""
+        self.closed = True
+        opened, self._open = self._open, {}
+        for one in opened.values():
+            one.on_answer(None, ConnectionEnded())
+
+
+def has_error(message: RPCMessage) -> bool:
+    """Whether an answer is an error; `"error": null` beside a result is none."""
+    error = message.error  # which may be large, and is not copied for this
+    return bool(error) and (len(error) != len(_NULL) or bytes(error) != _NULL)
+
+
+def read_error(raw: msgspec.Raw) -> PeerError:
+    """Read the error of an answer; of a large one, what stands at its beginning."""
+    if len(raw) > MAX_ERROR_BYTES:
+        return _read_head(raw)
+    try:
+        error = envelope.decode_error(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return PeerError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error", None, bytes(raw))
+    return PeerError(
+        error.code, error.message, None if error.data is msgspec.UNSET else error.data, bytes(raw)
+    )
+
+
+def _read_head(raw: msgspec.Raw) -> PeerError:
+    """An error that is too large to be read, with its code and message where these stand first."""
+    found = _ERROR_HEAD.match(memoryview(raw)[:MAX_ERROR_HEAD_BYTES])
+    if found is None:
+        return PeerError(INTERNAL_ERROR, "the peer's error is too large to be read", None, raw)
+    return PeerError(int(found[1]), msgspec.json.decode(found[2]), None, raw)
+
+
+def decode_result(raw: msgspec.Raw) -> dict[str, Any]:
+    """Decode a result; an absent or null one is empty.
+
+    Raises:
+        MCPError: It is no JSON, or no object.
+    """
+    try:
+        result = msgspec.json.decode(raw) if raw else {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MCPError(INTERNAL_ERROR, f"the peer's answer cannot be read ({error})") from None
+    if result is None:
+        return {}
+    if not isinstance(result, dict):
+        raise MCPError(INTERNAL_ERROR, "the peer's answer is not an object")
+    return result
+
+
+def settling(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:
+    """A callback that settles a future with the result or the error, unless nobody waits for it any more."""
+
+    def settle(result: msgspec.Raw | None, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result or msgspec.Raw(b"{}"))
+
+    return settle

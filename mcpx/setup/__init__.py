@@ -1,0 +1,1 @@
+"""Getting in and out: import, install, undo and the doctor."""

@@ -1,0 +1,37 @@
+"""The AI clients of this user: where each keeps its servers, in which form, and what they are in MCPX's form.
+
+`find` and `find_all` look for the files, `read_client_file` reads the servers of one, `plan_import` brings
+them into MCPX's configuration; `write_entry` makes MCPX's own entry for a client.
+"""
+
+from mcpx.setup.clients.entries import starts_mcpx, write_entry
+from mcpx.setup.clients.finding import ClientFile, candidates, client_named, find, find_all, this_system
+from mcpx.setup.clients.planning import ImportPlan, Origin, Planned, plan_import
+from mcpx.setup.clients.reading import ClientServers, LeftOut, read_client_file, read_servers
+from mcpx.setup.clients.rows import CLIENTS, Client, ClientCommand, Form, System
+from mcpx.setup.clients.translating import Server
+
+__all__ = [
+    "CLIENTS",
+    "Client",
+    "ClientCommand",
+    "ClientFile",
+    "ClientServers",
+    "Form",
+    "ImportPlan",
+    "LeftOut",
+    "Origin",
+    "Planned",
+    "Server",
+    "System",
+    "candidates",
+    "client_named",
+    "find",
+    "find_all",
+    "plan_import",
+    "read_client_file",
+    "read_servers",
+    "starts_mcpx",
+    "this_system",
+    "write_entry",
+]

@@ -1,0 +1,224 @@
+"""MCPX put into several clients in one change, their servers moved into its configuration if so wanted.
+
+`plan_installs` reads the files and says what each becomes; `InstallPlan.edits` are to be carried out, that of
+the configuration first, so that a server is always in one place at least. For `mcpx install` and `doctor`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from mcpx.core.documents import DocumentError
+from mcpx.errors import ConfigError
+from mcpx.paths import config_file
+from mcpx.setup.changes import ChangeError, Edit, obstacle, read_file, real_path
+from mcpx.setup.clients.finding import ClientFile
+from mcpx.setup.clients.installing import Installation, plan_install, refusal
+from mcpx.setup.clients.launching import Launch, own_launch
+from mcpx.setup.clients.own_command import add_command, run
+from mcpx.setup.clients.planning import ImportPlan, plan_import
+from mcpx.setup.clients.reading import ClientServers, read_servers
+
+_OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
+
+
+class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of the clients' files, and of the configuration if their servers are adopted."""
+
+    installations: tuple[Installation, ...]
+    launch: Launch
+    config: Path
+    adoption: ImportPlan | None = None
+    staying: dict[str, dict[str, str]] = {}
+    """Servers that are not adopted, by the path of their file: their names, and why they stay there."""
+    commands: dict[str, tuple[str, ...]] = {}
+    """The command lines of clients that add MCPX by themselves, by the path of their file."""
+    fallbacks: list[str] = []
+    """Sentences on command lines that did not work, so that the file was edited: known when it is done."""
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The names of the clients whose files change."""
+        names = (each.file.client.name for each in self.installations if each.outcome in {"added", "updated"})
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is a file that cannot be changed."""
+        return any(each.outcome == "refused" for each in self.installations)
+
+    @property
+    def new_servers(self) -> tuple[str, ...]:
+        """The names of the servers that the configuration gets."""
+        return tuple(server.name for server in self.adoption.new) if self.adoption else ()
+
+    def losses(self, file: ClientFile, name: str) -> tuple[str, ...]:
+        """What is lost of a server of that file when it is adopted."""
+        servers = self.adoption.servers if self.adoption else ()
+        origins = (origin for server in servers for origin in server.origins)
+        return next((each.notes for each in origins if (each.path, each.name) == (file.path, name)), ())
+
+    def edits(self) -> list[Edit]:
+        """What is to be carried out, in order."""
+        edits = []
+        if self.adoption is not None and self.adoption.after != self.adoption.before:
+            edits.append(Edit(self.config, self.adoption.before, self.adoption.after, "json"))
+        by_target: dict[Path, Edit] = {}
+        for each in self.installations:
+            if each.outcome in {"added", "updated"}:
+                target = real_path(each.file.path)
+                earlier = by_target.get(target)
+                by_target[target] = self._edit(each, earlier)
+        return edits + list(by_target.values())
+
+    def _edit(self, each: Installation, earlier: Edit | None) -> Edit:
+        """The edit for one client; two of them may share a file."""
+        before = each.before if earlier is None else earlier.before
+        line = self.commands.get(str(each.file.path))
+        perform = partial(_perform, line, each.file, self) if line and earlier is None else None
+        return Edit(each.file.path, before, each.after, each.file.client.syntax, perform=perform)
+
+
+def plan_installs(
+    files: Iterable[ClientFile],
+    config: str | None,
+    *,
+    adopt: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> InstallPlan:
+    """What it takes to have MCPX in each of these files, with the configuration that was named, if any.
+
+    Raises:
+        ConfigError: The configuration is not understood, so that no server can be moved into it.
+        ChangeError: The configuration cannot be read.
+    """
+    files = list(files)
+    path = Path(os.path.abspath(config_file(config, environ=environ)))  # noqa: PTH100 - a link stays one
+    plan = InstallPlan(
+        installations=(),
+        launch=own_launch(config, environ),
+        config=path,
+        staying={},
+        commands={},
+        fallbacks=[],
+    )
+    plan = _with_installations(plan, files, {})
+    if not adopt:
+        return _with_commands(_with_doubled(plan), environ)
+    found = _found(plan)
+    try:
+        adoption = plan_import(found, read_file(path))
+    except DocumentError as error:
+        raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
+    plan = msgspec.structs.replace(plan, adoption=adoption, staying=_staying(found, adoption))
+    plan = _with_installations(plan, files, {file.path: adoption.adopted(file.path) for file in files})
+    remarks = {each.file.path: each.notes for each in found}
+    noted = (
+        msgspec.structs.replace(each, notes=(*each.notes, *remarks.get(each.file.path, ())))
+        for each in plan.installations
+    )
+    return msgspec.structs.replace(plan, installations=tuple(noted))
+
+
+def _with_installations(
+    plan: InstallPlan, files: list[ClientFile], adopted: Mapping[Path, Mapping[str, str]]
+) -> InstallPlan:
+    """Plan every file; one that two clients share is changed for both."""
+    contents: dict[Path, bytes | None] = {}
+    configuration = real_path(plan.config)
+    planned = []
+    for file in files:
+        target = real_path(file.path)
+        try:
+            if target not in contents:
+                contents[target] = read_file(file.path)
+            if target == configuration:
+                each = refusal(file, contents[target], _OWN_CONFIGURATION)
+            else:
+                each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
+                each = refusal(file, each.before, problem)
+        except ChangeError as error:
+            each = refusal(file, None, str(error))
+        if each.outcome != "refused":
+            contents[target] = each.after
+        planned.append(each)
+    return msgspec.structs.replace(plan, installations=tuple(planned))
+
+
+def _with_doubled(plan: InstallPlan) -> InstallPlan:
+    """Note which servers a client starts beside MCPX that could be moved."""
+    try:
+        adoption = plan_import(_found(plan), read_file(plan.config))
+    except (ChangeError, DocumentError):  # then nothing can
+        return plan
+
+    def noted(each: Installation) -> Installation:
+        names = ", ".join(adoption.adopted(each.file.path))
+        if not names or each.outcome == "refused":
+            return each
+        remark = f"it starts servers of its own beside MCPX: {names}; --adopt moves them"
+        return msgspec.structs.replace(each, notes=(*each.notes, remark))
+
+    return msgspec.structs.replace(plan, installations=tuple(map(noted, plan.installations)))
+
+
+def _found(plan: InstallPlan) -> list[ClientServers]:
+    """The servers in the files that can be changed."""
+    return [
+        read_servers(each.file, each.before)
+        for each in plan.installations
+        if each.outcome != "refused" and each.before is not None
+    ]
+
+
+def _with_commands(plan: InstallPlan, environ: Mapping[str, str]) -> InstallPlan:
+    """Have the clients that can do it by themselves do it; a file that two clients share is edited."""
+    targets = [real_path(each.file.path) for each in plan.installations]
+    commands = {}
+    for each, target in zip(plan.installations, targets, strict=True):
+        if each.outcome == "added" and targets.count(target) == 1:
+            line = add_command(each.file.client, plan.launch, environ)
+            if line is not None:
+                commands[str(each.file.path)] = line
+    return msgspec.structs.replace(plan, commands=commands)
+
+
+def _staying(found: Iterable[ClientServers], adoption: ImportPlan) -> dict[str, dict[str, str]]:
+    staying = {}
+    for each in found:
+        adopted = adoption.adopted(each.file.path)
+        reasons = {
+            origin.name: "; ".join(server.needs)
+            for server in adoption.servers
+            for origin in server.origins
+            if origin.path == each.file.path
+        }
+        reasons |= {entry.name: entry.reason for entry in each.left_out}
+        staying[str(each.file.path)] = {
+            name: reason for name, reason in reasons.items() if name not in adopted
+        }
+    return staying
+
+
+def _perform(line: tuple[str, ...], file: ClientFile, plan: InstallPlan) -> bytes | None:
+    """Have the client add MCPX; what its file must hold instead, where that did not work.
+
+    Raises:
+        ChangeError: Its file is not understood any more.
+    """
+    problem = run(line)
+    found = read_file(file.path)
+    if found is not None and read_servers(file, found).own:
+        return None
+    again = plan_install(file, found, plan.launch)
+    if again.outcome == "refused":
+        raise ChangeError(f"{file.path}: {again.problem}")
+    why = f"did not work ({problem})" if problem else "has not added it"
+    plan.fallbacks.append(f"{Path(line[0]).name} {why}; {file.path} was edited instead")
+    return again.after

@@ -1,0 +1,221 @@
+"""MCPX's entry put into a client's file: the content that the file is to have. Pure.
+
+Where MCPX is in the file already, under whatever name, that entry is brought up to date and keeps its name,
+its options and what the person has set beside them. A file that is not understood is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mcpx.core.documents import DocumentError
+from mcpx.core.documents.editing import append_item, read, remove_member, set_member
+from mcpx.setup.clients.entries import command_words, write_entry
+from mcpx.setup.clients.finding import ClientFile
+from mcpx.setup.clients.launching import Launch, is_same_command
+from mcpx.setup.clients.reading import read_servers, servers_key
+
+NAME: Final = "mcpx"
+_NEW_CONTINUE: Final = b"name: My assistant\nversion: 1.0.0\nschema: v1\n"
+_ENVIRONMENTS: Final = frozenset({"env", "envs", "environment"})
+_STARTS: Final = frozenset({"command", "cmd", "args"})
+_REQUIRED: Final = frozenset({"type", "source"})
+
+Path = tuple[str | int, ...]
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a client's file; `before` and `after` are its contents, None where there is none.
+
+    `entries` are MCPX's own, by name, as they are to be. `adopted` are servers that are taken out of it, by
+    their names there: their names in MCPX. Where it is `refused`, `problem` says why.
+    """
+
+    file: ClientFile
+    outcome: Literal["added", "updated", "present", "refused"]
+    key: tuple[str, ...]
+    before: bytes | None
+    after: bytes | None
+    entries: dict[str, dict[str, Any]] = {}
+    replaced: dict[str, dict[str, Any]] = {}
+    """The entries of MCPX that are brought up to date, as they were."""
+    adopted: dict[str, str] = {}
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def plan_install(
+    file: ClientFile, data: bytes | None, launch: Launch, adopted: Mapping[str, str] | None = None
+) -> Installation:
+    """What the file of a client becomes when MCPX is put into it and `adopted` servers are taken out."""
+    try:
+        return _Planner(file, data).plan(launch, dict(adopted or {}))
+    except DocumentError as error:
+        return refusal(file, data, str(error))
+
+
+def places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """The entries at a key of a client's file, by name: the path of each, and the entry."""
+    value = document
+    for step in key:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    if isinstance(value, list):
+        listed = [(index, each) for index, each in enumerate(value) if isinstance(each, Mapping)]
+        return {str(each.get("name")): ((*key, index), dict(each)) for index, each in listed}
+    if not isinstance(value, Mapping):
+        return {}
+    return {name: ((*key, name), dict(each)) for name, each in value.items() if isinstance(each, Mapping)}
+
+
+def remove_entries(data: bytes, file: ClientFile, names: Sequence[str]) -> bytes:
+    """The content of a client's file without the entries of these names.
+
+    Raises:
+        DocumentError: The file is not understood.
+    """
+    syntax = file.client.syntax
+    for name in names:
+        document = read(data, syntax)
+        place = places(document, servers_key(file.client, document)).get(name)
+        if place is not None:
+            data = remove_member(data, place[0], syntax)
+    return data
+
+
+def refusal(file: ClientFile, data: bytes | None, problem: str) -> Installation:
+    """A file that stays as it is, with the reason."""
+    key = file.client.key
+    return Installation(file=file, outcome="refused", key=key, before=data, after=data, problem=problem)
+
+
+class _Planner:
+    """The work on one file."""
+
+    def __init__(self, file: ClientFile, data: bytes | None) -> None:
+        self.file = file
+        self.form = file.client.form
+        self.syntax = file.client.syntax
+        self.before = data
+        self.after = data or b""
+        if not self.after.strip() and self.form == "continue":
+            self.after = _NEW_CONTINUE
+        self.document = read(self.after, self.syntax)
+        self.key = servers_key(file.client, self.document)
+        self.entries = places(self.document, self.key)
+
+    def plan(self, launch: Launch, adopted: dict[str, str]) -> Installation:
+        """The whole plan.
+
+        Raises:
+            DocumentError: The file cannot be edited.
+        """
+        found = read_servers(self.file, self.after)
+        if found.problem is not None:
+            return refusal(self.file, self.before, found.problem)
+        where = ".".join(self.key)
+        if not found.own and NAME in self.entries:
+            problem = f"{where}.{NAME} is not MCPX's own: rename it there, or take it out"
+            return refusal(self.file, self.before, problem)
+        notes = list(launch.notes)
+        for name in found.own:
+            given = configuration_of(self.entries[name][1])
+            if adopted and given not in {None, launch.config, launch.serves}:
+                problem = f"{where}.{name} uses another configuration; to adopt into it: --config {given}"
+                return refusal(self.file, self.before, problem)
+            if given is not None and launch.config is None:
+                notes.append(f"{name} keeps its configuration, {given}")
+            if self.entries[name][1].get("disabled") is True:
+                notes.append(f"{name} is disabled there, and stays so")
+        entries = {name: self._update(name, launch) for name in found.own} or {NAME: self._add(launch)}
+        replaced = {
+            name: self.entries[name][1] for name in found.own if self.entries[name][1] != entries[name]
+        }
+        self.after = remove_entries(self.after, self.file, [*adopted])
+        return Installation(
+            file=self.file,
+            outcome="added" if not found.own else "updated" if replaced or adopted else "present",
+            key=self.key,
+            before=self.before,
+            after=self.after if replaced or adopted or not found.own else self.before,
+            entries=entries,
+            replaced=replaced,
+            adopted=adopted,
+            notes=tuple(notes),
+        )
+
+    def _add(self, launch: Launch) -> dict[str, Any]:
+        entry = write_entry(self.form, launch.command, launch.args(), launch.env, name=NAME)
+        if self.form == "continue":
+            self.after = append_item(self.after, self.key, entry, self.syntax)
+        else:
+            self.after = set_member(self.after, (*self.key, NAME), entry, self.syntax)
+        return entry
+
+    def _update(self, name: str, launch: Launch) -> dict[str, Any]:
+        """Bring an entry of MCPX up to date, member by member, so that its comments stay."""
+        path, old = self.entries[name]
+        words = _words(old)
+        options = [word for option in _options(words) for word in option]
+        if launch.config is None and (given := configuration_of(old)) is not None:
+            options = ["--config", given, *options]
+        launch = _as_it_is(old, launch)
+        wanted = write_entry(self.form, launch.command, launch.args(tuple(options)), launch.env, name=name)
+        entry = {**old}
+        for key, value in wanted.items():
+            if key in _ENVIRONMENTS:
+                kept = old.get(key)
+                value = {**(kept if isinstance(kept, Mapping) else {}), **value}  # noqa: PLW2901
+                if not value and key not in old:
+                    continue
+            elif key not in _STARTS and (key in old or key not in _REQUIRED):
+                continue
+            if old.get(key) != value:
+                entry[key] = value
+                self.after = set_member(self.after, (*path, key), value, self.syntax)
+        return entry
+
+
+def _as_it_is(entry: Mapping[str, Any], launch: Launch) -> Launch:
+    """The launch by the path that an entry has, where that leads to the same program: it is in order."""
+    command = next(iter(command_words(entry)), None)
+    is_same = (
+        isinstance(command, str)
+        and PurePath(command).is_absolute()
+        and not launch.prefix
+        and is_same_command(command, launch.command)
+    )
+    return msgspec.structs.replace(launch, command=command) if is_same else launch
+
+
+def configuration_of(entry: Mapping[str, Any]) -> str | None:
+    """The configuration that an entry of MCPX names; None if it takes the usual one."""
+    return next((value for option, value in _pairs(_words(entry)) if option == "--config"), None)
+
+
+def _options(words: list[str]) -> list[tuple[str, ...]]:
+    """The options of an entry other than that of the configuration, each with its value."""
+    return [(option, value) for option, value in _pairs(words) if option != "--config"]
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    """Every option with its value, as `mcpx attach` reads them."""
+    pairs = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if not word.startswith("-"):
+            pairs.append(("--config", word))
+        else:
+            pairs.append((option, value if equals else next(rest, "")))
+    return pairs
+
+
+def _words(entry: Mapping[str, Any]) -> list[str]:
+    """What an entry of MCPX says behind `attach` or `serve`."""
+    texts = [str(word) for word in command_words(entry)]
+    start = next((index for index, word in enumerate(texts) if word in {"attach", "serve"}), len(texts))
+    return texts[start + 1 :]

@@ -1,0 +1,245 @@
+"""The daemon: whether it answers, how its servers are, its socket and port, and whether there are several."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import stat
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from mcpx.core.config import Config
+from mcpx.core.daemon.running import running_daemons
+from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, token_file
+from mcpx.core.servers.fleet.process_figures import group_memory
+from mcpx.core.servers.transport.process_table import PROC, has_proc, processes
+from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.system.stale import clean_up
+from mcpx.core.text import one_line
+from mcpx.core.wire.unreachable import OFFLINE
+from mcpx.errors import DaemonError, MCPXError
+from mcpx.setup.doctor.cluster import check_cluster
+from mcpx.setup.doctor.findings import Finding, Fix, note, ok, wrong
+from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.servers import offline_text
+from mcpx.version import __version__
+
+SUBJECT: Final = "daemon"
+TWO: Final = "two daemons"
+LARGE_BYTES: Final = 80 << 20  # of a server that is worth stopping while nobody uses it
+UNUSED_S: Final = 3600.0
+MAX_LEFT_OUT: Final = 5  # servers of another MCPX that are named
+"""Of uptime without a call, after which a large server is worth stopping."""
+MIB: Final = 1 << 20
+
+
+def check_daemon(installation: Installation) -> Iterator[Finding]:
+    """Check the daemon of this configuration, and look for others."""
+    paths = installation.found_paths
+    if isinstance(paths, DaemonError):
+        yield wrong(SUBJECT, str(paths))
+        return
+    if installation.owner is None:
+        yield from _none_runs(installation, paths)
+    else:
+        yield from _one_runs(installation, installation.owner.pid)
+    yield from _others(installation, paths)
+
+
+def _none_runs(installation: Installation, paths: DaemonPaths) -> Iterator[Finding]:
+    if (problem := _in_the_way(paths.socket)) is not None:
+        yield problem
+    else:
+        yield ok(SUBJECT, "none runs; the first client starts it")
+    if installation.config is not None and installation.config.http_served:
+        yield from _port_taken(installation.config)
+        yield from check_tokens()
+
+
+def _in_the_way(path: Path) -> Finding | None:
+    """What stands where the next daemon will listen."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    if found.st_uid != os.getuid():
+        return wrong(SUBJECT, f"{path} belongs to another user", "name another folder with MCPX_STATE_DIR")
+    if not stat.S_ISSOCK(found.st_mode):
+        return wrong(SUBJECT, f"{path} is in the way of the daemon's socket, and is none", f"rm {path}")
+    text = f"none runs; one that was killed has left its socket {path}, which the next one replaces"
+    return note(SUBJECT, text, fix=Fix("remove what daemons that are gone have left", clean_up))
+
+
+def _port_taken(config: Config) -> Iterator[Finding]:
+    host, port = config.http.host, config.http.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            text = f"cannot listen on {host}:{port}: {error.strerror}"
+            advice = f'end the program that does, or choose another "port" of "http" in {config.source}'
+            yield wrong("HTTP", text, advice)
+        else:
+            yield ok("HTTP", f"{host}:{port} is free")
+
+
+def check_tokens() -> Iterator[Finding]:
+    """Check the tokens of HTTP clients, which MCPX does not use if others may know or change them."""
+    for file, what in ((token_file(), "the token"), (named_tokens_file(), "the hashes of tokens")):
+        mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
+        if mode & 0o077:
+            text = f"others may read {what} in {file} (mode {mode:o}), so that it is not used"
+            chmod = f"chmod 600 {shlex.quote(str(file))}"
+            yield wrong("HTTP", text, chmod, fix=Fix(chmod, partial(file.chmod, 0o600)))
+            return
+    try:
+        named = load_named()
+    except TokenError as error:
+        yield wrong("HTTP", f"no token with a name lets in: {error}", "mcpx token list")
+        return
+    if expired := [token.name for token in named if token.is_expired(datetime.now(UTC))]:
+        advice = f"mcpx token revoke {expired[0]}"
+        yield note("HTTP", f"expired, and of no more use: {', '.join(expired)}", advice)
+
+
+def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
+    answer = installation.answer
+    if isinstance(answer, MCPXError):
+        advice = f"{installation.command('daemon', 'restart')}; if that does not help: kill -9 {pid}"
+        yield wrong(SUBJECT, f"pid {pid} does not answer: {answer}", advice)
+        return
+    if answer is None:
+        text = f"pid {pid} runs, and does not listen: it is starting or ending"
+        yield note(SUBJECT, text, f"if it stays so: kill -9 {pid}")
+        return
+    about = answer["daemon"]
+    if about["version"] != __version__:
+        text = f"pid {pid} is of MCPX {about['version']}, and this command of {__version__}"
+        yield wrong(SUBJECT, text, installation.command("daemon", "restart"))
+    else:
+        up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
+        yield ok(SUBJECT, f"pid {pid} answers; {up}", pid=pid)
+    path = (about.get("environment") or {}).get("path", installation.environment.path)
+    if path != installation.environment.path:
+        text = f"looks for commands on another PATH than you have now: {path}"
+        yield note(SUBJECT, text, installation.command("reload"))
+    if problem := about.get("config_error"):
+        text = f"goes on with what it read before, because the file was changed and cannot be used: {problem}"
+        yield wrong(SUBJECT, text, installation.command("check"))
+    http = about.get("http") or {}
+    if error := http.get("error"):
+        yield wrong("HTTP", f"is not served: {error}", installation.command("daemon", "status"))
+    elif http:
+        yield from check_tokens()
+    yield from _its_servers(installation, answer["servers"])
+    yield from _its_peers(installation, answer.get("peers", ()))
+    if (cluster := answer.get("cluster")) is not None:
+        yield from check_cluster(installation, cluster, answer.get("nodes", ()), about["version"])
+
+
+def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """What is wrong with other MCPX whose servers are servers here."""
+    for peer in peers:
+        name, left_out = peer["name"], peer.get("left_out") or ()
+        if peer["state"] == "needs sign-in":
+            yield wrong(SUBJECT, f"{name} needs a sign-in", installation.command("login", name))
+        elif peer["state"] in {"parked", "waiting"}:
+            why = one_line(str(peer["last_error"] or "no reason is known"))
+            hint = f"does it run, and is its entry in {installation.file} right: url or command, and token?"
+            yield wrong(SUBJECT, f"the MCPX {name} is {peer['state']}: {why}", hint)
+        if left_out:
+            text = f"of the MCPX {name} is left out: {one_line('; '.join(map(str, left_out[:MAX_LEFT_OUT])))}"
+            hint = f'"as" in {installation.file} gives a prefix; what comes from here is here already'
+            yield note(SUBJECT, text, hint)
+
+
+def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> Iterator[Finding]:
+    known = [each["name"] for each in servers if each["name"] in installation.failed and _fails(each)]
+    if known:  # it was said why, when doctor started them
+        which = known[0] if len(known) == 1 else "NAME"
+        advice = f"once that is mended: {installation.command('restart', which)}"
+        yield note(SUBJECT, f"not available in the daemon, either: {', '.join(known)}", advice)
+    failing = [each for each in servers if each["name"] not in known and _fails(each)]
+    offline = [each["name"] for each in failing if OFFLINE in str(each["last_error"])]
+    if offline:
+        yield wrong(SUBJECT, f"in the daemon, {offline_text(offline)}")
+    for server in servers:
+        name = server["name"]
+        if server in failing and name not in offline:
+            state = server["state"]
+            why = one_line(str(server["last_error"] or "no reason is known"))
+            text = f"{name} is {state} in the daemon: {why}"
+            yield wrong(SUBJECT, text, f"once that is mended: {installation.command('restart', name)}")
+        yield from _its_sign_in(installation, server)
+    memory = group_memory(server["pid"] for server in servers if server["pid"])
+    for server in servers:
+        size = memory.get(server["pid"] or 0, 0)
+        if size >= LARGE_BYTES and not server["calls"] and (server["uptime_s"] or 0) >= UNUSED_S:
+            hours = server["uptime_s"] / UNUSED_S
+            text = f"{server['name']} holds {size / MIB:.0f} MB, and was not called in {hours:.0f} h"
+            advice = f'"idle_stop": 600 in its entry in {installation.file} stops it until it is needed'
+            yield note(SUBJECT, text, advice)
+
+
+def _fails(server: dict[str, Any]) -> bool:
+    return server["state"] in {"parked", "waiting"}
+
+
+def _its_sign_in(installation: Installation, server: dict[str, Any]) -> Iterator[Finding]:
+    """What a server wants of the person who signs in to it."""
+    name, sign_in = server["name"], server.get("sign_in") or {}
+    command = installation.command("login", name)
+    if server["state"] == "needs sign-in":
+        if installation.failed.get(name):
+            return  # it was said when doctor started it
+        why = f": {one_line(sign_in['problem'])}" if sign_in.get("problem") else ""
+        yield wrong(SUBJECT, f"{name} needs a sign-in{why}", command)
+    elif wanted := sign_in.get("wanted_scopes"):
+        yield note(SUBJECT, f"{name} wants more than was agreed to: {one_line(' '.join(wanted))}", command)
+    elif problem := sign_in.get("problem"):
+        yield note(SUBJECT, f"the sign-in to {name} was not renewed: {one_line(problem)}")
+
+
+# --- others
+
+
+def _others(installation: Installation, paths: DaemonPaths) -> Iterator[Finding]:
+    try:
+        running = running_daemons()
+    except DaemonError:  # the folder is what is wrong, and is reported as such
+        running = []
+    for each in running:
+        if each.paths.lock != paths.lock:
+            config = each.paths.config
+            text = (
+                f"another one runs, pid {each.owner.pid}, serving {config}: servers of both files run twice"
+            )
+            yield note(TWO, text, f"mcpx daemon stop --config {shlex.quote(str(config))}")
+    known = {each.owner.pid for each in running} | {installation.owner.pid if installation.owner else None}
+    for pid, config in _elsewhere():
+        if pid not in known and os.path.realpath(config) == os.path.realpath(paths.config):
+            text = (
+                f"pid {pid} serves this configuration too, with another state folder: its servers run twice"
+            )
+            yield wrong(TWO, text, f"kill {pid}")
+
+
+def _elsewhere() -> Iterator[tuple[int, str]]:
+    """The daemons of this user, with any state folder, by their command lines. Needs /proc."""
+    for pid in processes() if has_proc() else ():
+        try:
+            entry = PROC / str(pid)
+            if entry.stat().st_uid != os.getuid():
+                continue
+            words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
+        except OSError:
+            continue
+        for at in range(len(words) - 3):
+            if words[at : at + 3] == ["daemon", "run", "--config"] and os.path.isabs(words[at + 3]):  # noqa: PTH117 - text
+                yield pid, words[at + 3]

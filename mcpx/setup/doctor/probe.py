@@ -1,0 +1,166 @@
+"""Asking the MCP server that a client would start, as the client does, over its standard streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.core.running.bounded import end
+from mcpx.core.system.control_protocol import PROBE_KEY
+from mcpx.core.system.polling import readable
+from mcpx.core.text import one_line
+from mcpx.version import __version__
+
+LINE_BYTES: Final = 8 << 20  # of an answer; a longer one is given up
+SAID_BYTES: Final = 400  # of the end of standard error: the reason why it has ended
+LEAVE_TIMEOUT_S: Final = 5.0  # for the process to leave once its input is closed
+PROTOCOL: Final = "2025-06-18"  # that every client and every MCPX speaks
+_INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process answered. `problem` is None if it answered everything."""
+
+    problem: str | None = None
+    instructions: str = ""
+    descriptions: dict[str, str] = {}
+    """Of the tools, by their names."""
+    seconds: float = 0.0
+    """Until `initialize` was answered."""
+
+
+class _NoAnswerError(Exception):
+    """The process has not answered; the text says how."""
+
+
+def ask(command: Sequence[str], environ: Mapping[str, str], *, client: str, within_s: float) -> Answer:
+    """Start the command, shake hands in a client's name, list its tools, and end it.
+
+    MCPX knows by `PROBE_KEY` that this is no client.
+
+    `within_s` bounds the whole, but for the end.
+    """
+    try:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=dict(environ),
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Answer(problem=f"cannot be started: {error.strerror}")
+    conversation = _Conversation(process, time.monotonic() + within_s)
+    try:
+        return _converse(conversation, client)
+    except (_NoAnswerError, OSError) as error:
+        said = one_line(conversation.said.decode(errors="replace"))
+        return Answer(problem=f"{error}: {said}" if said else str(error))
+    finally:
+        _end(process)
+
+
+def _converse(conversation: _Conversation, client: str) -> Answer:
+    began = time.monotonic()
+    opening = {
+        "protocolVersion": PROTOCOL,
+        "capabilities": {},
+        "clientInfo": {"name": client, "version": __version__},
+        "_meta": {PROBE_KEY: True},
+    }
+    result = conversation.request("initialize", opening)
+    seconds = time.monotonic() - began
+    conversation.send(_INITIALIZED)
+    listed = conversation.request("tools/list", {})
+    tools = listed.get("tools")
+    return Answer(
+        instructions=str(result.get("instructions") or ""),
+        descriptions={
+            str(tool.get("name")): str(tool.get("description") or "")
+            for tool in (tools if isinstance(tools, list) else [])
+            if isinstance(tool, dict)
+        },
+        seconds=seconds,
+    )
+
+
+class _Conversation:
+    """One request at a time with a process, until the deadline."""
+
+    def __init__(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        self._process = process
+        self._deadline = deadline
+        self._rest = b""
+        self._last_id = 0
+        self.said = b""
+        """The end of what came on standard error."""
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - made with a pipe
+        with suppress(BrokenPipeError):  # the end of its output says so
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the result.
+
+        Raises:
+            _NoAnswerError: There is none, or an error.
+        """
+        self._last_id += 1
+        self.send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
+        while True:
+            with suppress(ValueError):
+                message = json.loads(self._line(method))
+                if (
+                    isinstance(message, dict)
+                    and message.get("id") == self._last_id
+                    and "method" not in message
+                ):
+                    break
+        if isinstance(result := message.get("result"), dict):
+            return result
+        error = message.get("error")
+        text = error.get("message") if isinstance(error, dict) else "no result"
+        raise _NoAnswerError(f"{method} is answered with an error: {text}")
+
+    def _line(self, method: str) -> bytes:
+        """The next line of standard output; what comes on standard error meanwhile is kept."""
+        assert self._process.stdout is not None  # noqa: S101 - made with pipes
+        assert self._process.stderr is not None  # noqa: S101
+        open_streams = [self._process.stderr, self._process.stdout]  # the reason before the end
+        while b"\n" not in self._rest:
+            left_s = self._deadline - time.monotonic()
+            ready = readable(open_streams, max(0.0, left_s))
+            if not ready or len(self._rest) > LINE_BYTES:
+                raise _NoAnswerError(f"does not answer {method} in time")
+            for stream in ready:
+                chunk = os.read(stream.fileno(), 1 << 16)
+                if stream is self._process.stderr:
+                    self.said = (self.said + chunk)[-SAID_BYTES:]
+                    if not chunk:
+                        open_streams.remove(stream)
+                elif not chunk:
+                    raise _NoAnswerError(f"ended before it answered {method}")
+                else:
+                    self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close its input, and wait for its end; a process that stays is killed, with its group."""
+    assert process.stdin is not None  # noqa: S101 - made with a pipe
+    with suppress(OSError):
+        process.stdin.close()
+    end(process, wait_s=LEAVE_TIMEOUT_S)
+    if process.stderr is not None:
+        process.stderr.close()

@@ -1,0 +1,159 @@
+"""Each server: whether its command is found, and on which PATH; how it starts, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from mcpx.core.config import Config, Http, ServerConfig, Sse, Stdio, Transport, redactor_of
+from mcpx.core.config.diagnosis import DISABLED, INVALID, diagnose
+from mcpx.core.config.urls import is_loopback, split_url
+from mcpx.core.text import one_line
+from mcpx.core.wire.unreachable import OFFLINE
+from mcpx.oauth.record import identity_of
+from mcpx.setup.clients.masking import command_line
+from mcpx.setup.doctor.findings import Finding, note, ok, wrong
+from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.starting import Start, start_once
+
+SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
+MIB: Final = 1 << 20
+UNAUTHORIZED: Final = "the server answers HTTP 401"
+"""In what is said of a server that wants credentials, or others."""
+SOURCES: Final = {
+    "npx": "install Node.js, which has it: https://nodejs.org",
+    "node": "install Node.js: https://nodejs.org",
+    "uvx": "install uv, which has it: https://docs.astral.sh/uv/",
+    "uv": "install uv: https://docs.astral.sh/uv/",
+    "docker": "install Docker: https://docs.docker.com/get-docker/",
+    "bunx": "install Bun, which has it: https://bun.sh",
+    "deno": "install Deno: https://deno.com",
+}
+"""Where the commands come from that most servers are started with."""
+
+
+def check_servers(installation: Installation) -> Iterator[Finding]:
+    """Check each server: what can be seen without starting it, then one start."""
+    config = installation.config
+    if config is None:
+        return
+    before = {server.name: _before_start(server, installation) for server in config.servers.values()}
+    able = [name for name, finding in before.items() if finding is None]
+    starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
+    tried = starts.items()
+    installation.failed |= {name: start.needs_sign_in for name, start in tried if start.problem is not None}
+    installation.failed |= {name: False for name, each in before.items() if each and each.level == "wrong"}
+    offline = _offline(config, starts)
+    if offline:
+        yield wrong("network", offline_text(offline), servers=offline)
+    for name, server in config.servers.items():
+        if (finding := before[name]) is not None:
+            yield finding
+        elif name in offline:
+            continue  # it is said once for all of them
+        elif name in starts:
+            yield from _started(server, starts[name], installation)
+        else:
+            command = _command(server, installation)
+            found = f"; command found: {command}" if command else ""
+            yield ok(name, f"was not started{found}", command=command)
+
+
+def _offline(config: Config, starts: Mapping[str, Start]) -> list[str]:
+    """The servers that no network leads to; none where one of another machine is reached."""
+    away = [name for name, start in starts.items() if OFFLINE in (start.problem or "")]
+    reached = [name for name, start in starts.items() if start.problem is None]
+    return [] if any(_is_elsewhere(config.servers[name].transport) for name in reached) else away
+
+
+def _is_elsewhere(transport: Transport) -> bool:
+    parts = split_url(transport.url) if isinstance(transport, Http | Sse) else None
+    return parts is not None and not is_loopback(parts.hostname or "")
+
+
+def offline_text(names: Sequence[str]) -> str:
+    """Say of these servers that no network leads to them."""
+    return f"no network leads to {', '.join(names)}, or their names could not be resolved: are you online?"
+
+
+def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:
+    """Why the server cannot be started, or is not to be; None if it can be tried."""
+    found = diagnose(server)
+    if found is not None and found.state == DISABLED:
+        return ok(server.name, "disabled in the configuration")
+    if found is not None and found.state == INVALID:
+        return note(server.name, "is not started, because of the mistake in its entry")
+    if found is not None:
+        return wrong(server.name, str(found), found.remedy, missing=list(found.missing))
+    places = [each for each in installation.examined.findings if each.server == server.name]
+    for place in (each for each in places if each.keeps_from_starting):
+        return wrong(server.name, place.text, _advice(server, installation))
+    return None
+
+
+def _advice(server: ServerConfig, installation: Installation) -> str:
+    """What to do about a command that is not there."""
+    assert isinstance(server.transport, Stdio)  # noqa: S101 - others have none
+    known = SOURCES.get(server.transport.command)
+    return known or f"correct it in {installation.file}, where a whole path will do, or install it"
+
+
+def _command(server: ServerConfig, installation: Installation) -> str | None:
+    """The file that the server's command is found to be; None for one that is reached by a URL."""
+    if not isinstance(server.transport, Stdio):
+        return None
+    stdio = server.transport
+    return installation.environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
+
+
+# --- the start
+
+
+def _started(server: ServerConfig, start: Start, installation: Installation) -> Iterator[Finding]:
+    if start.problem is not None:
+        if start.needs_sign_in:
+            yield wrong(server.name, one_line(start.problem), installation.command("login", server.name))
+        else:
+            yield _failed(server, start.problem, installation)
+        return
+    seconds = start.seconds or 0.0
+    size = "" if start.memory is None else f", {start.memory / MIB:.0f} MB"
+    tools = f"{start.tools} tool{'' if start.tools == 1 else 's'}"
+    memory_mb = None if start.memory is None else round(start.memory / MIB, 1)
+    numbers = {"seconds": round(seconds, 3), "tools": start.tools, "memory_mb": memory_mb}
+    command = _command(server, installation)
+    by = f"; {command}" if command else ""
+    yield ok(server.name, f"ready in {seconds:.1f} s, {tools}{size}{by}", command=command, **numbers)
+    if seconds > SLOW_START_S:
+        advice = "if it was a download, it is quicker next time; else install it, in place of npx or uvx"
+        yield note(server.name, f"takes {seconds:.0f} s to start", advice)
+
+
+def _failed(server: ServerConfig, problem: str, installation: Installation) -> Finding:
+    text = one_line(problem)
+    if _is_ready_in_daemon(server.name, installation):
+        said = f"works in the daemon, but a second one of it does not start: {text}"
+        return note(server.name, said, "keep to one MCPX, if it cannot run twice")
+    if isinstance(server.transport, Stdio):
+        line = command_line({"command": server.transport.command, "args": server.transport.args})
+        advice = f"try it in a terminal: {redactor_of(server)(line)}"
+    elif UNAUTHORIZED in text:
+        advice = _credentials_advice(server, installation)
+    else:
+        advice = f"is its address right, and does it run? It is in {installation.file}"
+    return wrong(server.name, text, advice)
+
+
+def _credentials_advice(server: ServerConfig, installation: Installation) -> str:
+    """What to type where a server answers 401 and MCPX does not sign in to it."""
+    login, file = installation.command("login", server.name), installation.file
+    if not isinstance(server.transport, Http | Sse) or identity_of(server) is not None:
+        return f'it names no sign-in: put what it wants into "headers" of its entry in {file}'
+    if server.transport.auth is None:
+        return f'take "auth": false out of its entry in {file}, then: {login}'
+    return f"correct its header Authorization in {file}; or take that out, then: {login}"
+
+
+def _is_ready_in_daemon(name: str, installation: Installation) -> bool:
+    servers = (installation.status or {}).get("servers", ())
+    return any(each["name"] == name and each["state"] == "ready" for each in servers)

@@ -1,0 +1,147 @@
+"""Large results, which workers shape: the same answers as on the event loop, pages, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import msgspec
+import pytest
+
+from mcpx.core.calls.results import large_views
+from mcpx.core.calls.results.kept_results import KeptResults
+from mcpx.core.calls.results.result_views import ResultViews
+from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.config import Config, ServerConfig
+from mcpx.core.config.model import Stdio
+from mcpx.core.gateway.tools.encoding import ResultEncoder
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.messages import Exec
+from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.protocol.result_address import read_address
+from mcpx.core.wire.intake import LARGE_BYTES
+from mcpx.core.wire.workers.pool import WorkerPool
+from mcpx.errors import CallError
+
+pytestmark = pytest.mark.anyio
+ME = ClientId()
+LINES = "".join(f"line {n}\n" for n in range(300_000))
+ROWS = json.dumps({"rows": [{"n": n, "text": "t" * 40} for n in range(40_000)]})
+
+
+@pytest.fixture
+async def pool():
+    made = WorkerPool()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def views(pool):
+    server = ServerConfig(name="s", transport=Stdio(command="x"))
+    return ResultViews(ResultRenderer(Config(source="test", servers={"s": server})), {}, pool)
+
+
+def raw(*blocks, **members):
+    content = [each if isinstance(each, dict) else {"type": "text", "text": each} for each in blocks]
+    made = msgspec.Raw(json.dumps({"content": content, **members}).encode())
+    assert len(made) > LARGE_BYTES
+    return made
+
+
+async def shown(views, result, **options):
+    request = Exec("s", "t", b"", RequestContext(client=ME), **options)
+    with anyio.fail_after(50):
+        pieces = await ResultEncoder(views, structured=True).tool(result, request)
+    return json.loads(b"".join(pieces))
+
+
+def address_in(text):
+    return read_address(text[text.rindex("mcpx://") :].removesuffix('")'))
+
+
+async def read_on(views, text):
+    with anyio.fail_after(50):
+        page = await views.read(address_in(text), ME)
+    return page.content[0]["text"]
+
+
+@pytest.mark.parametrize("text", [LINES, ROWS], ids=["lines", "rows"])
+async def test_its_pages_are_those_of_the_event_loop(views, pool, text, monkeypatch):
+    first = (await shown(views, raw(text)))["content"][0]["text"]
+    second = await read_on(views, first)
+    assert pool.workers or views.kept.size > LARGE_BYTES
+    monkeypatch.setattr(large_views, "LARGE_BYTES", 1 << 30)
+    monkeypatch.setattr("mcpx.core.gateway.tools.encoding.LARGE_BYTES", 1 << 30)
+    views.kept = views.large._kept = KeptResults()
+    request = Exec("s", "t", b"", RequestContext(client=ME))
+    pieces = ResultEncoder(views, structured=True).tool(raw(text), request)
+    there = json.loads(b"".join(pieces))["content"][0]["text"]
+    without_address = first[: first.rindex("mcpx://")]
+    assert there[: there.rindex("mcpx://")] == without_address
+    assert second[:1000] == (await read_on(views, there))[:1000]
+
+
+async def test_what_need_not_change_is_the_bytes_that_came(views):
+    image = {"type": "image", "data": "aGk=" * 800_000, "mimeType": "image/png"}
+    given = raw(image)
+    request = Exec("s", "t", b"", RequestContext(client=ME))
+    with anyio.fail_after(50):
+        pieces = await ResultEncoder(views, structured=True).tool(given, request)
+    largest = max(pieces, key=len)
+    assert isinstance(largest, memoryview)
+    assert largest.obj is memoryview(given).obj
+    assert json.loads(b"".join(pieces)) == {"content": [image], "isError": False}
+
+
+async def test_a_part_is_selected_from_it_and_from_what_is_kept(views):
+    given = raw("see there", structuredContent=json.loads(ROWS))
+    found = await shown(views, given, select="rows[-1].n")
+    assert found["structuredContent"] == {"result": 39_999}
+    first = await shown(views, raw(ROWS))
+    text = first["content"][0]["text"]
+    address = msgspec.structs.replace(address_in(text), select="rows[7].n", start=0, block=1)
+    with anyio.fail_after(50):
+        assert (await views.read(address, ME)).content[0]["text"] == "7"
+    nothing = await shown(views, given, select="nope")
+    assert "do not repeat" in nothing["content"][0]["text"]
+    with anyio.fail_after(50):
+        again = await views.read(read_address(f"mcpx://result/{_id_in(nothing)}?select=rows[3].n"), ME)
+    assert again.content[0]["text"] == "3"
+
+
+def _id_in(result):
+    return result["content"][0]["text"].rpartition("mcpx://result/")[2].partition("?")[0]
+
+
+async def test_one_that_takes_too_long_fails_by_itself(views, monkeypatch):
+    monkeypatch.setattr(large_views, "DEADLINE_S", 0.001)
+    with pytest.raises(CallError) as failed:
+        await shown(views, raw(LINES))
+    assert failed.value.code == "response_too_large"
+    text = (await shown(views, raw(ROWS), select="rows[0].n"))["content"][0]["text"]
+    monkeypatch.undo()
+    assert "select failed: it took over 0.001 s" in text
+    with anyio.fail_after(50):
+        again = await views.read(read_address(f"mcpx://result/{_id_of(text)}?select=rows[3].n"), ME)
+    assert again.content[0]["text"] == "3"
+
+
+def _id_of(text):
+    return text.rpartition("mcpx://result/")[2].partition("?")[0]
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (b'{"content":[' + b'{"type":"text","text":"x"},' * 100_000, "protocol_error"),
+        (b'{"content":[' + b'{"type":"text","text":"x"},' * 100_000 + b"{}]}", "response_too_large"),
+        (b"[" * 3_000_000, "protocol_error"),
+    ],
+    ids=["cut off", "100,000 blocks", "brackets"],
+)
+async def test_one_that_cannot_be_shown_says_why_and_is_let_go_of(views, result, code):
+    with pytest.raises(CallError) as failed:
+        await shown(views, msgspec.Raw(result))
+    assert failed.value.code == code
+    assert not views.kept.size

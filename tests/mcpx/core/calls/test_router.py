@@ -1,0 +1,82 @@
+"""The router lives, whatever a message makes it raise, and says so to whoever asked."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.protocol.messages import Exec, Inspect, Read
+from mcpx.core.telemetry import contained
+from mcpx.errors import CallError, Code, Outcome
+from tests.mcpx.scripted import one_server
+
+pytestmark = pytest.mark.anyio
+TIMES = 10  # more than the root lets a part be restarted
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch):
+    monkeypatch.setattr(contained, "_seen", type(contained._seen)())
+
+
+class OddError(Exception):
+    pass
+
+
+def broken(*_: object) -> None:
+    raise OddError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "message"),
+    [
+        ("registry", "upstream", Exec("s", "echo", b"{}")),
+        ("registry", "resolve_uri", Read("s", "mem://a")),
+        ("_inspector", "inspect", Inspect("s", ("echo",))),
+        ("_inspector", "look", Inspect("s", ("echo",))),
+    ],
+)
+async def test_a_fault_is_the_answer_and_is_logged_once(part, method, message, monkeypatch):
+    async with one_server() as watch:
+        monkeypatch.setattr(getattr(watch.hub, part), method, broken)
+        with capture_logs() as logs:
+            for _ in range(TIMES):
+                with pytest.raises(CallError) as caught:
+                    await watch.hub.router.ask(message)
+                assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.NOT_SENT)
+                assert "nothing was sent" in str(caught.value)
+        assert [each["cause"] for each in logs if each["event"] == "fault.contained"] == [
+            "OddError: no such thing"
+        ]
+        monkeypatch.undo()
+        assert await watch.text("echo", {"text": "still here"}) == "still here"
+
+
+async def test_a_request_that_cannot_be_written_is_not_sent_and_frees_its_slot():
+    async with one_server(settings={"max_concurrency": 1}) as watch:
+        upstream = watch.hub.upstreams["s"]
+        name = "half a \ud800 pair"
+        odd = ToolInfo(server_name="s", name=name, input_schema={})
+        upstream.catalogue.tools[name] = odd
+        for _ in range(TIMES):
+            with pytest.raises(CallError) as caught:
+                await watch.hub.calls.exec("s", name, {})
+            assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.NOT_SENT)
+        assert upstream.counters.in_flight == 0
+        assert await watch.text("echo", {"text": "still here"}) == "still here"
+
+
+async def test_inspect_says_which_tools_are_not_checked_and_why():
+    async with one_server() as watch:
+        tools = watch.hub.upstreams["s"].catalogue.tools
+        tools["odd"] = ToolInfo(server_name="s", name="odd", input_schema={"type": "object", "$ref": "#"})
+        shown = await watch.hub.calls.inspect("s", "odd")
+        assert shown.structured_content["unchecked"] == "the schema refers to itself without end"
+        assert "without end" in shown.content[0]["text"]
+        whole = await watch.hub.calls.inspect("s")
+        assert "unchecked: odd" in whole.content[0]["text"]
+        marked = {each["name"]: each.get("unchecked") for each in whole.structured_content["tools"]}
+        assert marked["odd"] == "the schema refers to itself without end"
+        assert marked["echo"] is None
+        assert "unchecked" not in (await watch.hub.calls.inspect("s", "echo")).structured_content

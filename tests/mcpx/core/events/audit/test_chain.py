@@ -1,0 +1,339 @@
+"""The chain of lines: goes on from process to process, and shows what was changed or is missing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from hashlib import sha256
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcpx.core.events.audit import chain
+from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.audit.reading import Selection, last_lines
+from mcpx.core.events.audit.slots import MAX_SLOTS, SLOT_BYTES
+from mcpx.errors import CallError, Code
+from supervisors import Abandoned
+from tests.mcpx.core.events.audit.conftest import RESULT, begin, call
+
+pytestmark = pytest.mark.anyio
+
+
+def left(log) -> Audit:
+    """A log whose process was killed: nothing of it is closed, but the kernel takes its locks."""
+    audit = Audit(lambda: log.folder)
+    audit.configure(enabled=True, required=False, redact=None)
+    audit.open()
+    return audit
+
+
+def kill(audit: Audit) -> None:
+    audit._chain.slots.close()
+    os.close(audit._chain._state)
+    os.close(audit._chain._lines)
+    if audit._chain._timer is not None:
+        audit._chain._timer.cancel()
+
+
+async def test_a_chain_goes_on_from_process_to_process(log):
+    log.write("one", "two")
+    log.write("three")
+    assert [(line["name"], line["seq"]) for line in log.lines()] == [("one", 1), ("two", 2), ("three", 3)]
+    assert len(log.files) == 1
+    assert log.problems() == []
+
+
+async def test_its_files_are_for_their_owner_alone(log):
+    log.write("one")
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in log.folder.iterdir()}
+    assert (stat.S_IMODE(log.folder.stat().st_mode), modes) == (0o700, {0o600})
+
+
+async def test_processes_that_write_at_the_same_time_have_a_chain_each(log):
+    with log.audit() as one, log.audit() as other:
+        call(one, "one")
+        call(other, "other")
+    assert [file.name for file in log.files] == ["1-000000000001.jsonl", "2-000000000001.jsonl"]
+    assert log.problems() == []
+
+
+async def test_what_was_open_when_a_process_was_killed_is_written_by_the_next_one_once(log):
+    audit = left(log)
+    call(audit, "done")
+    await anyio.lowlevel.checkpoint()
+    lost = [begin(audit, f"lost {number}") for number in range(3)]
+    ended = begin(audit, "ended")
+    ended.resolve(RESULT)
+    await anyio.lowlevel.checkpoint()
+    kill(audit)
+    log.write("next")
+    log.write("last")
+    assert log.names() == ["done", "lost 0", "lost 1", "lost 2", "ended", "next", "last"]
+    assert log.lines()[4]["outcome"] == "ok"  # its line was not written yet; its end stood in its slot
+    assert {(line["outcome"], line["code"]) for line in log.lines() if line["name"].startswith("lost")} == {
+        ("unknown", "daemon_died")
+    }
+    assert log.lines()[1]["arguments"] == ["text"]
+    assert log.problems() == []
+    assert len(lost) == 3
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+async def test_on_any_file_system_an_end_is_known_to_the_next_process(log, mapped, monkeypatch):
+    monkeypatch.setattr(chain, "may_be_mapped", lambda _folder: mapped)
+    audit = left(log)
+    call(audit, "first")
+    await anyio.lowlevel.checkpoint()
+    begin(audit, "answered").resolve(RESULT)
+    begin(audit, "late").reject(CallError(Code.TIMEOUT, "", server="s"))
+    begin(audit, "left").abandon()
+    open_one = begin(audit, "open")
+    kill(audit)
+    log.write("next")
+    assert [(line["name"], line["outcome"], line["code"]) for line in log.lines()] == [
+        ("first", "ok", None),
+        ("answered", "ok", "daemon_died"),
+        ("late", "unknown", "timeout"),
+        ("left", "unknown", "cancelled"),
+        ("open", "unknown", "daemon_died"),
+        ("next", "ok", None),
+    ]
+    assert not open_one.settled
+    assert log.problems() == []
+
+
+async def test_a_call_that_has_ended_is_not_written_again_whatever_the_head_says(log):
+    audit = left(log)
+    for number in range(700):  # of which the head has the first ones only
+        call(audit, f"call {number}")
+        if number % 7 == 0:
+            await anyio.lowlevel.checkpoint()
+    open_one = begin(audit, "open")
+    await anyio.lowlevel.checkpoint()
+    kill(audit)
+    log.write("next")
+    assert log.names() == [f"call {number}" for number in range(700)] + ["open", "next"]
+    assert log.problems() == []
+    assert not open_one.settled
+
+
+async def test_half_a_line_at_the_end_is_cut_off_by_the_next_process(log):
+    log.write("one", "two")
+    with log.files[0].open("ab") as file:
+        file.write(b'{"time":"2026-')
+    assert log.problems() == ["the line is not whole"]
+    log.write("three")
+    assert log.names() == ["one", "two", "three"]
+    assert log.problems() == []
+
+
+async def test_a_long_name_is_kept_whole_in_the_line_and_in_part_while_the_call_is_open(log):
+    audit = left(log)
+    name = "x" * 2 * SLOT_BYTES
+    call(audit, name)
+    await anyio.lowlevel.checkpoint()
+    open_one = begin(audit, name)
+    kill(audit)
+    log.write("next")
+    whole, cut, _ = log.names()
+    assert whole == name
+    assert cut == "x" * 200 + "..."
+    assert not open_one.settled
+
+
+async def test_any_number_of_calls_may_be_open(log):
+    audit = left(log)
+    replies = [begin(audit, f"call {number}") for number in range(2000)]
+    for reply in replies[:1000]:
+        reply.resolve(RESULT)
+    await anyio.lowlevel.checkpoint()
+    kill(audit)
+    log.write()
+    assert len(log.names()) == len(set(log.names())) == 2000
+    assert MAX_SLOTS > 2000
+
+
+async def test_a_call_whose_client_leaves_is_unknown_once_it_was_sent(log):
+    with log.audit() as audit:
+        waiting, sent = begin(audit, "waiting"), begin(audit, "sent")
+        waiting.on_abandon = lambda: False
+        sent.on_abandon = lambda: True
+        waiting.abandon()
+        sent.abandon()
+        assert isinstance(sent.error, Abandoned)
+    assert [(line["outcome"], line["code"]) for line in log.lines()] == [
+        ("not_sent", "cancelled"),
+        ("unknown", "cancelled"),
+    ]
+
+
+async def test_segments_are_rotated_and_the_oldest_are_removed(log, monkeypatch):
+    monkeypatch.setattr(chain, "MAX_SEGMENT_BYTES", 2000)
+    monkeypatch.setattr(chain, "MAX_KEPT_BYTES", 8000)
+    for number in range(12):
+        with log.audit() as audit:
+            for _ in range(5):
+                call(audit, f"call {number}")
+            audit.flush()
+            audit._chain._tend()
+    assert 3 <= len(log.files) <= 6
+    assert log.names()[-1] == "call 11"
+    assert log.lines()[0]["seq"] > 1
+    assert log.problems() == []
+    log.files[0].unlink()
+    assert log.problems() != []
+
+
+# --- tampering
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The bytes of a log of ten lines, and of its head."""
+    import asyncio  # noqa: PLC0415 - of this fixture alone
+
+    from tests.mcpx.core.events.audit.conftest import Log  # noqa: PLC0415 - as above
+
+    log = Log(tmp_path_factory.mktemp("written"))
+
+    async def write() -> None:
+        log.write(*(f"tool {number}" for number in range(10)))
+
+    asyncio.run(write())
+    return log, log.files[0].read_bytes()
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=150,
+    deadline=None,
+)
+@given(data=st.data())
+def test_one_flipped_bit_is_found(written, monkeypatch, data):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log, text = written
+    place, bit = data.draw(st.integers(0, len(text) - 1)), data.draw(st.integers(0, 7))
+    flipped = bytearray(text)
+    flipped[place] ^= 1 << bit
+    log.files[0].write_bytes(flipped)
+    assert log.problems() != []
+    log.files[0].write_bytes(text)
+    assert log.problems() == []
+
+
+@pytest.mark.parametrize("gone", [slice(0, 1), slice(4, 5), slice(3, 8), slice(9, 10), slice(0, 10)])
+def test_lines_that_are_missing_are_found(written, monkeypatch, gone):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log, text = written
+    lines = text.splitlines(keepends=True)
+    del lines[gone]
+    log.files[0].write_bytes(b"".join(lines))
+    try:
+        [problem] = log.problems()
+        assert "missing" in problem
+    finally:
+        log.files[0].write_bytes(text)
+
+
+def test_lines_that_change_places_or_come_twice_are_found(written, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log, text = written
+    lines = text.splitlines(keepends=True)
+    for other in ([*lines[:3], lines[4], lines[3], *lines[5:]], [*lines[:3], lines[2], *lines[3:]]):
+        log.files[0].write_bytes(b"".join(other))
+        assert log.problems() != []
+    log.files[0].write_bytes(text)
+
+
+def test_a_line_in_the_middle_with_a_right_hash_of_its_own_is_found(written, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log, text = written
+    lines = text.splitlines(keepends=True)
+    content, _, _ = lines[4].replace(b"tool 4", b"tool 5").partition(b',"hash":')
+    assert content not in lines[4]
+    lines[4] = b'%b,"hash":"%b"}\n' % (content, sha256(content).hexdigest().encode())
+    log.files[0].write_bytes(b"".join(lines))
+    try:
+        assert log.problems() == ["line 6 does not follow on the one before it"]
+    finally:
+        log.files[0].write_bytes(text)
+
+
+async def test_lines_cut_off_stay_missing_when_the_chain_goes_on(log, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log.write("one", "two", "three")
+    lines = log.files[0].read_bytes().splitlines(keepends=True)
+    log.files[0].write_bytes(b"".join(lines[:2]))
+    assert log.problems() == ["line 3 is missing at the end"]
+    log.write("four")
+    assert log.problems() == [
+        "line 3 is missing before it",
+        "the writer noticed that lines are missing at its end",
+    ]
+
+
+async def test_a_head_that_is_removed_stays_noticed(log, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log.write("one")
+    (log.folder / "1.state").unlink()
+    assert log.problems() == ["the head of the chain is missing"]
+    log.write("two")
+    assert log.names() == ["one", "chain", "two"]
+    assert log.problems() == ["the writer noticed that its head is missing"]
+
+
+async def test_a_chain_that_is_removed_is_noticed(log, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    with log.audit() as one, log.audit() as other:
+        call(one, "one")
+        call(other, "other")
+    for file in log.folder.glob("1*"):
+        file.unlink()
+    assert log.problems() == ["chain 1 is missing"]
+
+
+@pytest.mark.parametrize("folder_too", [False, True])
+async def test_a_log_that_is_removed_as_a_whole_is_noticed(log, folder_too, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    log.write("one")
+    for file in log.folder.iterdir():
+        file.unlink()
+    if folder_too:
+        log.folder.rmdir()
+    assert log.problems() == ["chain 1 is missing"]
+    log.write("two")
+    assert log.problems() == ["the writer noticed that it was removed"]
+
+
+@pytest.mark.parametrize("folder_too", [False, True])
+async def test_a_log_that_is_removed_under_its_writer_goes_on_and_the_gap_shows(log, folder_too, monkeypatch):
+    monkeypatch.setattr("mcpx.core.events.audit.verifying.PAUSE_S", 0)
+    with log.audit() as audit:
+        call(audit, "one")
+        audit.flush()
+        for file in log.folder.iterdir():
+            file.unlink()
+        if folder_too:
+            log.folder.rmdir()
+        audit._chain._tend()
+        call(audit, "two")
+    assert log.names() == ["two"]
+    assert log.problems() != []
+
+
+async def test_lines_since_a_time_are_found_behind_a_call_that_began_long_before(log, monkeypatch):
+    monkeypatch.setattr(chain, "MAX_SEGMENT_BYTES", 1)
+    with log.audit() as audit:
+        long_one = begin(audit, "long")
+        call(audit, "short")
+        audit.flush()
+        audit._chain._tend()
+        long_one.resolve(RESULT)
+    assert len(log.files) == 2
+    since = next(line["time"] for line in log.lines() if line["name"] == "short")
+    found = last_lines(log.folder, Selection(since=since), 10)
+    assert [line.name for line in found] == ["short"]

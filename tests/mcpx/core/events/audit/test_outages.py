@@ -1,0 +1,173 @@
+"""A log that cannot be written: calls go on, lines wait, and it is said; or calls are refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+from mcpx.core.events.audit import backlog, chain
+from mcpx.core.events.audit.entry import Entry, recovered
+from mcpx.core.protocol.origin import library
+from mcpx.errors import CallError, Code, Outcome
+from supervisors import Reply
+from tests.mcpx.core.events.audit.conftest import RESULT, begin, call
+
+pytestmark = pytest.mark.anyio
+
+
+class FullDisk:
+    """Takes `room` bytes of lines, and no more."""
+
+    def __init__(self, monkeypatch, room=0):
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr(chain.os, "write", self.write)
+
+    def write(self, fd, data):
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(fd, data[: self.room])
+        self.room -= written
+        return written
+
+
+async def test_lines_wait_for_a_full_disk_and_calls_do_not(log, monkeypatch):
+    with log.audit() as audit:
+        call(audit, "before")
+        audit.flush()
+        disk = FullDisk(monkeypatch, room=100)
+        for name in ("one", "two"):
+            call(audit, name)
+            audit.flush()
+        assert audit.problem == "No space left on device"
+        assert len(audit.backlog) == 2
+        assert log.names() == ["before"]  # half a line is not left
+        disk.room = 10_000
+        audit._try_again()
+        assert (audit.problem, len(audit.backlog)) == (None, 0)
+        call(audit, "after")
+    assert log.names() == ["before", "one", "two", "after"]
+    assert log.problems() == []
+
+
+async def test_what_does_not_fit_into_memory_is_lost_and_the_log_says_so(log, monkeypatch):
+    monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 1000)
+    with log.audit() as audit:
+        disk = FullDisk(monkeypatch)
+        for number in range(10):
+            call(audit, f"call {number}")
+            audit.flush()
+        assert len(audit.backlog) + audit.backlog.lost == 10
+        assert audit.backlog.lost > 5
+        lost = audit.backlog.lost
+        disk.room = 10_000
+        audit._try_again()
+    assert log.lines()[-1]["what"] == f"{lost} lines could not be written"
+    assert log.problems() == []
+
+
+async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log, monkeypatch):
+    with log.audit(required=True) as audit:
+        disk = FullDisk(monkeypatch)
+        call(audit, "one")  # which was begun on the disk
+        audit.flush()
+        with pytest.raises(CallError, match="audit_required is set; nothing was sent") as caught:
+            begin(audit, "two")
+        assert (caught.value.code, caught.value.outcome) == (Code.OVERLOADED, Outcome.NOT_SENT)
+        disk.room = 10_000
+        audit._try_again()
+        call(audit, "three")
+    assert [(line["name"], line["outcome"], line["code"]) for line in log.lines()] == [
+        ("one", "ok", None),
+        ("two", "not_sent", "overloaded"),
+        ("three", "ok", None),
+    ]
+
+
+def test_a_refused_call_is_not_recovered_as_one_that_was_answered():
+    entry = Entry(1, (library(), "s", "tool", "one"), b"", b"", lambda _: None)
+    entry.refused("overloaded")
+    assert recovered(entry.mark).startswith(b'"outcome":"not_sent","code":"overloaded"')
+
+
+async def test_a_required_log_refuses_from_the_start_where_there_is_no_folder(log):
+    log.folder.parent.mkdir(exist_ok=True)
+    log.folder.write_text("a file")
+    with log.audit(required=True) as audit, pytest.raises(CallError, match="audit_required"):
+        begin(audit, "one")
+
+
+async def test_a_folder_that_others_may_change_is_not_written(log):
+    log.folder.mkdir()
+    log.folder.chmod(0o777)
+    with log.audit() as audit:
+        call(audit, "one")
+        audit.flush()
+        assert "open to others" in audit.problem
+    assert log.files == []
+
+
+async def test_where_nothing_can_be_locked_nothing_is_written_and_it_is_said(log, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(chain.fcntl, "flock", no_locks)
+    with log.audit() as audit:
+        assert audit.problem == "No locks available"
+        call(audit, "one")
+    assert len(list(log.folder.iterdir())) == 1
+
+
+async def test_with_full_the_values_are_written_without_secrets(log):
+    def redact(value):
+        return json.loads(json.dumps(value).replace("hunter22", "***TOKEN***"))
+
+    with log.audit(redact=redact) as audit:
+        call(audit, "one", b'{"text":"say hunter22","deep":[{"key":"hunter22"}]}')
+        call(audit, "large", b'{"text":"%b"}' % (b"x" * 20_000))
+    assert [line["values"] for line in log.lines()] == [
+        {"text": "say ***TOKEN***", "deep": [{"key": "***TOKEN***"}]},
+        None,
+    ]
+    assert log.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (b"", []),
+        (b"null", []),
+        (b"{}", []),
+        (b'{"a":1,"b":{"c":2}}', ["a", "b"]),
+        (b'"{\\"a\\":1}"', ["a"]),
+        (b'{"a":1', None),
+        (b"[1]", None),
+        (b'{"\xff":1}', None),
+        (b'"\\ud800"', None),
+        (b"[" * 100_000, None),
+        (b'{"\\u0000\\u001b":1}', ["\x00\x1b"]),
+    ],
+)
+async def test_the_names_of_arguments_are_written_whatever_they_are(log, arguments, names):
+    with log.audit() as audit:
+        call(audit, "\ud800 \x1b[31m", arguments)
+    [line] = log.lines()
+    assert line["arguments"] == names
+    assert log.problems() == []
+
+
+async def test_a_secret_in_a_uri_is_not_written(log):
+    with log.audit() as audit:
+        audit.configure(
+            enabled=True, required=False, redact=None, hide=lambda text: text.replace("s3cret", "***")
+        )
+        reply: Reply = Reply()
+        reply.observer = audit.begin("resource", "s", "note://a?token=s3cret")
+        slot = (log.folder / "1.state").read_bytes()
+        reply.resolve(RESULT)
+        audit.refused("resource", "s", "note://s3cret", "unknown_resource")
+    assert log.names() == ["note://a?token=***", "note://***"]
+    assert b"s3cret" not in slot

@@ -1,0 +1,152 @@
+"""A raw HTTP server in this process: answers with given bytes, as JSON or events, and keeps what it got."""
+
+from __future__ import annotations
+
+import json
+import queue
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.mcpx.core.servers.raw import initialize, refusal, result, tools
+
+MODERN = "2026-07-28"
+DEFAULTS = {
+    "initialize": initialize(capabilities={"tools": {}}),
+    "tools/list": tools(),
+    "tools/call": result('{"content":[{"type":"text","text":"pong"}]}'),
+}
+
+
+def discover(**capabilities: Any) -> str:
+    """The answer to `server/discover` of a server that speaks 2026-07-28 alone."""
+    about = {"supportedVersions": [MODERN], "capabilities": {"tools": {}, **capabilities}}
+    stamp = {"io.modelcontextprotocol/serverInfo": {"name": "raw", "version": "1"}}
+    cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    return result({**about, **cached, "_meta": stamp})
+
+
+MODERN_ONLY = {"server/discover": discover(), "initialize": refusal(-32601)}
+
+
+class RawHttp:
+    """The server's script, and what it was sent: the bodies of requests by method, and their headers."""
+
+    def __init__(self, answers: dict[str, str], how: str, before: dict[str, list[str]]) -> None:
+        self.url = ""
+        self.answers = DEFAULTS | answers
+        self.how = how
+        self.before = before
+        self.bodies: dict[str, list[bytes]] = {}
+        self.headers: dict[str, list[dict[str, str]]] = {}
+        self.stream: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.broken_off: list[list[str]] = []
+
+    def body(self, method: str) -> dict[str, Any]:
+        """The last request of that method."""
+        message: dict[str, Any] = json.loads(self.bodies[method][-1])
+        return message
+
+    def note(self, method: str, body: bytes, headers: dict[str, str]) -> None:
+        self.bodies.setdefault(method, []).append(body)
+        self.headers.setdefault(method, []).append(headers)
+
+    def messages(self, method: str, request_id: Any) -> list[str]:
+        """What a request is answered with, the answer last."""
+        lines = [*self.before.get(method, []), self.answers.get(method) or refusal(-32601)]
+        return [line.replace("@ID@", json.dumps(request_id)) for line in lines]
+
+
+def as_events(messages: list[str]) -> bytes:
+    """The messages as events, each with a comment and an id with it, and one without data first."""
+    lines = [
+        f": hello\r\nid: {at}\r\nevent: message\r\ndata: {each}\r\n\r\n" for at, each in enumerate(messages)
+    ]
+    return "".join(["id: first\nretry: 1\ndata:\n\n", *lines]).encode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    raw: RawHttp
+
+    def do_POST(self) -> None:
+        raw, body = self.raw, self.rfile.read(int(self.headers["content-length"]))
+        asked = json.loads(body)
+        method = asked.get("method", "")
+        raw.note(method, body, dict(self.headers.items()))
+        if "id" not in asked or not method:
+            self.answer(202, b"")
+            return
+        messages = raw.messages(method, asked["id"])
+        if raw.how == "sse":
+            self.answer(202, b"")
+            for each in messages:
+                raw.stream.put(each)
+        elif raw.how == "json" or method in {"initialize", "server/discover"}:
+            self.answer(200, messages[-1].encode())
+        elif raw.how == "resumed" and method == "tools/call":
+            raw.broken_off.append(messages)
+            self.answer(200, as_events([]), "text/event-stream")
+        else:
+            self.answer(200, as_events(messages), "text/event-stream")
+
+    def do_GET(self) -> None:
+        raw = self.raw
+        if raw.how == "sse":
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b"event: endpoint\ndata: /messages\n\n")
+            while (message := raw.stream.get()) is not None:
+                self.wfile.write(f"event: message\ndata: {message}\n\n".encode())
+            self.close_connection = True
+        elif self.headers["last-event-id"] == "first":
+            self.answer(200, as_events(raw.broken_off.pop()), "text/event-stream")
+        else:
+            self.answer(405, b"")
+
+    def answer(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def raw_http(
+    answers: dict[str, str],
+    *,
+    how: str = "json",
+    before: dict[str, list[str]] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[RawHttp]:
+    """A server that answers with these lines, where `@ID@` is the id of the request.
+
+    `how` is "json"; "events": answers come in streams; "resumed": the stream of a call breaks off before its
+    first message, and the rest is on the stream that resumes it; "sse": the older transport. `before` has, by
+    method, the messages that come before the answer; they are left out in plain JSON. With `tls`
+    it speaks https.
+    """
+    raw = RawHttp(answers, how, before or {})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Raw", (Handler,), {"raw": raw}))
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that has left
+    if tls is not None:  # the handshake is for the thread of the connection
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    scheme, path = "https" if tls else "http", "sse" if how == "sse" else "mcp"
+    raw.url = f"{scheme}://127.0.0.1:{server.server_address[1]}/{path}"
+    try:
+        yield raw
+    finally:
+        raw.stream.put(None)
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,257 @@
+"""`sessions: per_client`: each client has a session of its own with the server, while it is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import msgspec
+import pytest
+from mcp import Client as McpClient
+from mcp.client.streamable_http import streamable_http_client
+
+from mcpx.core.catalog.snapshot import State
+from mcpx.core.daemon.status_snapshot import snapshot
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.protocol.context import SESSIONLESS, ClientId
+from mcpx.errors import CallError, Code, Outcome
+from tests.mcpx.line import Line
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
+from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config
+
+pytestmark = pytest.mark.anyio
+OWN = {"sessions": "per_client"}
+CALL = {"server_name": "s", "tool_name": "count", "arguments": {}}
+
+
+async def call(watch, client, tool="echo", arguments=None):
+    arguments = {"text": "x"} if arguments is None else arguments
+    with anyio.fail_after(PATIENCE_S):
+        done = await watch.hub.calls.exec("s", tool, arguments, client=client)
+    return done.shaped.content[0]["text"]
+
+
+async def process(watch, ears, client):
+    """The process that a client's calls go to."""
+    await call(watch, client, "count", {})
+    return ears.of("call", tool="count")[-1]["pid"]
+
+
+async def gone(pid):
+    await soon(lambda: not alive_in_group(pid))
+
+
+async def test_each_client_has_a_process_of_its_own_from_its_first_call_on(ears):
+    async with one_server(ears, settings=OWN) as watch:
+        one, two = ClientId(), ClientId()
+        shared = watch.hub.upstreams["s"].pid
+        assert len(ears.of("started")) == 1  # for the catalogue; clients that call nothing cost nothing
+        pids = [await process(watch, ears, client) for client in (one, two, one, two, None)]
+        assert pids[0] == pids[2]
+        assert pids[1] == pids[3]
+        assert pids[4] == shared  # a program that uses MCPX as a library
+        assert len(set(pids)) == len(ears.of("started")) == 3
+
+
+async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
+    async with one_server(ears, settings=OWN) as watch:
+        one, two = ClientId(), ClientId()
+        first, second = await process(watch, ears, one), await process(watch, ears, two)
+        watch.hub.client_left(one)
+        await gone(first)
+        assert await process(watch, ears, two) == second
+        error = await failure(watch, one)
+        assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
+        assert "the client has left" in str(error)
+        watch.hub.client_left(two)
+        await gone(second)
+        await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
+        assert [upstream.name for upstream in watch.hub.fleet.children()] == ["s"]
+        assert len(watch.hub.upstreams["s"].private) == 0
+        watch.hub.client_left(two)  # twice is harmless
+
+
+async def failure(watch, client):
+    with pytest.raises(CallError) as error:
+        await call(watch, client)
+    return error.value
+
+
+async def test_a_shared_server_is_shared():
+    async with one_server() as watch:
+        one, two = ClientId(), ClientId()
+        assert await call(watch, one) == await call(watch, two) == "x"
+        assert watch.hub.supervisor.names() == ["s"]
+        watch.hub.client_left(one)
+        assert await call(watch, two) == "x"
+
+
+async def test_the_death_of_one_clients_process_is_that_clients_alone_and_it_is_started_again(ears):
+    async with one_server(ears, settings=OWN) as watch:
+        one, two = ClientId(), ClientId()
+        first, second = await process(watch, ears, one), await process(watch, ears, two)
+        async with anyio.create_task_group() as tasks:
+            answers = []
+
+            async def hang():
+                answers.append(await call(watch, two, "hang", {}))
+
+            tasks.start_soon(hang)
+            await ears.hear("call", tool="hang")
+            with pytest.raises(CallError) as died:
+                await call(watch, one, "die", {"code": 9})
+            assert (died.value.code, died.value.outcome) == (Code.SERVER_DIED, Outcome.UNKNOWN)
+            again = await process(watch, ears, one)  # waits for the new one
+            assert again not in {first, second}
+            assert answers == []
+            await call(watch, two, "release", {})
+        assert answers == ["released"]
+        assert await process(watch, ears, two) == second
+
+
+async def test_the_first_calls_of_many_clients_at_once_each_get_one_process(ears):
+    async with one_server(ears, settings=OWN) as watch:
+        clients = [ClientId() for _ in range(6)]
+        async with anyio.create_task_group() as tasks:
+            for client in clients * 3:
+                tasks.start_soon(call, watch, client)
+        assert len(ears.of("started")) == 7
+        for client in clients:
+            watch.hub.client_left(client)
+        await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
+
+
+async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_process(ears):
+    async with one_server(ears, settings=OWN) as watch:
+        for round_ in range(5):
+            client, codes = ClientId(), []
+
+            async def first_call(client=client, codes=codes):
+                codes.append((await failure(watch, client)).code)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first_call)
+                await soon(lambda: len(watch.hub.upstreams["s"].private))
+                if round_ % 2:
+                    await ears.hear("started", count=len(ears.of("started")) + 1)
+                watch.hub.client_left(client)
+            assert codes == [Code.SERVER_UNAVAILABLE]
+            await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
+        pids = {event["pid"] for event in ears.of("started")} - {watch.hub.upstreams["s"].pid}
+        assert [pid for pid in pids if alive_in_group(pid)] == []
+
+
+async def test_requests_that_belong_to_no_session_are_refused_with_the_reason():
+    async with one_server(settings=OWN) as watch:
+        error = await failure(watch, SESSIONLESS)
+        assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
+        assert "belongs to none" in str(error)
+
+
+async def test_status_shows_one_row_with_the_number_of_sessions(ears):
+    async with one_server(ears, settings={**OWN, "restart": {"initial": 0.01}}) as watch:
+        one, two = ClientId(), ClientId()
+        await call(watch, one)
+        await call(watch, two)
+        await failure_of_death(watch, one)
+        await call(watch, one)
+        (row,) = snapshot(watch.hub, clients=2, started=0).servers
+        plain = msgspec.json.decode(msgspec.json.encode(row))
+        assert (plain["sessions"], plain["calls"], plain["errors"], plain["restarts"]) == (2, 4, 1, 1)
+        assert plain["pid"] == watch.hub.upstreams["s"].pid
+        assert "exited with code 9" in plain["last_error"]
+
+
+async def failure_of_death(watch, client):
+    with pytest.raises(CallError):
+        await call(watch, client, "die", {"code": 9})
+
+
+async def test_a_restart_and_a_reload_reach_the_sessions_of_clients(ears):
+    base = entry(ears, settings=OWN)
+    async with open_watched(config_of({"s": base, "t": entry()})) as watch:
+        client = ClientId()
+        first = await process(watch, ears, client)
+        assert (await watch.hub.restart("s")).state is State.READY
+        second = await process(watch, ears, client)
+        assert second != first
+        await watch.hub.reload(config_of({"s": {**base, "env": {"A": "b"}}, "t": entry()}))
+        assert alive_in_group(second) == []
+        third = await process(watch, ears, client)
+        await watch.hub.reload(config_of({"t": entry()}))
+        assert alive_in_group(third) == []
+        assert (await failure(watch, client)).code is Code.UNKNOWN_SERVER
+        await watch.hub.reload(config_of({"s": entry(ears), "t": entry()}))
+        await watch.becomes(State.READY)
+        assert await process(watch, ears, client) == watch.hub.upstreams["s"].pid  # shared now
+    assert [event["pid"] for event in ears.of("started") if alive_in_group(event["pid"])] == []
+
+
+async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
+    async with one_server(ears, settings=OWN) as watch:
+        pids = [await process(watch, ears, ClientId()) for _ in range(3)]
+        assert all(alive_in_group(pid) for pid in pids)
+    assert [alive_in_group(pid) for pid in pids] == [[], [], []]
+
+
+# --- through the doors
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, modern):
+    meta = {"_meta": ENVELOPE} if modern else {}
+    async with one_server(ears, settings=OWN) as watch:
+        server = GatewayServer(watch.hub, ClientSessions(watch.hub))
+        pids = []
+        for _ in range(2):
+            async with Line(watch.hub).connected(server) as line:
+                if modern:
+                    await line.ask("server/discover", meta)
+                else:
+                    await line.initialize()
+                for slow in (False, True, False):
+                    line.slow = slow
+                    result = await line.ask("tools/call", {"name": "exec", "arguments": CALL, **meta})
+                    assert result["isError"] is False, result
+                assert line.fast == 2
+            await gone(ears.of("call", tool="count")[-1]["pid"])
+            pids.append({event["pid"] for event in ears.of("call", tool="count")[-3:]})
+        assert [len(each) for each in pids] == [1, 1]
+        assert pids[0] != pids[1]
+        assert watch.hub.upstreams["s"].pid not in pids[0] | pids[1]
+
+
+async def test_over_http_a_session_is_a_client_and_a_request_without_one_is_refused(tmp_path, ears):
+    config = write_config(tmp_path, {"s": entry(ears, settings=OWN)}, startup_wait=20)
+    arguments = ["serve", config, "--transport", "http", "--port", "0", "--no-auth"]
+
+    @asynccontextmanager
+    async def connected(url, mode):
+        async with (
+            httpx2.AsyncClient() as http,
+            McpClient(streamable_http_client(url, http_client=http), mode=mode, cache=None) as session,
+        ):
+            yield session
+
+    async with serving(tmp_path, *arguments) as mcpx:
+        url = (await mcpx.logged("http.listening"))["url"]
+        with anyio.fail_after(40):
+            async with connected(url, "legacy") as two:
+                async with connected(url, "legacy") as one:
+                    for session in (one, two, one, two):
+                        assert not (await session.call_tool("exec", CALL)).is_error
+                pids = [event["pid"] for event in ears.of("call", tool="count")]
+                assert pids[:2] == pids[2:]
+                assert pids[0] != pids[1]
+                await gone(pids[0])  # it has said goodbye
+                assert alive_in_group(pids[1]) == [pids[1]]
+            async with connected(url, "auto") as stateless:
+                refused = await stateless.call_tool("exec", CALL)
+                assert refused.is_error
+                assert "belongs to none" in refused.content[0].text
+        os.kill(mcpx.process.pid, signal.SIGTERM)
+        assert await mcpx.exit_code() == 0

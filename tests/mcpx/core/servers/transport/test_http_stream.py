@@ -1,0 +1,60 @@
+"""Event streams: messages are found wherever the bytes are cut, within bounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpx.core.servers.transport.http_stream import EventParser
+from mcpx.core.wire.outgoing import ResponseTooLarge
+
+MESSAGES = [b'{"id": 1}', "ünï".encode(), b"x" * 300]
+
+
+def messages_of(parser, chunk):
+    return [event.data for event in parser.feed(chunk) if event.is_message]
+
+
+@given(cuts=st.lists(st.integers(1, 40), min_size=1), line_break=st.sampled_from(["\n", "\r\n", "\r"]))
+def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break):
+    lines = [": hello", ""]
+    for message in MESSAGES:
+        lines += ["event: message", f"data: {message.decode()}", ""]
+    lines += ["event: other", "data: not for us", "", "data: two", "data:lines", "", "data: incomplete"]
+    data = line_break.join(lines).encode()
+    events = EventParser(1000)
+    found = []
+    at = 0
+    while at < len(data):
+        size = cuts[at % len(cuts)]
+        found += messages_of(events, data[at : at + size])
+        at += size
+    assert found == [*MESSAGES, b"two\nlines"]
+    assert not events.resumable
+
+
+def test_an_event_with_an_id_makes_the_stream_resumable():
+    events = EventParser(1000)
+    assert messages_of(events, b"id: 5\ndata: x\n\n") == [b"x"]
+    assert events.resumable
+
+
+@pytest.mark.parametrize(
+    "event", [b"data: " + b"x" * 200 + b"\n\n", b"data: " + b"x" * 200, b"data: xxxxxxx\n" * 20]
+)
+def test_an_event_over_the_limit_is_refused_complete_or_not(event):
+    with pytest.raises(ResponseTooLarge, match="over 100 bytes"):
+        list(EventParser(100).feed(event))
+
+
+def test_comments_and_short_events_may_go_on_for_ever():
+    events = EventParser(100)
+    for _ in range(100):
+        assert messages_of(events, b": still here\n\ndata: 123456789\n\n") == [b"123456789"]
+
+
+def test_a_message_is_complete_with_its_last_carriage_return():
+    parser = EventParser(1000)
+    assert messages_of(parser, b"data: x\r\r") == [b"x"]
+    assert messages_of(parser, b"\ndata: y\r\n\r\n") == [b"y"]

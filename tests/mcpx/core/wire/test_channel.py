@@ -1,0 +1,171 @@
+"""Channels over real pipes: order, coalescing, back-pressure, ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+import anyio
+import pytest
+
+from mcpx.core.wire.channel import HIGH_WATER, MAX_UNSENT_BYTES, Channel, PeerNotReading, flush_all
+
+
+class Pipes:
+    """A channel and the far ends of its two pipes."""
+
+    def __init__(self):
+        self.reads, self.far_write = os.pipe()
+        self.far_read, self.writes = os.pipe()
+        for fd in (self.reads, self.writes, self.far_read):
+            os.set_blocking(fd, False)
+        self.channel = Channel(self.reads, self.writes)
+        self.got, self.ended, self.broken = bytearray(), anyio.Event(), []
+        self.channel.on_data = self.got.extend
+        self.channel.on_end = self.ended.set
+        self.channel.on_broken = self.broken.append
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.channel.close()
+        for fd in (self.reads, self.far_write, self.far_read, self.writes):
+            try:
+                os.close(fd)
+            except OSError:
+                continue
+
+    async def take(self, size):
+        """Read `size` bytes at the far end."""
+        data = bytearray()
+        with anyio.fail_after(10):
+            while len(data) < size:
+                await anyio.wait_readable(self.far_read)
+                data += os.read(self.far_read, 65536)
+        return bytes(data)
+
+
+@pytest.mark.anyio
+async def test_bytes_come_in_and_the_end_is_told_once():
+    with Pipes() as pipes:
+        pipes.channel.start_reading()
+        os.write(pipes.far_write, b"hello")
+        os.close(pipes.far_write)
+        with anyio.fail_after(5):
+            await pipes.ended.wait()
+        assert bytes(pipes.got) == b"hello"
+
+
+@pytest.mark.anyio
+async def test_what_is_written_in_one_turn_goes_out_in_one_piece():
+    with Pipes() as pipes:
+        for number in range(50):
+            pipes.channel.write(b"%d," % number)
+        assert pipes.channel.unsent > 0
+        flush_all()
+        sent = os.read(pipes.far_read, 65536)
+        assert sent == b"".join(b"%d," % number for number in range(50))
+
+
+@pytest.mark.anyio
+async def test_a_slow_reader_makes_congestion_that_ends_when_it_has_read():
+    with Pipes() as pipes:
+        drained = anyio.Event()
+        pipes.channel.on_drained = drained.set
+        sent = b"".join(bytes([number % 251]) * 100_000 for number in range(30))
+        for start in range(0, len(sent), 100_000):
+            pipes.channel.write(sent[start : start + 100_000])
+        assert pipes.channel.congested
+        assert pipes.channel.unsent > HIGH_WATER
+        assert await pipes.take(len(sent)) == sent
+        with anyio.fail_after(5):
+            await drained.wait()
+        assert not pipes.channel.congested
+        assert pipes.channel.unsent == 0
+
+
+@pytest.mark.anyio
+async def test_small_pipes_and_odd_pieces_keep_every_byte_in_order():
+    with Pipes() as pipes:
+        fcntl.fcntl(pipes.writes, 1031, 4096)  # F_SETPIPE_SZ: the smallest there is
+        pieces = [bytes([n % 256]) * (n * 37 % 9000) for n in range(1, 400)]
+        for piece in pieces:
+            pipes.channel.write(piece, memoryview(b"|"))
+        whole = b"".join(piece + b"|" for piece in pieces)
+        assert await pipes.take(len(whole)) == whole
+
+
+@pytest.mark.anyio
+async def test_a_peer_that_reads_no_more_is_told_once_and_later_writes_are_dropped():
+    with Pipes() as pipes:
+        os.close(pipes.far_read)
+        pipes.channel.write(b"one")
+        flush_all()
+        pipes.channel.write(b"two")
+        flush_all()
+        assert [type(error) for error in pipes.broken] == [BrokenPipeError]
+
+
+@pytest.mark.anyio
+async def test_pausing_holds_the_bytes_back():
+    with Pipes() as pipes:
+        pipes.channel.start_reading()
+        pipes.channel.pause_reading()
+        os.write(pipes.far_write, b"later")
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        assert not pipes.got
+        pipes.channel.start_reading()
+        os.close(pipes.far_write)
+        with anyio.fail_after(5):
+            await pipes.ended.wait()
+        assert bytes(pipes.got) == b"later"
+
+
+@pytest.mark.anyio
+async def test_a_regular_file_can_be_read_like_a_pipe(tmp_path):
+    path = tmp_path / "input"
+    path.write_bytes(b"x" * 200_000)
+    fd = os.open(path, os.O_RDONLY)
+    got, ended = bytearray(), anyio.Event()
+    channel = Channel(fd, fd)
+    channel.on_data, channel.on_end = got.extend, ended.set
+    channel.start_reading()
+    with anyio.fail_after(5):
+        await ended.wait()
+    channel.close()
+    os.close(fd)
+    assert len(got) == 200_000
+
+
+@pytest.mark.anyio
+async def test_a_peer_that_reads_nothing_is_given_up_but_one_message_has_its_place_however_large():
+    with Pipes() as pipes:
+        congested = []
+        pipes.channel.on_congested = lambda: congested.append(True)
+        whole = bytes(MAX_UNSENT_BYTES + (1 << 20))
+        pipes.channel.write(whole)
+        flush_all()
+        assert not pipes.broken
+        assert congested == [True]
+        pipes.channel.write(b"one more")
+        assert isinstance(pipes.broken[0], PeerNotReading)
+        assert pipes.channel.unsent == 0
+        pipes.channel.write(b"and another")
+        assert len(pipes.broken) == 1
+
+
+@pytest.mark.anyio
+async def test_large_messages_do_not_count_among_what_a_peer_may_leave_unread():
+    with Pipes() as pipes:
+        pipes.channel.max_unsent = 4 << 20
+        pipes.channel.write(bytes(20 << 20))
+        flush_all()
+        for _ in range(4):
+            pipes.channel.write(bytes(1 << 20))
+        assert not pipes.broken
+        pipes.channel.write(b"as many as it may")
+        pipes.channel.write(b"one more")
+        assert isinstance(pipes.broken[0], PeerNotReading)
+        assert "more than 4 MB" in str(pipes.broken[0])

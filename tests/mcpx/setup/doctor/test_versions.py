@@ -1,0 +1,54 @@
+"""Whether what is installed fits together."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from mcpx.paths import ensure_folder
+from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.versions import check_versions
+from mcpx.version import __version__
+
+
+def findings(level):
+    return [each for each in check_versions(Installation(None)) if each.level == level]
+
+
+UNFIT = {
+    "too old": ("msgspec>=999.1", "MCPX needs >=999.1"),
+    "too new": ("msgspec<0.1,>=0.0", "MCPX needs <0.1,>=0.0"),
+    "missing": ("no-such-distribution>=1", "is missing"),
+}
+
+
+@pytest.mark.parametrize(("requirement", "text"), UNFIT.values(), ids=UNFIT)
+def test_a_package_that_does_not_fit_is_named(home, monkeypatch, requirement, text):
+    monkeypatch.setattr(metadata, "requires", lambda _: [requirement, 'keyring>=99; extra == "keychain"'])
+    (finding,) = findings("wrong")
+    assert text in finding.text
+    assert "pip install" in (finding.advice or "")
+
+
+def test_what_is_installed_fits(home):
+    assert not findings("wrong")
+    (versions,) = findings("ok")
+    assert versions.text.startswith(f"MCPX {__version__}, Python ")
+
+
+OTHERS = {
+    "an older one": ('echo "mcpx, version 0.0.1"', "which is MCPX 0.0.1"),
+    "another program": ("exit 2", "which is not this MCPX"),
+}
+
+
+@pytest.mark.parametrize(("code", "text"), OTHERS.values(), ids=OTHERS)
+def test_another_mcpx_that_is_typed_is_named(home, monkeypatch, code, text):
+    other = ensure_folder(home.folder / "other") / "mcpx"
+    other.write_text(f"#!/bin/sh\n{code}\n")
+    other.chmod(0o700)
+    monkeypatch.setenv("PATH", str(other.parent))
+    (finding,) = findings("note")
+    assert str(other) in finding.text
+    assert text in finding.text
