@@ -81,7 +81,7 @@ class Cli(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands and (place := self._places.get(cmd_name)):
             module, _, name = place.partition(":")
-            self.add_command(getattr(import_module(f"mcpx.cli.{module}"), name), cmd_name)
+            self.add_command(getattr(import_module(f"mcpx.{module}"), name), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **options: Any) -> Any:
