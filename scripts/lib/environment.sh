@@ -136,7 +136,7 @@ prepare_dev() {
 
 # The gateways of others that scripts/bench and scripts/context measure beside MCPX.
 prepare_peers() {
-    local peers=$root/scripts/benchmarks
+    local peers=$root/scripts/lab/benchmarks
     make_venv "$peers/.venv-peers"
     install_once "$peers/.venv-peers" .installed "$(checksum "$peers/requirements.txt")" \
         pip "$peers/.venv-peers" install -r "$peers/requirements.txt" ||

@@ -11,10 +11,10 @@ import mcpx
 from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
 from mcpx.errors import CallError, Code
-from scripts.documentation.__main__ import inserted
-from scripts.documentation.drawings import DRAWINGS
-from scripts.documentation.regions import regions, rewritten
-from scripts.documentation.tables import tables
+from scripts.lab.documentation.__main__ import inserted
+from scripts.lab.documentation.drawings import DRAWINGS
+from scripts.lab.documentation.regions import regions, rewritten
+from scripts.lab.documentation.tables import tables
 from tests.docs import pages
 from tests.faults.report import HOSTILE_COLUMNS
 from tests.faults.rows import ROWS

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
+BENCH = Path(__file__).resolve().parents[2] / "scripts" / "lab" / "benchmarks"
 PEERS = BENCH / ".venv-peers"
 NAMES = (
     "direct",

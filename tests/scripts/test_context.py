@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from mcpx.demo.tour.report import recorded_sessions
-from scripts.contextbench import report
-from scripts.contextbench.client import Exchange
-from scripts.contextbench.figures import ROUTER, figures, search_figures
-from scripts.contextbench.play import PARTS, Cost, Played, play
-from scripts.contextbench.recorded import Call, load
-from scripts.contextbench.surfaces import COMPRESSORS, DIRECT, LISTING, SEARCH, Direct
-from scripts.documentation.regions import regions
+from scripts.lab.contextbench import report
+from scripts.lab.contextbench.client import Exchange
+from scripts.lab.contextbench.figures import ROUTER, figures, search_figures
+from scripts.lab.contextbench.play import PARTS, Cost, Played, play
+from scripts.lab.contextbench.recorded import Call, load
+from scripts.lab.contextbench.surfaces import COMPRESSORS, DIRECT, LISTING, SEARCH, Direct
+from scripts.lab.documentation.regions import regions
 from tests.docs import pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,7 +162,7 @@ def test_the_parts_add_up_and_the_tables_can_be_put_into_pages(data):
 
 
 def test_a_short_run_plays_every_surface_that_is_installed(data):
-    command = [sys.executable, "-m", "scripts.contextbench", "--data", data, "--json"]
+    command = [sys.executable, "-m", "scripts.lab.contextbench", "--data", data, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
     installed = PEERS.exists()
     assert done.returncode == (not installed), done.stderr

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scripts.benchmarks.process import Unmeasured
-from scripts.documentation.regions import regions
-from scripts.nodebench import cluster_report
-from scripts.nodebench.measure import Node, measure
-from scripts.nodebench.over_nodes import Group, OverNodes, Waiting
-from scripts.nodebench.report import markdown
-from scripts.nodebench.servers import KINDS, Kind
+from scripts.lab.benchmarks.process import Unmeasured
+from scripts.lab.documentation.regions import regions
+from scripts.lab.nodebench import cluster_report
+from scripts.lab.nodebench.measure import Node, measure
+from scripts.lab.nodebench.over_nodes import Group, OverNodes, Waiting
+from scripts.lab.nodebench.report import markdown
+from scripts.lab.nodebench.servers import KINDS, Kind
 from tests.docs import pages
 
 SMALL = KINDS[0]

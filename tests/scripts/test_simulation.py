@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from mcpx.cluster.placement import MEMORY_RESERVE, candidates, moves, spread
-from scripts.documentation.regions import regions
-from scripts.simulation.report import day_table, herd_table, markdown, spare_table
-from scripts.simulation.scenarios import day, herd, without_a_rack
-from scripts.simulation.world import small
+from scripts.lab.documentation.regions import regions
+from scripts.lab.simulation.report import day_table, herd_table, markdown, spare_table
+from scripts.lab.simulation.scenarios import day, herd, without_a_rack
+from scripts.lab.simulation.world import small
 from tests.docs import pages
 
 
@@ -138,7 +138,17 @@ def test_the_tables_are_those_of_the_page(simulated):
 
 
 def test_the_command_prints_the_table_and_its_exit_code_says_that_all_was_well():
-    command = [sys.executable, "-m", "scripts.simulation", "--nodes", "8", "--rack", "2", "--people", "50"]
+    command = [sys.executable, "-m", "scripts.lab.simulation", "--nodes", "8", "--rack", "2"]
+        sys.executable,
+        "-m",
+        "scripts.lab.simulation",
+        "--nodes",
+        "8",
+        "--rack",
+        "2",
+        "--people",
+        "50",
+    ]
     command += ["--deaths", "1", "--drains", "1", "--gateways", "1", "--only", "day", "--markdown"]
     done = subprocess.run(command, cwd=pages.ROOT, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr
