@@ -33,14 +33,14 @@ from mcpx.core.daemon.launch import MAX_LOG_BYTES
 from mcpx.core.daemon.signals import obey_signals
 from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.stdio import StdioFrontend
 from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.servers.fleet.profiles import by_own_names, serving_only
 from mcpx.core.servers.transport.descriptors import raise_limit
 from mcpx.core.servers.transport.spawning import EARLY
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.paths import DaemonPaths, check_state_folder
 from mcpx.core.system.stale import clean_up
 from mcpx.core.telemetry.hangup import Hangup
@@ -64,12 +64,14 @@ SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then
 LOOP: Final = {"loop_factory": AwakeLoop}
 """The options of `anyio.run` for each `serve_*`."""
 
-Frontends = Callable[[Doors], list[ChildSpec]]
+Frontends = Callable[[Endpoints], list[ChildSpec]]
 """Makes what serves clients, for a hub that is about to run."""
 
 
-async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Patience = PATIENCE) -> int:
-    """Serve one client, at that door, on standard input and output until it leaves.
+async def serve_stdio(
+    config: Config, endpoint: Endpoint = DEFAULT_ENDPOINT, *, patience: Patience = PATIENCE
+) -> int:
+    """Serve one client, at that endpoint, on standard input and output until it leaves.
 
     Only the servers that it is shown are started.
 
@@ -78,22 +80,22 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
     """
     check_state_folder()
     raise_limit()
-    door = by_own_names(door, config)
+    endpoint = by_own_names(endpoint, config)
 
-    def frontends(doors: Doors) -> list[ChildSpec]:
+    def frontends(endpoints: Endpoints) -> list[ChildSpec]:
         # a stdio session cannot be resumed: when its frontend ends or fails, so does the process
         gateway = ChildSpec(
             name="gateway",
-            run=StdioFrontend(doors, door).run,
+            run=StdioFrontend(endpoints, endpoint).run,
             policy=Policy(restart=Restart.TEMPORARY),
             shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
             significant=True,
         )
         return [gateway]
 
-    if door.server is None:
-        return await _run(config, frontends, prepare=partial(serving_only, door), patience=patience)
-    alone = replace(config, servers={door.server: config.servers[door.server]}, peers={})
+    if endpoint.server is None:
+        return await _run(config, frontends, prepare=partial(serving_only, endpoint), patience=patience)
+    alone = replace(config, servers={endpoint.server: config.servers[endpoint.server]}, peers={})
     return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
@@ -124,12 +126,12 @@ async def serve_daemon(
         if http is not None:
             stack.callback(http.close)
 
-        def frontends(doors: Doors) -> list[ChildSpec]:
-            frontend = SocketFrontend(doors, listener, paths)
-            page = Page(doors.hub, doors.clients)
-            doors.hub.page_link = page.link
+        def frontends(endpoints: Endpoints) -> list[ChildSpec]:
+            frontend = SocketFrontend(endpoints, listener, paths)
+            page = Page(endpoints.hub, endpoints.clients)
+            endpoints.hub.page_link = page.link
             if http is not None:
-                doors.hub.http = http.status
+                endpoints.hub.http = http.status
                 http.page = page
             uses = [frontend.use, page.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
@@ -138,8 +140,10 @@ async def serve_daemon(
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=frontend.run, shutdown=shutdown),
                 ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
-                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(frontend.end, "idle")).run),
-                *([http.serve(doors)] if http is not None else ()),
+                ChildSpec(
+                    name="idle exit", run=IdleExit(endpoints.hub, uses, partial(frontend.end, "idle")).run
+                ),
+                *([http.serve(endpoints)] if http is not None else ()),
                 page.child(),  # after what serves it, so that it is closed first
             ]
 
@@ -170,9 +174,9 @@ def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> 
     with listener:
         token = load_token() if auth else None
 
-        def frontends(doors: Doors) -> list[ChildSpec]:
+        def frontends(endpoints: Endpoints) -> list[ChildSpec]:
             limit = config.max_message_bytes
-            http = HttpFrontend(doors, listener, config.http, token=token, limit=limit)
+            http = HttpFrontend(endpoints, listener, config.http, token=token, limit=limit)
             return [ChildSpec(name="http", run=http.run, shutdown=http_shutdown(config))]
 
         yield frontends
@@ -207,7 +211,7 @@ async def _run(
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))
-    for child in frontends(Doors(hub, clients)):
+    for child in frontends(Endpoints(hub, clients)):
         hub.root.add(child)
     if watches:
         hub.root.add(ChildSpec(name="config", run=hub.file.watch))

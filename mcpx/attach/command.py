@@ -11,7 +11,7 @@ from mcpx.attach.connecting import Connecting, NoDaemon
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.shim import Shim
 from mcpx.core.system.control_protocol import greeting
-from mcpx.core.system.endpoint import EXPOSURES, Door, only_of
+from mcpx.core.system.endpoint import EXPOSURES, Endpoint, only_of
 from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 
@@ -70,8 +70,10 @@ def main(arguments: list[str]) -> int:
         return _usage(problem)
     expose = next((each for each in EXPOSURES if each == given.get("--expose")), None)
     only = only_of([given["--only"]]) if "--only" in given else None
-    door = Door(expose, given.get("--server"), only, given.get("--profile"), _decoded(given.get("--peer")))
-    return _attach(given.get("--config"), door)
+    endpoint = Endpoint(
+        expose, given.get("--server"), only, given.get("--profile"), _decoded(given.get("--peer"))
+    )
+    return _attach(given.get("--config"), endpoint)
 
 
 def _problem_with(given: dict[str, str]) -> str | None:
@@ -103,36 +105,38 @@ def _usage(problem: str) -> int:
     sys.stderr.write(f"mcpx attach: {problem}\n\n{USAGE}")
     if not os.isatty(0):
         reason = f"mcpx attach, as this client starts it: {problem}. Correct the client's configuration"
-        serve_client(NoDaemon(reason), Door())
+        serve_client(NoDaemon(reason), Endpoint())
     return 2
 
 
-def _attach(config: str | None, door: Door) -> int:
+def _attach(config: str | None, endpoint: Endpoint) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         paths = daemon_paths(config)
     except MCPXError as error:
         sys.stderr.write(f"mcpx: {error}\n")
-        serve_client(NoDaemon(str(error)), door)
+        serve_client(NoDaemon(str(error)), endpoint)
         return 1
     if os.isatty(0):
         sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
-    answers = None if door.alone is not None else RememberedAnswers(paths, greeting(door))
-    failure = serve_client(Connecting(paths), door, answers)
+    answers = None if endpoint.alone is not None else RememberedAnswers(paths, greeting(endpoint))
+    failure = serve_client(Connecting(paths), endpoint, answers)
     if failure is None:
         return 0
     sys.stderr.write(f"mcpx attach: {failure}\n")
     return 1
 
 
-def serve_client(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> str | None:
+def serve_client(
+    connecting: Connecting, endpoint: Endpoint, answers: RememberedAnswers | None = None
+) -> str | None:
     """Serve the client on standard input and output until it is done; why that failed for another MCPX."""
     diverted = [fd for fd in (0, 1) if not os.isatty(fd)]  # a terminal is shared with the shell
     before = {fd: os.get_blocking(fd) for fd in diverted}
     try:
         for fd in diverted:
             os.set_blocking(fd, False)
-        shim = Shim(connecting, door, 0, 1, answers)
+        shim = Shim(connecting, endpoint, 0, 1, answers)
         shim.run()
     finally:
         for fd, blocking in before.items():

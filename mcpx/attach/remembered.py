@@ -1,10 +1,10 @@
 """What a daemon last answered to a client program, kept in `attach` in the configuration's folder.
 
 A shim answers from it while its daemon is being started. There is one file for each client program (what it
-says of itself and what it is capable of), state of the configuration file, door, and version of MCPX. Files
-are private, bounded, and replaced whole: of two shims that write the same one, the last wins. A file that is
-not as it was written is removed and not used. If none can be written, the next start is slower, and nothing
-else.
+says of itself and what it is capable of), state of the configuration file, endpoint, and version of MCPX.
+Files are private, bounded, and replaced whole: of two shims that write the same one, the last wins. A file
+that is not as it was written is removed and not used. If none can be written, the next start is slower, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def identify(request: PendingRequest, opening: PendingRequest | None) -> str | N
 class RememberedAnswers:
     """The answers to one client program: to the first that is given to `find` or `note`.
 
-    `door` is the greeting at the daemon. Only `find`, `write` and `drop` use files; none of them raises.
+    `endpoint` is the greeting at the daemon. Only `find`, `write` and `drop` use files; none of them raises.
     """
 
-    def __init__(self, paths: DaemonPaths, door: bytes) -> None:
+    def __init__(self, paths: DaemonPaths, endpoint: bytes) -> None:
         self._config = paths.config
-        self._door = door.decode()
+        self._endpoint = endpoint.decode()
         self._folder = paths.folder / FOLDER
         self._config_state = self._look_at_config()
         self._takes_notes = True
@@ -168,7 +168,7 @@ class RememberedAnswers:
     # --- files
 
     def _key(self) -> str:
-        return _text([FORMAT, __version__, self._config, self._config_state, self._door, self._client])
+        return _text([FORMAT, __version__, self._config, self._config_state, self._endpoint, self._client])
 
     def _path(self) -> Path:
         return self._folder / f"{digest(self._key())}.json"

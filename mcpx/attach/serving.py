@@ -17,14 +17,14 @@ from mcpx.attach.command import serve_client
 from mcpx.attach.connecting import NO_CONFIG, Connecting, NoDaemon
 from mcpx.core.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemError, StartFailedError
 from mcpx.core.daemon.startup_report import STARTED, StartupReport
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.errors import DaemonError
 
 END_TIMEOUT_S: Final = 30.0  # for the process to end its servers, when the client has left
 
 
-def serve_nevertheless(problem: str, config: str | None, door: Door, arguments: list[str]) -> bool:
+def serve_nevertheless(problem: str, config: str | None, endpoint: Endpoint, arguments: list[str]) -> bool:
     """Serve the client on standard input and output, though `mcpx ARGUMENTS` cannot, because of `problem`.
 
     Returns whether in the end it could.
@@ -32,11 +32,11 @@ def serve_nevertheless(problem: str, config: str | None, door: Door, arguments: 
     try:
         paths = daemon_paths(config)
     except DaemonError as error:
-        serve_client(NoDaemon(str(error)), door)
+        serve_client(NoDaemon(str(error)), endpoint)
         return False
     connecting = _Connecting(paths, arguments, problem)
     try:
-        serve_client(connecting, door)
+        serve_client(connecting, endpoint)
     finally:
         connecting.close()
     return connecting.has_served

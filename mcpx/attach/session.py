@@ -45,7 +45,7 @@ class Session:
     """One client's session. `refused` is why the daemon does not open it; `waits_for_server`: only for now.
 
     `to_daemon` are its own lines for the daemon; whoever sends them takes them out. Without `answers` nothing
-    is remembered. A client of a `transparent` door hears of every change that is announced.
+    is remembered. A client of a `transparent` endpoint hears of every change that is announced.
     """
 
     def __init__(self, answers: RememberedAnswers | None = None, *, transparent: bool = False) -> None:

@@ -26,7 +26,7 @@ from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
 from mcpx.core.system.control_protocol import LIMIT_KEY, greeting
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import DaemonError
 
@@ -48,18 +48,23 @@ class Shim:
     """Serves one client until it is done. `stdin` and `stdout` do not block; `answers` may be None."""
 
     def __init__(
-        self, connecting: Connecting, door: Door, stdin: int, stdout: int, answers: RememberedAnswers | None
+        self,
+        connecting: Connecting,
+        endpoint: Endpoint,
+        stdin: int,
+        stdout: int,
+        answers: RememberedAnswers | None,
     ) -> None:
-        self._greeting = greeting(door)
+        self._greeting = greeting(endpoint)
         self._stdin = stdin
         self._stdout = stdout
         self._connecting = connecting
         self._answers = answers
-        self._ends_with_daemon = door.peer is not None  # a peer connects again by itself
+        self._ends_with_daemon = endpoint.peer is not None  # a peer connects again by itself
         self._is_over = False
         self.failure: str | None = None
         """Why another MCPX cannot be served."""
-        self._session = Session(answers, transparent=door.alone is not None)
+        self._session = Session(answers, transparent=endpoint.alone is not None)
         self._answers_known = None if answers is None else False  # what is known already; None: no longer
         self._from_client = LineSplitter(MAX_CLIENT_LINE)
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)

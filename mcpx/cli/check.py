@@ -163,9 +163,9 @@ def _show_finding(finding: Finding, source: str) -> None:
 def _shown(config: Config, profile: str) -> list[str]:
     """The servers that a profile shows."""
     from mcpx.core.servers.fleet.profiles import select
-    from mcpx.core.system.endpoint import Door
+    from mcpx.core.system.endpoint import Endpoint
 
-    return list(select(Door(profile=profile), config).config.servers)
+    return list(select(Endpoint(profile=profile), config).config.servers)
 
 
 @click.group(short_help="About the configuration file.")

@@ -16,7 +16,7 @@ from mcpx.core.config import Config, read_config
 from mcpx.core.daemon.hub import Hub, open_hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.frontends.operations import ControlRequest, ReportStep, perform, server_entry
-from mcpx.core.servers.fleet.profiles import check_door, serving_only
+from mcpx.core.servers.fleet.profiles import check_endpoint, serving_only
 from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.log import configure
 from mcpx.core.text import one_line
@@ -37,7 +37,7 @@ def perform_alone(
         ConfigError: The configuration cannot be used.
         DaemonError: Others may change the state folder.
         CallError: What `perform` raises.
-        DoorError: Likewise.
+        EndpointError: Likewise.
     """
     configure("error")  # the command itself prints what fails
     check_state_folder()
@@ -50,7 +50,7 @@ def _needed(config_path: str | None, request: ControlRequest) -> Config:
 
     Raises:
         ConfigError: It cannot be used.
-        DoorError: The request names a profile that there is not.
+        EndpointError: The request names a profile that there is not.
     """
     text = read_config(config_path)
     looked_at = _only(text.parse(resolve=False), request).servers
@@ -62,10 +62,10 @@ def _only(config: Config, request: ControlRequest) -> Config:
     """The configuration without the servers that are not needed. An unknown name starts none.
 
     Raises:
-        DoorError: The request names a profile that there is not.
+        EndpointError: The request names a profile that there is not.
     """
-    check_door(request.door, config)
-    config, server = serving_only(request.door, config), request.server
+    check_endpoint(request.endpoint, config)
+    config, server = serving_only(request.endpoint, config), request.server
     if server is None:
         return config
     server = config.server_named(server)
@@ -94,7 +94,7 @@ def list_alone(config_path: str | None, control_request: dict[str, Any], show: S
     Raises:
         ConfigError: The configuration cannot be used.
         DaemonError: Others may change the state folder.
-        DoorError: The request names a profile that there is not.
+        EndpointError: The request names a profile that there is not.
     """
     configure("error")
     check_state_folder()
@@ -104,7 +104,7 @@ def list_alone(config_path: str | None, control_request: dict[str, Any], show: S
 
 async def _list(config: Config, request: ControlRequest, show: ShowServer) -> None:
     async with open_hub(config) as hub:
-        view = HubView(hub, request.door)
+        view = HubView(hub, request.endpoint)
         shown = [name for name, up in view.upstreams.items() if not up.config.is_switched_off]
         left = list(shown)
 

@@ -9,7 +9,7 @@ import click
 
 from mcpx.cli.daemon import config_of, with_config
 from mcpx.cli.printing import echo
-from mcpx.core.system.endpoint import EXPOSURES, FRONT_DOOR, Door, Expose, only_of
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, EXPOSURES, Endpoint, Expose, only_of
 from mcpx.errors import ConfigError, MCPXError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def serve(
     from mcpx.core.telemetry.log import configure
 
     configure()
-    shown = Door(expose, server, None if only is None else only_of([only]), profile)
+    shown = Endpoint(expose, server, None if only is None else only_of([only]), profile)
     try:
         text, loaded = _read(config_of(config, config_path))
         _check(loaded, shown, transport, host=host, port=port, auth=not no_auth, everybody=yes_everybody)
@@ -114,7 +114,7 @@ def _read(config: str | None) -> tuple[ConfigText, Config]:
 
 def _check(
     config: Config,
-    door: Door,
+    endpoint: Endpoint,
     transport: str,
     *,
     host: str | None,
@@ -137,37 +137,37 @@ def _check(
             f"--no-auth on {address} lets everybody who reaches that address run every tool;"
             " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
         )
-    if transport == "http" and door != FRONT_DOOR:
+    if transport == "http" and endpoint != DEFAULT_ENDPOINT:
         raise click.UsageError(
             "HTTP has these in its URL: /mcp?expose=all, /mcp/PROFILE, /mcp?only=NAMES, /mcp/servers/NAME"
         )
     if transport == "stdio" and (host or port is not None or not auth or everybody):
         raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
-    _check_door(config, door)
+    _check_endpoint(config, endpoint)
     check_state_folder()
 
 
-def _check_door(config: Config, door: Door) -> None:
-    from mcpx.core.servers.fleet.profiles import DoorError, by_own_names, check_door
+def _check_endpoint(config: Config, endpoint: Endpoint) -> None:
+    from mcpx.core.servers.fleet.profiles import EndpointError, by_own_names, check_endpoint
     from mcpx.core.text.nearest import nearest
 
-    if door.expose and door.server:
+    if endpoint.expose and endpoint.server:
         raise click.UsageError("--server shows one server as it is; --expose says how all are shown")
-    if door.server and (door.profile or door.only is not None):
+    if endpoint.server and (endpoint.profile or endpoint.only is not None):
         raise click.UsageError("--server shows one server as it is; --profile and --only choose among all")
-    door = by_own_names(door, config)
-    if door.server is not None and door.server not in config.servers:
-        near = nearest(door.server, config.servers)
+    endpoint = by_own_names(endpoint, config)
+    if endpoint.server is not None and endpoint.server not in config.servers:
+        near = nearest(endpoint.server, config.servers)
         hint = f"; did you mean {near[0]}?" if near else f"; there is {', '.join(config.servers)}"
-        raise click.UsageError(f"{config.source} has no server {door.server!r}{hint}")
+        raise click.UsageError(f"{config.source} has no server {endpoint.server!r}{hint}")
     try:
-        check_door(door, config)
-    except DoorError as error:
+        check_endpoint(endpoint, config)
+    except EndpointError as error:
         raise click.UsageError(f"{config.source}: {error}") from None
 
 
 def _serve_nevertheless(
-    error: MCPXError | OSError | click.UsageError, config: str | None, door: Door
+    error: MCPXError | OSError | click.UsageError, config: str | None, endpoint: Endpoint
 ) -> None:
     """Have a client that started this hear by MCP what is wrong, and exit when it leaves.
 
@@ -182,12 +182,12 @@ def _serve_nevertheless(
     from mcpx.attach.serving import serve_nevertheless
 
     echo(f"mcpx: {problem}", err=True)
-    options = {"--expose": door.expose, "--server": door.server, "--profile": door.profile}
-    if door.only is not None:
-        options["--only"] = ",".join(door.only)
+    options = {"--expose": endpoint.expose, "--server": endpoint.server, "--profile": endpoint.profile}
+    if endpoint.only is not None:
+        options["--only"] = ",".join(endpoint.only)
     arguments = ["serve", *([] if config is None else ["--config", config])]
     for option, value in options.items():
         arguments += [] if value is None else [option, value]
-    has_served = serve_nevertheless(problem.rstrip("."), config, door, arguments)
+    has_served = serve_nevertheless(problem.rstrip("."), config, endpoint, arguments)
     code = 2 if isinstance(error, ConfigError | click.UsageError) else 1
     sys.exit(0 if has_served else code)

@@ -59,17 +59,17 @@ def new(
 ) -> None:
     """Make the token NAME and print it: this once, for MCPX keeps only its hash.
 
-    With --profile its clients are at that profile's door, whether they connect to /mcp or to /mcp/PROFILE;
-    any other door does not exist for them.
+    With --profile its clients are at that profile's endpoint, whether they connect to /mcp or to
+    /mcp/PROFILE; any other endpoint does not exist for them.
     """
     from mcpx.core.config import load
     from mcpx.core.policy.tokens import issue
-    from mcpx.core.servers.fleet.profiles import check_door
-    from mcpx.core.system.endpoint import Door
+    from mcpx.core.servers.fleet.profiles import check_endpoint
+    from mcpx.core.system.endpoint import Endpoint
     from mcpx.paths import config_file
 
     if profile is not None:
-        check_door(Door(profile=profile), load(config_file(config_path), resolve=False))
+        check_endpoint(Endpoint(profile=profile), load(config_file(config_path), resolve=False))
     now = datetime.now(UTC).replace(microsecond=0)
     secret, made = issue(name, profile=profile, expires=None if expires is None else now + expires, now=now)
     if as_json:

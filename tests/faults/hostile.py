@@ -186,7 +186,7 @@ class Hostile:
             yield client
 
     async def http_client(self, *, greeted: bool = True) -> HttpClient:
-        """A raw client at the HTTP door."""
+        """A raw client at the HTTP endpoint."""
         client = HttpClient(*self.mcpx.http())
         if greeted:
             await client.hello()

@@ -182,7 +182,7 @@ def exec_line(request_id: int, server: str, tool: str, arguments: bytes = b"{}")
 
 
 class HttpClient:
-    """One session at the HTTP door; each request has a connection of its own."""
+    """One session at the HTTP endpoint; each request has a connection of its own."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port = port

@@ -267,7 +267,7 @@ class Mcpx:
         return self.log.read_text(errors="replace")
 
     def http(self) -> tuple[int, str]:
-        """Port and token of its HTTP door."""
+        """Port and token of its HTTP endpoint."""
         lines = [json.loads(line) for line in self.said().splitlines() if '"http.listening"' in line]
         port = int(lines[-1]["url"].split(":")[2].partition("/")[0])
         return port, (self.state / "token").read_text().strip()

@@ -183,7 +183,7 @@ async def one_byte_on_the_socket(on: Hostile) -> None:
         await answers_and_restarts(on)
 
 
-@faults.row("2,000 silent connections to the HTTP door, and a restart", log_lines=50)
+@faults.row("2,000 silent connections to the HTTP endpoint, and a restart", log_lines=50)
 async def silent_on_http(on: Hostile) -> None:
     await on.add(s=on.stdio())
     port, _token = on.mcpx.http()

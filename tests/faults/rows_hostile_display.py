@@ -195,8 +195,8 @@ def _in_pipe(on: Hostile, words: list[str]) -> str:
     return done.stdout.decode(errors="replace")
 
 
-@faults.row("20 MB of JSON and 10,000 tools at the HTTP door", memory_mb=700)
-async def http_door(on: Hostile) -> None:
+@faults.row("20 MB of JSON and 10,000 tools at the HTTP endpoint", memory_mb=700)
+async def http_endpoint(on: Hostile) -> None:
     code = """
         def on_tools_call(request_id, params):
             say(request_id, "[" + ",".join(["[[[[1]]]]"] * 500_000) + "]")

@@ -144,8 +144,8 @@ async def foreign_folder(on: Hostile) -> None:
             give_away(state)
             await refuses(on, state, "serve", str(config), words="others may change it")
             plant_token(state)
-            door = ("serve", "--transport", "http", "--port", "0", str(config))
-            await refuses(on, state, *door, words="not a file of yours")
+            endpoint = ("serve", "--transport", "http", "--port", "0", str(config))
+            await refuses(on, state, *endpoint, words="not a file of yours")
         on.check(innocent.poll() is None, "a process that others named was ended")
         on.saw("a refusal")
 

@@ -169,7 +169,7 @@ sys.stdin.read()
 """
 
 
-@faults.row("1,100 silent connections to the HTTP door", in_suite=False, log_lines=50)
+@faults.row("1,100 silent connections to the HTTP endpoint", in_suite=False, log_lines=50)
 async def silent_connections(on: Hostile) -> None:
     await crowd(on, 1100, "")
 

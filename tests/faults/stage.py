@@ -216,7 +216,7 @@ class Stage:
 
 
 class Neighbour:
-    """The good server next door, called all the while."""
+    """The good server beside it, called all the while."""
 
     def __init__(
         self, watch: Watch, seen: Seen, *, server: str = "neighbour", soon: float = SOON_S, **arguments: Any
@@ -270,12 +270,12 @@ async def stage(
     mark = uuid.uuid4().hex
     before = traces.descriptors()
     with TemporaryDirectory(prefix="mcpx-fault-") as name:
-        folder, next_door = Path(name, "s"), Path(name, "neighbour")
-        for each in (folder, next_door):
+        folder, next_one = Path(name, "s"), Path(name, "neighbour")
+        for each in (folder, next_one):
             each.mkdir()
         servers = {
             "s": {**wicked(mode, folder, mark, times=times), **(entry or {})},
-            "neighbour": wicked("good", next_door, mark),
+            "neighbour": wicked("good", next_one, mark),
         }
         config, state = config_of(servers, **settings), Path(name, "state")
         with Ears(folder / "ears") as ears:

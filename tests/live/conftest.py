@@ -68,25 +68,25 @@ def direct(portal: BlockingPortal, five: dict[str, servers.LiveServer]) -> Itera
         yield Direct(portal, clients)
 
 
-@pytest.fixture(scope="session", params=gateways.DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="session", params=gateways.ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def gateway(
-    door: str,
+    endpoint: str,
     portal: BlockingPortal,
     five: dict[str, servers.LiveServer],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Held]:
-    """The five behind MCPX, at each door in turn; and `recorded`, the time server under a recorder."""
-    folder = tmp_path_factory.mktemp(door)
+    """The five behind MCPX, at each endpoint in turn; and `recorded`, the time server under a recorder."""
+    folder = tmp_path_factory.mktemp(endpoint)
     entries: dict[str, Any] = {name: server.entry() for name, server in five.items()}
     if "time" in five:
         entries["recorded"] = servers.recorded(five["time"], folder / "recording.jsonl").entry()
     config = gateways.write_config(folder, entries, startup_wait=20)
-    with portal.wrap_async_context_manager(gateways.open_gateway(door, config)) as opened:
+    with portal.wrap_async_context_manager(gateways.open_gateway(endpoint, config)) as opened:
         held = Held(portal, opened, folder)
         held.descriptions()  # waits for the servers
         yield held

@@ -1,8 +1,8 @@
-"""MCPX as a real child process, and the SDK's client at one of its doors.
+"""MCPX as a real child process, and the SDK's client at one of its endpoints.
 
 `open_gateway` runs `mcpx serve` for a configuration and connects to it, over stdio or HTTP, in either
-protocol era; `http_door` runs it without a client, for tests that bring several. Both end the process, and
-require that it ends well.
+protocol era; `http_endpoint` runs it without a client, for tests that bring several. Both end the process,
+and require that it ends well.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.live.mcpx_log import Log, captured
 from tests.live.processes import child_of, end
 
 ROOT: Final = Path(__file__).parents[2]
-DOORS: Final = ("stdio-legacy", "stdio-auto", "http-legacy", "http-auto")
-"""Every door in both eras: `legacy` shakes hands, `auto` asks first and then speaks 2026-07-28."""
+ENDPOINTS: Final = ("stdio-legacy", "stdio-auto", "http-legacy", "http-auto")
+"""Every endpoint in both eras: `legacy` shakes hands, `auto` asks first and then speaks 2026-07-28."""
 ANSWER_S: Final = 25.0  # no answer in this time is a failure
 END_S: Final = 20.0  # MCPX itself gives its children up to 15 s
 STRANGER: Final = "live-test"
@@ -75,7 +75,7 @@ class Gateway:
         return await self.client.call_tool("resources", {"server_name": server, "uri": uri})
 
 
-class HttpDoor(msgspec.Struct, frozen=True):
+class HttpEndpoint(msgspec.Struct, frozen=True):
     """An MCPX that serves HTTP; the token is empty if it asks for none."""
 
     url: str
@@ -94,10 +94,10 @@ def write_config(folder: Path, servers: dict[str, dict[str, Any]], **settings: A
 
 
 def open_gateway(
-    door: str, config: Path, *flags: str, name: str = STRANGER, **options: Any
+    endpoint: str, config: Path, *flags: str, name: str = STRANGER, **options: Any
 ) -> AbstractAsyncContextManager[Gateway]:
-    """MCPX with these flags, and a client called `name` at one of DOORS; `options` go to the SDK's Client."""
-    transport, _, mode = door.partition("-")
+    """MCPX with these flags, and a client `name` at one of ENDPOINTS; `options` go to the SDK's Client."""
+    transport, _, mode = endpoint.partition("-")
     given = {
         "client_info": Implementation(name=name, version="1"),
         "read_timeout_seconds": ANSWER_S,
@@ -123,12 +123,12 @@ async def _over_stdio(
 
 @asynccontextmanager
 async def _over_http(config: Path, flags: tuple[str, ...], options: dict[str, Any]) -> AsyncIterator[Gateway]:
-    async with http_door(config, *flags) as door, http_client(door, **options) as client:
-        yield Gateway(client, door.log, door.pid)
+    async with http_endpoint(config, *flags) as endpoint, http_client(endpoint, **options) as client:
+        yield Gateway(client, endpoint.log, endpoint.pid)
 
 
 @asynccontextmanager
-async def http_door(config: Path, *flags: str) -> AsyncIterator[HttpDoor]:
+async def http_endpoint(config: Path, *flags: str) -> AsyncIterator[HttpEndpoint]:
     """MCPX on a free port, with these flags."""
     async with captured() as (log, stderr):
         process = await open_python(
@@ -144,20 +144,20 @@ async def http_door(config: Path, *flags: str) -> AsyncIterator[HttpDoor]:
             listening = await log.wait_for("http.listening")
             kept = listening["token_file"]
             token = (await anyio.Path(kept).read_text("utf-8")).strip() if kept else ""
-            yield HttpDoor(listening["url"], token, log, process.pid)
+            yield HttpEndpoint(listening["url"], token, log, process.pid)
         finally:
             code = await end(process, patience=END_S)
         assert code == 0, f"mcpx ended with {code}: {log.records[-3:]} {log.other}"
 
 
 @asynccontextmanager
-async def http_client(door: HttpDoor, **options: Any) -> AsyncIterator[Client]:
+async def http_client(endpoint: HttpEndpoint, **options: Any) -> AsyncIterator[Client]:
     """One more client, with the token; `options` are the SDK's Client's."""
     patience = httpx2.Timeout(ANSWER_S, read=300.0)  # the stream of notifications is silent for long
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {door.token}"}, timeout=patience) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {endpoint.token}"}, timeout=patience) as http,
         Client(
-            streamable_http_client(door.url, http_client=http),
+            streamable_http_client(endpoint.url, http_client=http),
             **{"read_timeout_seconds": ANSWER_S, **options},
         ) as client,
     ):

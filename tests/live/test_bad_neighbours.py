@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.live import servers
-from tests.live.gateways import DOORS, open_gateway, write_config
+from tests.live.gateways import ENDPOINTS, open_gateway, write_config
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 
@@ -51,10 +51,10 @@ class Stopwatch:
         return time.monotonic() - self.since
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_the_good_ones_work_and_the_client_waits_for_no_bad_one(door, tmp_path, good):
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_the_good_ones_work_and_the_client_waits_for_no_bad_one(endpoint, tmp_path, good):
     config = write_config(tmp_path / "mcpx", BAD | good, startup_wait=STARTUP_WAIT_S)
-    async with open_gateway(door, config) as gateway:
+    async with open_gateway(endpoint, config) as gateway:
         watch = Stopwatch()
         answers, took = {}, {}
 

@@ -28,8 +28,8 @@ def as_inspected(tool):
     return {renamed.get(key, key): value for key, value in told.items()}
 
 
-def test_the_client_speaks_the_era_that_the_test_is_about(gateway, door):
-    expected = HANDSHAKE_ERA if door.endswith("legacy") else MODERN_ERA
+def test_the_client_speaks_the_era_that_the_test_is_about(gateway, endpoint):
+    expected = HANDSHAKE_ERA if endpoint.endswith("legacy") else MODERN_ERA
     assert gateway.protocol_version == expected
 
 

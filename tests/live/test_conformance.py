@@ -1,4 +1,4 @@
-"""The official conformance suite finds the same through the transparent door as directly, in both eras.
+"""The official conformance suite finds the same through the transparent endpoint as directly, in both eras.
 
 All scenarios of the newest version of the suite; `scripts/conformance` runs all versions, reference servers
 and ways.
@@ -31,7 +31,7 @@ def installed():
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("revision", NEWEST, ids=lambda revision: str(revision.protocol))
-async def test_the_suite_finds_the_same_through_the_transparent_door(revision, tmp_path):
+async def test_the_suite_finds_the_same_through_the_transparent_endpoint(revision, tmp_path):
     async with opened(REFERENCE, DIRECT, tmp_path) as url:
         alone = await check_server(revision, url, [])
     assert failures(alone) == []
@@ -45,11 +45,11 @@ async def test_the_suite_finds_the_same_through_the_transparent_door(revision, t
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
-    ("revision", "door", "scenario", "checks"),
+    ("revision", "endpoint", "scenario", "checks"),
     [(NEWEST[0], "exec", "sse-retry", 3), (NEWEST[1], "transparent", "http-custom-headers", 18)],
 )
-async def test_mcpx_is_a_good_client(revision, door, scenario, checks):
-    found = await check_mcpx(revision, door, [scenario])
+async def test_mcpx_is_a_good_client(revision, endpoint, scenario, checks):
+    found = await check_mcpx(revision, endpoint, [scenario])
     assert failures(found) == [], found.reasons
     assert found.counts()[0] >= checks
 

@@ -4,7 +4,7 @@ The differences that are allowed, and why:
 
 * `uri`, `uriTemplate` and prompt names are in MCPX's namespace, so that servers cannot collide.
 * `_meta["io.modelcontextprotocol/serverInfo"]`, `ttlMs`, `cacheScope`, `resultType`: of the revision that
-  MCPX speaks with the client, 2026-07-28 at some doors; the server itself speaks an older one.
+  MCPX speaks with the client, 2026-07-28 at some endpoints; the server itself speaks an older one.
 * An error's `data` also holds the `uri`, which the server does not give; not found is -32602 for a client of
   2026-07-28, where -32002 is retired.
 * A text with a clock in it is compared while the server's own answer stays the same.
@@ -198,7 +198,7 @@ def test_a_completion_for_a_template(both, value):
 
 
 @pytest.mark.anyio
-async def test_a_subscription(door, scratch, tmp_path):
+async def test_a_subscription(endpoint, scratch, tmp_path):
     """The updates that the server sends to a subscriber, and none after it has left; the URI is renamed."""
     everything = servers.require(servers.live_server("everything", scratch))
     config = gateways.write_config(tmp_path, {"everything": everything.entry()})
@@ -219,7 +219,7 @@ async def test_a_subscription(door, scratch, tmp_path):
         call = {"server_name": "everything", "tool_name": "toggle-subscriber-updates"}
         return (await client.call_tool("exec", call)).content[0].text
 
-    async with gateways.open_gateway(door, config, message_handler=on_message) as gateway:
+    async with gateways.open_gateway(endpoint, config, message_handler=on_message) as gateway:
         client, first = gateway.client, URI + TEXT
         await gateway.inspect("everything")
         with anyio.fail_after(gateways.ANSWER_S):

@@ -1,4 +1,4 @@
-"""server-everything asks, reports and logs: the same through MCPX as directly, at every door, in both eras.
+"""server-everything asks, reports and logs: the same as directly, at every endpoint, in both eras.
 
 What is compared, field by field: what the client was asked, the result of the tool that asked, each step of
 progress, each log message. The differences that are allowed, and why:
@@ -60,8 +60,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=gateways.DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=gateways.ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -79,13 +79,13 @@ async def directly(server: servers.LiveServer, **options: Any) -> AsyncIterator[
 
 @asynccontextmanager
 async def through(
-    door: str, server: servers.LiveServer, folder: Path, person: AnsweringClient, level: str | None = None
+    endpoint: str, server: servers.LiveServer, folder: Path, person: AnsweringClient, level: str | None = None
 ) -> AsyncIterator[gateways.Gateway]:
     """MCPX in front of it; the client wants log messages from `level` on, as its era says that."""
     config = gateways.write_config(folder, {"everything": server.entry()}, startup_wait=20)
-    modern = door.endswith("auto")
+    modern = endpoint.endswith("auto")
     options = person.options(level=level if modern else None)
-    async with gateways.open_gateway(door, config, **options) as gateway:
+    async with gateways.open_gateway(endpoint, config, **options) as gateway:
         if level is not None and not modern:
             await set_level(gateway.client, level)
         yield gateway
@@ -101,17 +101,17 @@ async def theirs(everything: servers.LiveServer) -> AsyncIterator[tuple[Visitor,
 
 @pytest.fixture(scope="module")
 async def mine(
-    door: str, everything: servers.LiveServer, tmp_path_factory: pytest.TempPathFactory
+    endpoint: str, everything: servers.LiveServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Visitor, gateways.Gateway]]:
     """A person who is connected to it through MCPX, and has set no log level."""
     person = Visitor()
-    async with through(door, everything, tmp_path_factory.mktemp(door), person) as gateway:
+    async with through(endpoint, everything, tmp_path_factory.mktemp(endpoint), person) as gateway:
         yield person, gateway
 
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Any]:
-    """What the server did directly, by what was asked of it: the same at every door, so it is asked once."""
+    """What the server did directly, by what was asked: the same at every endpoint, so it is asked once."""
     return {}
 
 
@@ -140,7 +140,7 @@ async def simulated(person: AnsweringClient) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
-async def test_questions_and_what_becomes_of_the_answers(door, action, theirs, mine, known):
+async def test_questions_and_what_becomes_of_the_answers(endpoint, action, theirs, mine, known):
     one, direct = theirs
     two, gateway = mine
     one.action = two.action = action
@@ -152,7 +152,7 @@ async def test_questions_and_what_becomes_of_the_answers(door, action, theirs, m
         results, direct_asked = known[action]
         two.asked.clear()
         through_mcpx = [await gateway.exec("everything", tool, arguments) for tool, arguments in CALLS]
-    modern = door.endswith("auto") or chained.HOPS > 0
+    modern = endpoint.endswith("auto") or chained.HOPS > 0
     for result, expected in zip(through_mcpx, results, strict=True):
         assert not expected.is_error
         assert_carried(result, expected)
@@ -203,7 +203,7 @@ async def test_each_step_of_a_long_operation(theirs, mine, known):
     assert len(told) == 5
 
 
-async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp_path, known):
+async def test_log_messages_from_the_level_on_that_was_set(endpoint, everything, tmp_path, known):
     """The server's messages are of a random level each; each level has its own words."""
     two = AnsweringClient("two")
     with anyio.fail_after(55):
@@ -214,7 +214,7 @@ async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp
                 await direct.call_tool("toggle-simulated-logging", {})
                 known["logged"] = await simulated(one)
         expected = known["logged"]
-        async with through(door, everything, tmp_path, two, "debug") as gateway:
+        async with through(endpoint, everything, tmp_path, two, "debug") as gateway:
             await gateway.exec("everything", "toggle-simulated-logging", {})
             heard = await simulated(two)
     assert heard.keys() == expected.keys() | {"logger"}

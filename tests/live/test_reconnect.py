@@ -14,7 +14,7 @@ import pytest
 
 from tests.forking.client import command
 from tests.live import servers
-from tests.live.gateways import DOORS, open_gateway, write_config
+from tests.live.gateways import ENDPOINTS, open_gateway, write_config
 from tests.live.processes import child_of
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
@@ -47,7 +47,7 @@ def kill(gateway, word="from_file.py"):
 
 
 @asynccontextmanager
-async def hearing_of_changes(door, config):
+async def hearing_of_changes(endpoint, config):
     """A gateway, and a function that waits for the next `tools/list_changed`, as the era has it."""
     send, receive = anyio.create_memory_object_stream[object](100)
 
@@ -66,13 +66,13 @@ async def hearing_of_changes(door, config):
             await receive.receive()
 
     with send, receive:
-        async with open_gateway(door, config, message_handler=on_message) as gateway:
+        async with open_gateway(endpoint, config, message_handler=on_message) as gateway:
             await gateway.log.wait_for("upstream.ready", server="tiny")
             async with anyio.create_task_group() as tasks:
-                if door.endswith("auto"):
+                if endpoint.endswith("auto"):
                     await tasks.start(listen, gateway.client)
                     # what was announced before the stream was open is not on it
-                elif door.startswith("http"):
+                elif endpoint.startswith("http"):
                     with anyio.move_on_after(SOON_S):  # its stream may have come after the first listing
                         await receive.receive()
                 else:
@@ -81,11 +81,11 @@ async def hearing_of_changes(door, config):
                 tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_call_after_a_kill_is_served_by_a_new_process(door, tmp_path):
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_a_call_after_a_kill_is_served_by_a_new_process(endpoint, tmp_path):
     everything = servers.require(servers.live_server("everything", tmp_path))
     config = write_config(tmp_path / "mcpx", {"everything": everything.entry()})
-    async with open_gateway(door, config) as gateway:
+    async with open_gateway(endpoint, config) as gateway:
         first = await gateway.exec("everything", "get-sum", {"a": 1, "b": 2})
         killed = kill(gateway, "server-everything")
         second = await gateway.exec("everything", "get-sum", {"a": 1, "b": 2})
@@ -126,9 +126,9 @@ async def test_calls_of_a_dead_server_are_all_served_when_it_is_back(config, too
         assert len(answers) == 20
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_inspect_answers_during_an_outage_and_says_why(door, config, tools):
-    async with open_gateway(door, config) as gateway:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_inspect_answers_during_an_outage_and_says_why(endpoint, config, tools):
+    async with open_gateway(endpoint, config) as gateway:
         await gateway.log.wait_for("upstream.ready", server="tiny")
         before = (await gateway.inspect("tiny")).structured_content
         assert before["state"] == "ready"
@@ -149,9 +149,9 @@ async def test_inspect_answers_during_an_outage_and_says_why(door, config, tools
         assert (await gateway.inspect("tiny")).structured_content["state"] == "ready"
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_tools_that_changed_at_a_restart_are_announced_and_served(door, config, tools):
-    async with hearing_of_changes(door, config) as (gateway, changed):
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_tools_that_changed_at_a_restart_are_announced_and_served(endpoint, config, tools):
+    async with hearing_of_changes(endpoint, config) as (gateway, changed):
         tools.write_text(json.dumps(["stays", "comes"]), "utf-8")
         kill(gateway)
         await changed()

@@ -8,7 +8,7 @@ import pytest
 from mcp_types import Implementation
 
 from tests.live import servers
-from tests.live.gateways import http_client, http_door, open_gateway, write_config
+from tests.live.gateways import http_client, http_endpoint, open_gateway, write_config
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 
@@ -41,17 +41,17 @@ async def given(client):
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_it_depends_on_the_clients_name(config, mode):
-    async with http_door(config()) as door:
+    async with http_endpoint(config()) as endpoint:
         for name in FEEDING + OTHERS:
             info = Implementation(name=name, version="1")
-            async with http_client(door, mode=mode, client_info=info) as client:
+            async with http_client(endpoint, mode=mode, client_info=info) as client:
                 assert await given(client) == [name in OTHERS] * 4, name
 
 
-@pytest.mark.parametrize("door", ["stdio-legacy", "stdio-auto"])
+@pytest.mark.parametrize("endpoint", ["stdio-legacy", "stdio-auto"])
 @pytest.mark.parametrize(("name", "expected"), [("claude-code", False), ("claude-ai", True)])
-async def test_it_depends_on_the_clients_name_over_stdio(config, door, name, expected):
-    async with open_gateway(door, config(), name=name) as gateway:
+async def test_it_depends_on_the_clients_name_over_stdio(config, endpoint, name, expected):
+    async with open_gateway(endpoint, config(), name=name) as gateway:
         assert await given(gateway.client) == [expected] * 4
 
 

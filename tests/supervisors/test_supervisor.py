@@ -308,13 +308,15 @@ def test_a_significant_child_takes_its_supervisor_with_it(virtual):
 
     async def main():
         supervisor = Supervisor()
-        spec = ChildSpec(name="door", run=leave, policy=Policy(restart=Restart.TRANSIENT), significant=True)
+        spec = ChildSpec(
+            name="endpoint", run=leave, policy=Policy(restart=Restart.TRANSIENT), significant=True
+        )
         supervisor.add(spec)
         await supervisor.run()
         assert anyio.current_time() == pytest.approx(3, abs=0.01)
         failing = Supervisor()
         policy = Policy(restart=Restart.TEMPORARY)
-        failing.add(ChildSpec(name="door", run=crash, policy=policy, significant=True))
+        failing.add(ChildSpec(name="endpoint", run=crash, policy=policy, significant=True))
         with pytest.raises(SignificantChildFailed, match="no luck") as caught:
             await failing.run()
         assert isinstance(caught.value.__cause__, RuntimeError)

@@ -1,6 +1,6 @@
 """Which servers an MCPX has, as it tells another one: the request `mcpx/servers` and its result.
 
-The door for peers answers it (`mcpx.core.gateway.peer`), and who takes the servers of a peer in reads it.
+The peer endpoint answers it (`mcpx.core.gateway.peer`), and who takes the servers of a peer in reads it.
 Both use these structs, so that they agree on the names. A member that is not known is ignored, so that
 releases may differ. What a peer says is not to be trusted: `read_directory` bounds it, and the reader of a
 text bounds that.
@@ -51,8 +51,8 @@ class PeerServer(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is a word as in `mcpx status`, `described` the same with the reason and the next attempt.
     `sessions` is what the server's configuration says. `tools` and the like are counts of what is shown at
-    that door. `via` are the ids of the MCPX that it goes through, the one that answers first. What is None is
-    left out of the message.
+    that endpoint. `via` are the ids of the MCPX that it goes through, the one that answers first. What is
+    None is left out of the message.
     """
 
     name: Text

@@ -1,6 +1,6 @@
 """The directory of this MCPX: which servers it has, how they are, and waiting until that changes.
 
-Owned by the hub. The door for peers asks here, with the view of the door at which the peer is; a peer that
+Owned by the hub. The peer endpoint asks here, with the view of the endpoint at which the peer is; a peer that
 knows a version gets an answer when there is another one. Changes that follow each other closely are one
 version. Where servers come from other MCPX in turn, or run on nodes, who sees to that sets `via` and
 `log_tail`.
@@ -101,7 +101,7 @@ class OwnDirectory:
         await self._hub.restart(server)
 
     async def answer(self, view: HubView, request: DirectoryRequest) -> Directory:
-        """What a door shows; for one who has a version, when that is another one, or the time is up.
+        """What an endpoint shows; for one who has a version, when that is another one, or the time is up.
 
         The first answer waits for the peers whose servers are not known yet: who asks takes it for all.
         """

@@ -2,8 +2,8 @@
 
 What a stranger can do is bounded as on the daemon's socket (`Newcomers`): a connection has a few seconds for
 the handshake and its first line, and without the token of the cluster it gets one line that says so. What
-follows the first line is served by `Doors` (an MCP client at the door for that server), by `Reports`, or by
-the small requests here.
+follows the first line is served by `Endpoints` (an MCP client at the endpoint for that server), by `Reports`,
+or by the small requests here.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from mcpx.cluster.node.protocol import (
 from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.room import Room
 from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.newcomers import Newcomers
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.tls_channel import TlsChannel, accept_tls
@@ -67,7 +67,7 @@ class NodeFrontend:
 
     def __init__(
         self,
-        doors: Doors,
+        endpoints: Endpoints,
         start: NodeStart,
         *,
         listener: socket.socket,
@@ -75,15 +75,15 @@ class NodeFrontend:
         servers: NodeServers,
         reports: Reports,
     ) -> None:
-        self._hub = doors.hub
-        self._doors = doors
+        self._hub = endpoints.hub
+        self._endpoints = endpoints
         self._listener = listener
         self._context = context
         self._token = start.token.encode()
         self._hello_timeout_s = start.settings.hello_timeout_s
         self._servers = servers
         self._reports = reports
-        self._room = Room(doors.hub, servers)
+        self._room = Room(endpoints.hub, servers)
         self._newcomers = Newcomers("node", most=MAX_SILENT, patience_s=PATIENCE_S)
         self._clients = 0
 
@@ -166,7 +166,7 @@ class NodeFrontend:
         return True
 
     async def _attach(self, channel: Channel, hello: Attach, incarnation: Incarnation) -> None:
-        """Have the connection be a client at the door for that server."""
+        """Have the connection be a client at the endpoint for that server."""
         if await self._refuse_more(channel):
             return
         if (problem := self._room.why_not(hello.server, hello.memory)) is not None:
@@ -180,7 +180,7 @@ class NodeFrontend:
                     "node.client_joined", server=server.name, gateway=hello.client, clients=self._clients
                 )
                 channel.write(line_of(Accepted(digest=server.digest)))
-                client = self._doors.stream_client(Door(peer=server.name), channel, "socket")
+                client = self._endpoints.stream_client(Endpoint(peer=server.name), channel, "socket")
                 await client.serve(incarnation)
         except NodeRefusedError as error:
             await _send(channel, Refused(error=str(error), code="invalid"))

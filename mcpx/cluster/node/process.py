@@ -34,7 +34,7 @@ from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.signals import obey_signals
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.running import own
 from mcpx.core.servers.transport.descriptors import raise_limit
 from mcpx.core.system.paths import check_state_folder
@@ -113,7 +113,7 @@ async def _serve(start: NodeStart, listener: socket.socket, context: ssl.SSLCont
     host, port = listener.getsockname()[:2]
     ready = NodeReady(host=host, port=port, pid=os.getpid(), version=__version__)
     frontend = NodeFrontend(
-        Doors(hub, clients), start, listener=listener, context=context, servers=servers, reports=reports
+        Endpoints(hub, clients), start, listener=listener, context=context, servers=servers, reports=reports
     )
     grace = Shutdown(grace=settings.shutdown_grace_s + 1.0)
     for child in (

@@ -3,7 +3,8 @@
 A gateway connects over TLS, to the certificate that it knows, and says one line first: a `Hello`, with the
 token of the cluster. What follows depends on what it asks:
 
-- `Attach`: the node answers `Accepted`, and from then on the connection is an MCP client at the node's door
+- `Attach`: the node answers `Accepted`, and from then on the connection is an MCP client at the node's
+endpoint
   for that server, which the node has run if it does not know it yet. Equal specs of any number of gateways
   are one server; the digest of the spec tells them apart from others of the same name.
 - `Watch`: the node sends `Report`s, at once and every second, and a `Pong` for each `Ping`, at once.

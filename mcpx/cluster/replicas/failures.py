@@ -64,9 +64,9 @@ def altered(error: AlteredError) -> CallError:
 
 
 def error_of(scope: Scope, request: Incoming | None, failure: CallError) -> bytes:
-    """The answer that a failure is: as of a call of a tool, where that is what failed at an ordinary door.
+    """Answer a failure: as a call of a tool does, where that is what failed at an ordinary endpoint.
 
-    At a door for peers it is as all failures there, so that another MCPX reads its outcome.
+    At a peer endpoint it is as all failures there, so that another MCPX reads its outcome.
     """
     head = {"jsonrpc": "2.0", "id": None if request is None else request.id}
     if scope["path"].startswith(_PEERS):

@@ -1,9 +1,9 @@
 """The way of a request of 2026-07-28 to the replica that holds what it brings; an ASGI application.
 
-Stands between who may come in and the doors: tokens, `Host` and `Origin` are checked here before anything is
-passed on, and again by the holder, which gets the client's own headers. What goes out is sealed, what comes
-back is opened or passed on, once: the mark on a request that was passed on is signed, says whether the client
-was on the machine of the replica that it came to, and is never passed on again.
+Stands between who may come in and the endpoints: tokens, `Host` and `Origin` are checked here before anything
+is passed on, and again by the holder, which gets the client's own headers. What goes out is sealed, what
+comes back is opened or passed on, once: the mark on a request that was passed on is signed, says whether the
+client was on the machine of the replica that it came to, and is never passed on again.
 
 Where the holder cannot be reached, nothing was sent now. A question of MCPX's own is then asked anew by this
 replica, and a server's state goes to the server as it is here, as 2026-07-28 means states; what only the

@@ -66,7 +66,7 @@ def derived(peer: PeerConfig, name_there: str, sessions: Sessions) -> ServerConf
         aliases=(),
         sessions=sessions,
         era=_era(peer, sessions),
-        transport=_door(peer.transport, name_there),
+        transport=_endpoint(peer.transport, name_there),
     )
     return with_common_rules(server, peer.common)
 
@@ -78,8 +78,8 @@ def _era(peer: PeerConfig, sessions: Sessions) -> Era:
     return "handshake" if sessions == "per_client" and peer.transport.kind == "http" else "modern"
 
 
-def _door(transport: Transport, name: str) -> Transport:
-    """The way to the door of one server. Its name is percent-encoded, so that no shell there reads it."""
+def _endpoint(transport: Transport, name: str) -> Transport:
+    """The way to the endpoint of one server. Its name is percent-encoded, so that no shell there reads it."""
     encoded = quote(name, safe="")
     if isinstance(transport, Stdio):
         return replace(transport, args=(*transport.args, f"--peer={encoded}"))

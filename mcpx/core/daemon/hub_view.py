@@ -1,10 +1,10 @@
-"""The hub as the clients of one door see it: the servers and tools that they are shown, and no others.
+"""The hub as the clients of one endpoint see it: the servers and tools that they are shown, and no others.
 
 Everything in the gateway looks through a `HubView`, never at the hub itself: what lists, searches, reads,
 calls, completes, subscribes or notifies asks its `upstreams`, `registry`, `calls` and `config`, so that a
 server or a tool that is hidden is unknown there exactly as one that does not exist, also in what errors
 suggest. The view is made of the configuration in force at each look, so a reload changes it at once. At a
-door that shows all the faces are the hub's own, and looking through the view costs nothing.
+endpoint that shows all the faces are the hub's own, and looking through the view costs nothing.
 
 The requests of a view's clients go through the hub's one router actor, but are routed, refused and explained
 among the servers of the view. A server that is seen through a profile stands in the
@@ -39,7 +39,7 @@ from mcpx.core.servers.fleet.readiness import await_descriptions
 from mcpx.core.servers.offers.subscriptions import Subscriptions
 from mcpx.core.servers.per_client import PerClientSessions
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import CallError
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 class HubView:
-    """What the clients of `door` have of a hub."""
+    """What the clients of `endpoint` have of a hub."""
 
-    def __init__(self, hub: Hub, door: Door = FRONT_DOOR) -> None:
-        self.door = door
+    def __init__(self, hub: Hub, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+        self.endpoint = endpoint
         self.clients = hub.clients
         self.views = hub.views
         self.large_requests = LargeRequests(hub.workers)
@@ -62,7 +62,7 @@ class HubView:
         self.upstreams: Mapping[str, VisibleServer] = hub.upstreams
         """The servers that are shown, by name."""
         self.registry, self.calls = hub.registry, hub.calls
-        if not door.shows_all:
+        if not endpoint.shows_all:
             self.upstreams = ShownUpstreams(hub.upstreams, lambda: self.selection)
             self.registry, self.calls = hub.faces(self.upstreams)
 
@@ -76,12 +76,12 @@ class HubView:
         """What is shown by the configuration in force."""
         config = self._hub.config
         if self._selected is None or self._selected[0] is not config:
-            self._selected = config, select(self.door, config)
+            self._selected = config, select(self.endpoint, config)
         return self._selected[1]
 
     def hides(self, server: str) -> bool:
-        """Whether a server is not shown at this door, whether it exists or not."""
-        return not self.door.shows_all and server not in self.upstreams
+        """Whether a server is not shown at this endpoint, whether it exists or not."""
+        return not self.endpoint.shows_all and server not in self.upstreams
 
     @property
     def started(self) -> float:

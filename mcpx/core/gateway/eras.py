@@ -23,7 +23,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.core.gateway.clients.identity import bind_client
-from mcpx.core.gateway.door_server import DoorServer
+from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.origin import Transport
 from mcpx.core.wire.batch import BATCH_REVISION
@@ -46,7 +46,7 @@ class EraServer:
     """Serves one connection. `era` and `connection` tell the fast path what it may take."""
 
     def __init__(
-        self, server: DoorServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
+        self, server: EndpointServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
     ) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)

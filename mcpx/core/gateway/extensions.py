@@ -84,7 +84,7 @@ def serving_tasks(
 
 def _has_tasks(hub: HubView) -> bool:
     """Whether there are servers with tasks, or were; where some are hidden, whether there are others."""
-    return TASKS in declared_extensions(hub) or (hub.door.shows_all and len(hub.views.tasks) > 0)
+    return TASKS in declared_extensions(hub) or (hub.endpoint.shows_all and len(hub.views.tasks) > 0)
 
 
 def _is_about_tasks(ctx: Context) -> bool:
@@ -127,7 +127,7 @@ async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
             members = unknown.result
         if "inputRequests" in members:
             upstream = hub.registry.upstream(task.server)
-            asking = None if hub.door.peer is not None else task.server
+            asking = None if hub.endpoint.peer is not None else task.server
             try:
                 asked = presented_requests(
                     members["inputRequests"], asking, from_mcpx=upstream.config.is_remote_mcpx

@@ -18,8 +18,8 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import connection_of
 from mcpx.core.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
-from mcpx.core.gateway.door_server import DoorServer
 from mcpx.core.gateway.encoded_results import stamp_of
+from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.metering import note_listing
 from mcpx.core.gateway.native.requests import UNCACHED, ResourcesAndPrompts
 from mcpx.core.gateway.native.tools import definition, tools_page
@@ -27,7 +27,7 @@ from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.handler import ToolCall
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.system.control_protocol import SETTLED_KEY
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.wire.enclosed import enclose
 from mcpx.version import __version__
 
@@ -38,14 +38,14 @@ SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
 DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 
 
-class GatewayServer(DoorServer):
-    """Serves the clients of one door over what it shows of a hub."""
+class GatewayServer(EndpointServer):
+    """Serves the clients of one endpoint over what it shows of a hub."""
 
-    def __init__(self, hub: Hub, clients: ClientSessions, door: Door = FRONT_DOOR) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
         super().__init__(
             "mcpx",
             clients,
-            door,
+            endpoint,
             version=__version__,
             title="MCPX",
             on_list_tools=self._list_tools,  # plain JSON is a HandlerResult too

@@ -3,7 +3,7 @@
 Owned by the server's `Upstream` and shared by its sessions, the direct ones included. Everything that shows,
 searches, finds or runs something of a server sees its catalogue through `shown`, so what is not admitted
 does not exist anywhere else. What a client names and no listing holds (the URI of a template, a prompt before
-the first listing, anything at a transparent door) is held against `admits_...`. `configure` puts other
+the first listing, anything at a transparent endpoint) is held against `admits_...`. `configure` puts other
 settings in force, from one turn of the event loop to the next.
 
 A profile narrows a policy and never widens it (`mcpx.core.policy.narrowed_policy`).

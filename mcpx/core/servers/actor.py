@@ -98,7 +98,7 @@ class Upstream:
         self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.direct: dict[DirectClient, DirectSession] = {}
-        """The sessions of clients of its transparent door."""
+        """The sessions of clients of its transparent endpoint."""
         self.companion: Companion | None = None
         """The session in the other era; None where there can be none."""
         self.serves_all = True

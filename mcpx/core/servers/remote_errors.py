@@ -1,4 +1,4 @@
-"""What another MCPX says of a call that failed at its door: the same error here. Pure.
+"""What another MCPX says of a call that failed at its endpoint: the same error here. Pure.
 
 It is a JSON-RPC error whose data is `{"mcpx": {code, outcome, ...details}}`
 (`mcpx.core.gateway.peer.errors`). A server behind that MCPX cannot make one up, for what it says is inside,
@@ -17,7 +17,7 @@ from mcpx.core.text import paragraphs
 from mcpx.errors import CallError, Code, Outcome
 
 FAILURE_KEY: Final = "mcpx"
-"""The member of a JSON-RPC error's `data` in which a door for peers says how a call failed."""
+"""The member of a JSON-RPC error's `data` in which a peer endpoint says how a call failed."""
 _NEXT_LINE: Final = "\n  "  # of what is quoted: each line shows whose it is
 _CODES: Final = {str(code): code for code in Code}
 _OUTCOMES: Final = {str(outcome): outcome for outcome in Outcome}

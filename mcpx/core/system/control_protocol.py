@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 
 CONTROL_PREFIX: Final = b'{"mcpx"'
 """How a connection begins that makes a control request."""
@@ -30,6 +30,6 @@ PROBE_KEY: Final = "mcpx/probe"
 It is no client: nothing is counted for it, and nothing of it is remembered."""
 
 
-def greeting(door: Door) -> bytes:
-    """The shim's control request: once it is answered, the connection is an MCP client's, at that door."""
-    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(door)}) + b"\n"
+def greeting(endpoint: Endpoint) -> bytes:
+    """The shim's control request: once answered, the connection is an MCP client's, at that endpoint."""
+    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(endpoint)}) + b"\n"

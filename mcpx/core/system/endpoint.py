@@ -1,7 +1,8 @@
 """The ways in: what a client attaches to.
 
-Every frontend gives each of its clients a `Door`: from the command line (`mcpx attach`, `mcpx serve`), the
-greeting on the daemon's socket, or the URL over HTTP. Standard library and msgspec only, for `mcpx attach`.
+Every frontend gives each of its clients an `Endpoint`: from the command line (`mcpx attach`, `mcpx serve`),
+the greeting on the daemon's socket, or the URL over HTTP. Standard library and msgspec only, for `mcpx
+attach`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ Expose = Literal["three", "all", "both"]
 EXPOSURES: Final[tuple[Expose, ...]] = ("three", "all", "both")
 
 
-class Door(msgspec.Struct, frozen=True, omit_defaults=True):
+class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A way in. `expose` is the client's own choice, None for what the configuration says.
 
-    With `server` the door is transparent: it shows that server alone, as it is. Any other door shows all
-    servers, or those of a `profile` of the configuration, or those named in `only` (sorted, each once), or
-    with both those that are in both (`mcpx.core.servers.fleet.profiles`).
+    With `server` the endpoint is transparent: it shows that server alone, as it is. Any other endpoint shows
+    all servers, or those of a `profile` of the configuration, or those named in `only` (sorted, each once),
+    or with both those that are in both (`mcpx.core.servers.fleet.profiles`).
 
     With `peer` the client is another MCPX, which is given that server to offer as one of its own
     (`mcpx.core.gateway.peer`).
@@ -46,9 +47,9 @@ class Door(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.server is None and self.only is None and self.profile is None and self.peer is None
 
 
-FRONT_DOOR: Final = Door()
+DEFAULT_ENDPOINT: Final = Endpoint()
 
 
 def only_of(lists: Iterable[str]) -> tuple[str, ...]:
-    """The servers named in lists such as `git,linear`, as `Door.only` has them."""
+    """The servers named in lists such as `git,linear`, as `Endpoint.only` has them."""
     return tuple(sorted({name for each in lists for name in map(str.strip, each.split(",")) if name}))

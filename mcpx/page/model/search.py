@@ -1,6 +1,6 @@
 """What a search finds, for people who look at the ranking: places, scores, reasons, and the answer itself.
 
-The search is that of `inspect(query)` at the door of a client, without its one effect: no server that is
+The search is that of `inspect(query)` at the endpoint of a client, without its one effect: no server that is
 asleep is started. Pure over snapshots of the servers.
 """
 

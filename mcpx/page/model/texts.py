@@ -20,7 +20,7 @@ from mcpx.core.gateway.native.forms import clean_texts
 from mcpx.core.gateway.native.tools import definition
 from mcpx.core.gateway.tools.definitions import as_json, tools
 from mcpx.core.rendering.tokens import estimate_result
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 
 MAX_TOOLS: Final = 1000  # that are shown of one client
 MAX_TEXT_CHARS: Final = 8000  # of a server's description in the list; the definition of the tool has all
@@ -38,7 +38,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     native: dict[str, ToolInfo]
     with_output_schema: bool = True
     as_is: bool = False
-    """Whether the tools have the form that their server gave them: at a transparent door."""
+    """Whether the tools have the form that their server gave them: at a transparent endpoint."""
 
     def definition(self, name: str) -> JSON | None:
         """A tool as it stands in the list that the client gets; None where it is not in it."""
@@ -82,11 +82,11 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def look(clients: ClientSessions, door: Door, name: str | None) -> Sight:
-    """What a client of that name (None: it has none) is given at a door."""
-    if door.alone is not None:
-        return _as_is(clients, door.alone, door.profile, name)
-    tool_list = clients.tool_list(door)
+def look(clients: ClientSessions, endpoint: Endpoint, name: str | None) -> Sight:
+    """What a client of that name (None: it has none) is given at an endpoint."""
+    if endpoint.alone is not None:
+        return _as_is(clients, endpoint.alone, endpoint.profile, name)
+    tool_list = clients.tool_list(endpoint)
     descriptions, native = tool_list.look(name)
     policy = tool_list.hub.config.include_structured_content
     return Sight(
@@ -99,8 +99,10 @@ def look(clients: ClientSessions, door: Door, name: str | None) -> Sight:
 
 
 def _as_is(clients: ClientSessions, server: str, profile: str | None, name: str | None) -> Sight:
-    """What is given at the door of one server: what that offers, as far as it is shown."""
-    upstream = clients.tool_list(seen_through(Door(server=server, profile=profile))).hub.upstreams.get(server)
+    """What is given at the endpoint of one server: what that offers, as far as it is shown."""
+    upstream = clients.tool_list(seen_through(Endpoint(server=server, profile=profile))).hub.upstreams.get(
+        server
+    )
     known = None if upstream is None else upstream.catalogue
     return Sight(
         known=known_client(name),
@@ -111,9 +113,9 @@ def _as_is(clients: ClientSessions, server: str, profile: str | None, name: str 
     )
 
 
-def seen_through(door: Door) -> Door:
-    """The door whose list of servers holds what is shown at this one, which may be that of one server."""
-    return door if door.alone is None else Door(profile=door.profile)
+def seen_through(endpoint: Endpoint) -> Endpoint:
+    """The endpoint whose list of servers holds what is shown at this one, which may be that of one server."""
+    return endpoint if endpoint.alone is None else Endpoint(profile=endpoint.profile)
 
 
 def measured(

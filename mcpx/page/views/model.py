@@ -7,9 +7,9 @@
     GET /model/{client}/tools/{tool} {"text", "left_out", "bytes"}: the definition as it is sent
     GET /search?q=&client=&server=   what `mcpx.page.model.search.found` gives
 
-`others` are clients that are not attached: those that MCPX knows, each as it would be at the front door.
-SIZED is as `mcpx.page.model.texts.measured` gives it. The topic `model` yields what `GET /model` answers,
-again whenever that has changed.
+`others` are clients that are not attached: those that MCPX knows, each as it would be at the default
+endpoint. SIZED is as `mcpx.page.model.texts.measured` gives it. The topic `model` yields what `GET /model`
+answers, again whenever that has changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mcpx.core.events.listings import cost_of_menus
 from mcpx.core.gateway.clients.attached import AttachedClient
 from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
 from mcpx.core.gateway.clients.tool_lists import ToolList
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get
 from mcpx.page.events import Topic
@@ -62,7 +62,7 @@ async def _clients(page: Page, _request: Request) -> JSON:
 
 async def _client(page: Page, request: Request) -> JSON:
     client = _named(page, request.path_params["client"])
-    sight = look(page.clients, client.door, client.name)
+    sight = look(page.clients, client.endpoint, client.name)
     sizes = await anyio.to_thread.run_sync(sight.measured)
     source = None if sight.known is None else sight.known.source
     about = _of(page).about(client)
@@ -71,7 +71,7 @@ async def _client(page: Page, request: Request) -> JSON:
 
 async def _tool(page: Page, request: Request) -> JSON:
     client = _named(page, request.path_params["client"])
-    tool = look(page.clients, client.door, client.name).definition(request.path_params["tool"])
+    tool = look(page.clients, client.endpoint, client.name).definition(request.path_params["tool"])
     if tool is None:
         raise MCPXError("this client is not shown a tool of that name")
     return await anyio.to_thread.run_sync(written, tool)
@@ -79,12 +79,12 @@ async def _tool(page: Page, request: Request) -> JSON:
 
 async def _search(page: Page, request: Request) -> JSON:
     query, given = request.query_params.get("q", "").strip(), request.query_params.get("client")
-    door = FRONT_DOOR if not given else _named(page, given).door
+    endpoint = DEFAULT_ENDPOINT if not given else _named(page, given).endpoint
     if not query:
         raise BadRequestError("q is missing: what is to be searched for")
-    if door.alone is not None:
+    if endpoint.alone is not None:
         raise BadRequestError("this client is given one server as it is, and has no inspect to search with")
-    registry = page.clients.tool_list(door).hub.registry
+    registry = page.clients.tool_list(endpoint).hub.registry
     only = request.query_params.get("server")
     only = registry.upstream(only).name if only else None
     return {"query": query, **found(registry.list_servers(), query, only)}
@@ -118,7 +118,7 @@ class _Clients:
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._figures: dict[tuple[Door, str], _Figures] = {}
+        self._figures: dict[tuple[Endpoint, str], _Figures] = {}
         self._since: dict[str, int] = {}
         self._lists: list[ToolList] = []  # of those who are attached, so that they are not made anew
 
@@ -141,11 +141,11 @@ class _Clients:
             "title": client.title or (row.title if row is not None else ""),
             "revision": client.revision,
             "transport": client.transport,
-            "door": {
-                "expose": client.door.expose,
-                "server": client.door.alone,
-                "only": client.door.only,
-                "profile": client.door.profile,
+            "endpoint": {
+                "expose": client.endpoint.expose,
+                "server": client.endpoint.alone,
+                "only": client.endpoint.only,
+                "profile": client.endpoint.profile,
             },
             "token": client.token,
             "since": self._since.get(client.id),
@@ -157,14 +157,14 @@ class _Clients:
         }
 
     def _figures_of(self, client: AttachedClient) -> _Figures:
-        door, row = client.door, known_client(client.name)
+        endpoint, row = client.endpoint, known_client(client.name)
         view = self._list(client).hub
-        upstreams = {name: each for name, each in view.upstreams.items() if door.alone in (None, name)}
+        upstreams = {name: each for name, each in view.upstreams.items() if endpoint.alone in (None, name)}
         made_of = [view.config, *(each.catalogue for each in upstreams.values())]
-        key = door, "" if row is None else row.prefix
+        key = endpoint, "" if row is None else row.prefix
         kept = self._figures.get(key)
         if kept is None or not _are_same(kept.made_of, made_of):
-            sight = look(self._page.clients, door, client.name)
+            sight = look(self._page.clients, endpoint, client.name)
             direct = sum(cost_of_menus(upstreams).values())
             kept = _Figures(made_of, len(sight.own), len(sight.native), sight.cost(), direct)
             if len(self._figures) >= MAX_KEPT:
@@ -173,7 +173,7 @@ class _Clients:
         return kept
 
     def _list(self, client: AttachedClient) -> ToolList:
-        return self._page.clients.tool_list(seen_through(client.door))
+        return self._page.clients.tool_list(seen_through(client.endpoint))
 
 
 _clients_of: Final[WeakKeyDictionary[Page, _Clients]] = WeakKeyDictionary()
@@ -205,7 +205,7 @@ def _named(page: Page, client_id: str) -> AttachedClient:
 
 
 def _others() -> list[AttachedClient]:
-    """The clients that MCPX knows, as each would be at the front door; and one that it does not know."""
+    """The clients that MCPX knows, as each would be at the default endpoint; and an unknown one."""
     rows = [(row.prefix, row.title) for row in KNOWN_CLIENTS]
     return [
         AttachedClient(
@@ -215,7 +215,7 @@ def _others() -> list[AttachedClient]:
             title=title,
             revision="",
             transport="socket",
-            door=FRONT_DOOR,
+            endpoint=DEFAULT_ENDPOINT,
             token=None,
             since_s=0.0,
         )

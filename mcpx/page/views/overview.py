@@ -17,7 +17,7 @@ from mcpx.core.daemon.status_snapshot import daemon_status
 from mcpx.core.events.history import NOTHING, STEP_S, STEPS
 from mcpx.core.events.stats import UNNAMED
 from mcpx.core.gateway.clients.attached import AttachedClient
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.page.cards import Card, coarse
 from mcpx.page.events import Topic
 
@@ -175,21 +175,21 @@ def _client(client: AttachedClient, calls: Mapping[str, int]) -> News:
         "version": client.version or None,
         "title": client.title or None,
         "transport": client.transport,
-        "door": _door(client.door),
-        "profile": client.door.profile,
+        "endpoint": _endpoint(client.endpoint),
+        "profile": client.endpoint.profile,
         "since_s": round(client.since_s, 3),
         "calls": calls.get(client.name or UNNAMED, 0),
     }
 
 
-def _door(door: Door) -> str | None:
-    """By which door it came, in words; None for the one that shows all."""
-    if door.server is not None:
-        return f"server {door.server}, as it is"
-    if door.peer is not None:
-        return f"server {door.peer}, for another MCPX"
-    if door.only is not None:
-        return f"only {', '.join(door.only)}"
+def _endpoint(endpoint: Endpoint) -> str | None:
+    """By which endpoint it came, in words; None for the one that shows all."""
+    if endpoint.server is not None:
+        return f"server {endpoint.server}, as it is"
+    if endpoint.peer is not None:
+        return f"server {endpoint.peer}, for another MCPX"
+    if endpoint.only is not None:
+        return f"only {', '.join(endpoint.only)}"
     return None
 
 

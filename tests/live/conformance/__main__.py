@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.live.conformance.clients import DOORS, SCENARIOS, SIGN_INS, check_mcpx, check_sign_ins
+from tests.live.conformance.clients import ENDPOINTS, SCENARIOS, SIGN_INS, check_mcpx, check_sign_ins
 from tests.live.conformance.runs import (
     PLAN,
     Entry,
@@ -70,12 +70,12 @@ async def _make(plan: list[Run], scenarios: list[str], clients: bool) -> Report:
             else:
                 report.add(run, found, differences(alone[key], found), known.difference)
     for revision in REVISIONS if clients else ():
-        for door in DOORS:
+        for endpoint in ENDPOINTS:
             wanted = [name for name in SCENARIOS[revision.name] if not scenarios or name in scenarios]
             if wanted:
-                run = Run(CLIENT, revision, Target(name=door, through=door))
+                run = Run(CLIENT, revision, Target(name=endpoint, through=endpoint))
                 click.echo(str(run), err=True)
-                found = await check_mcpx(revision, door, wanted)
+                found = await check_mcpx(revision, endpoint, wanted)
                 report.add(run, found, failures(found), known.client)
         wanted = [name for name in SIGN_INS[revision.name] if not scenarios or name in scenarios]
         if wanted:
@@ -114,7 +114,7 @@ class Report:
         servers = {key: row for key, row in self._rows.items() if key[0] != CLIENT.name}
         clients = {key: row for key, row in self._rows.items() if key[0] == CLIENT.name}
         for rows in filter(None, (servers, clients)):
-            known = [target.name for target in (DIRECT, *TARGETS)] + list(DOORS)
+            known = [target.name for target in (DIRECT, *TARGETS)] + list(ENDPOINTS)
             ways = [way for way in dict.fromkeys(known) if any(way in row for row in rows.values())]
             head = ("tested", "suite", *ways)
             lines = [(*key, *(row.get(way, "") for way in ways)) for key, row in rows.items()]

@@ -68,13 +68,13 @@ SIGN_INS: Final = {
 """Those with a server that wants a sign-in. Left out: those of extensions that MCPX does not have, and of
 the revision of 2025-03-26, whose metadata in 0.1.16 are for another issuer."""
 
-DOORS: Final = ("exec", "transparent")
+ENDPOINTS: Final = ("exec", "transparent")
 """How the driver calls the tools of the suite's server."""
 
 
-async def check_mcpx(revision: Revision, door: str, scenarios: list[str]) -> Found:
-    """What the suite finds about MCPX as a client, used at one of DOORS."""
-    command = shlex.join([sys.executable, "-m", "tests.live.conformance.driver", door])
+async def check_mcpx(revision: Revision, endpoint: str, scenarios: list[str]) -> Found:
+    """What the suite finds about MCPX as a client, used at one of ENDPOINTS."""
+    command = shlex.join([sys.executable, "-m", "tests.live.conformance.driver", endpoint])
     return await check_client(revision, command, scenarios, {"PYTHONPATH": str(ROOT)})
 
 

@@ -2,8 +2,8 @@
 
 Run as `python -m tests.live.conformance.driver exec URL` with the suite's environment. The server at the URL
 is the one upstream of an `mcpx serve`; every tool of it is called, with `exec` or (`transparent` in its
-place) at a transparent door, every resource read and every prompt got, unless the suite's context names the
-calls. An elicitation is accepted with its defaults.
+place) at a transparent endpoint, every resource read and every prompt got, unless the suite's context names
+the calls. An elicitation is accepted with its defaults.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ async def roots(_: Any) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[types.Root.model_validate({"uri": "file:///tmp", "name": "tmp"})])
 
 
-async def main(door: str, url: str) -> None:
+async def main(endpoint: str, url: str) -> None:
     modern = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") == "2026-07-28"
     context: JSON = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     with tempfile.TemporaryDirectory(prefix="conformance-client-") as folder:
         config = write_config(Path(folder), {SERVER: {"type": "http", "url": url}}, startup_wait=READY_S)
         asked = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
-        flags = ("--server", SERVER) if door == "transparent" else ()
+        flags = ("--server", SERVER) if endpoint == "transparent" else ()
         stdio = "stdio-auto" if modern else "stdio-legacy"
         async with open_gateway(stdio, config, *flags, **asked) as gateway:
             await use(gateway, context, transparent=bool(flags))

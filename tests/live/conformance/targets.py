@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.forking.client import command
-from tests.live.gateways import http_door, write_config
+from tests.live.gateways import http_endpoint, write_config
 from tests.live.processes import serving
 
 HERE: Final = Path(__file__).parent
@@ -85,9 +85,9 @@ async def opened(reference: Reference, target: Target, folder: Path) -> AsyncIte
             entry = {"command": program, "args": args}
         pinned = {} if target.era is None else {"era": target.era}
         config = write_config(folder, {SERVER: entry | pinned}, startup_wait=20)
-        door = await stack.enter_async_context(http_door(config, "--no-auth"))
-        await door.log.wait_for("upstream.ready")
+        endpoint = await stack.enter_async_context(http_endpoint(config, "--no-auth"))
+        await endpoint.log.wait_for("upstream.ready")
         if target.through == "transparent":
-            yield f"{door.url}/servers/{SERVER}"
+            yield f"{endpoint.url}/servers/{SERVER}"
         else:
-            yield await listening([sys.executable, str(HERE / "adapter.py"), door.url, SERVER])
+            yield await listening([sys.executable, str(HERE / "adapter.py"), endpoint.url, SERVER])

@@ -22,7 +22,16 @@ import msgspec
 
 from tests.live import servers as live
 from tests.live.matrix.jobs import FEATURES, JSON, SERVERS, essence, spelt
-from tests.live.matrix.ways import CLIENTS, DOORS, EXPOSURES, ClientProgram, Ways, directly, opened, servers
+from tests.live.matrix.ways import (
+    CLIENTS,
+    ENDPOINTS,
+    EXPOSURES,
+    ClientProgram,
+    Ways,
+    directly,
+    opened,
+    servers,
+)
 
 JOB_S: Final = 240.0
 EVERYTHING: Final = "everything"
@@ -39,11 +48,11 @@ class Way(msgspec.Struct, frozen=True):
     """How a client comes to a server."""
 
     client: str
-    door: str
+    endpoint: str
     exposure: str
 
     def __str__(self) -> str:
-        return f"{self.client}, {self.door}, {self.exposure}"
+        return f"{self.client}, {self.endpoint}, {self.exposure}"
 
 
 class Cell(msgspec.Struct):
@@ -59,24 +68,24 @@ class Cell(msgspec.Struct):
 @click.command(context_settings={"max_content_width": 110})
 @click.option("--client", "client", metavar="WORDS", help="The clients whose name contains this.")
 @click.option("--server", "server", metavar="NAME", help="This server alone.")
-@click.option("--door", type=click.Choice(DOORS), help="This door alone.")
+@click.option("--endpoint", type=click.Choice(ENDPOINTS), help="This endpoint alone.")
 @click.option(
     "--keep",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keep each client's results in this file, and print those that it holds already too.",
 )
-def main(client: str | None, server: str | None, door: str | None, keep: Path | None) -> None:
+def main(client: str | None, server: str | None, endpoint: str | None, keep: Path | None) -> None:
     """Run the matrix of clients, servers and ways, and print it as Markdown."""
     clients = [each for each in CLIENTS if client is None or client in each.name]
-    doors = [each for each in DOORS if door in {None, each}]
+    endpoints = [each for each in ENDPOINTS if endpoint in {None, each}]
     matrix = Matrix(keep)
-    anyio.run(_run, matrix, clients, doors, server)
+    anyio.run(_run, matrix, clients, endpoints, server)
     matrix.show()
     sys.exit(1 if matrix.different else 0)
 
 
-async def _run(matrix: Matrix, clients: list[ClientProgram], doors: list[str], only: str | None) -> None:
+async def _run(matrix: Matrix, clients: list[ClientProgram], endpoints: list[str], only: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         scratch = Path(folder)
         live.make_media(scratch / "files")
@@ -88,10 +97,10 @@ async def _run(matrix: Matrix, clients: list[ClientProgram], doors: list[str], o
                 steps = {name: each for name, each in asked.items() if client.uses(name)}
                 matrix.begin(client.name)
                 alone = {name: await _directly(client, entries[name], each) for name, each in steps.items()}
-                for door in doors:
+                for endpoint in endpoints:
                     for exposure in EXPOSURES:
-                        click.echo(f"{client.name}: {door}, {exposure}", err=True)
-                        way = Way(client.name, door, exposure)
+                        click.echo(f"{client.name}: {endpoint}, {exposure}", err=True)
+                        way = Way(client.name, endpoint, exposure)
                         for name, found in (await _through(client, way, steps, ways)).items():
                             matrix.compare(way, name, zip(steps[name], alone[name], found, strict=True))
                 matrix.end()
@@ -104,12 +113,12 @@ async def _directly(client: ClientProgram, entry: JSON, steps: list[Asked]) -> l
 async def _through(
     client: ClientProgram, way: Way, steps: dict[str, list[Asked]], ways: Ways
 ) -> dict[str, list[JSON]]:
-    """What a client got of each server: of all in one session, or of each at its own transparent door."""
+    """What a client got of each server: of all in one session, or of each at its own transparent endpoint."""
     sessions = [[name] for name in steps] if way.exposure == "transparent" else [list(steps)]
     found: dict[str, list[JSON]] = {}
     for names in sessions:
         spelled = [spelt(each.step, name, way.exposure) for name in names for each in steps[name]]
-        results = iter(await _perform(client, ways.transport(way.door, way.exposure, names[0]), spelled))
+        results = iter(await _perform(client, ways.transport(way.endpoint, way.exposure, names[0]), spelled))
         found |= {name: [next(results) for _ in steps[name]] for name in names}
     return found
 

@@ -18,14 +18,14 @@ import msgspec
 
 from tests.live import servers as live
 from tests.live.conformance.suite import node
-from tests.live.gateways import http_door, write_config
+from tests.live.gateways import http_endpoint, write_config
 
 JSON = dict[str, Any]
 
 HERE: Final = Path(__file__).parent
 MODULES: Final = HERE / "node_modules"
 VENV: Final = HERE / ".venv" / "bin"
-DOORS: Final = ("stdio", "attach", "HTTP")
+ENDPOINTS: Final = ("stdio", "attach", "HTTP")
 EXPOSURES: Final = ("three", "native", "transparent")
 _KUBERNETES: Final = (
     MODULES / "kubernetes-mcp-server-linux-amd64" / "bin" / "kubernetes-mcp-server-linux-amd64"
@@ -89,22 +89,22 @@ def directly(entry: JSON) -> JSON:
 
 
 class Ways(msgspec.Struct):
-    """A running daemon, a running HTTP door, and a configuration for `mcpx serve`."""
+    """A running daemon, a running HTTP endpoint, and a configuration for `mcpx serve`."""
 
     folder: Path
     config: Path
     url: str
 
-    def transport(self, door: str, exposure: str, server: str) -> JSON:
-        """What a client is told, to come in at this door."""
+    def transport(self, endpoint: str, exposure: str, server: str) -> JSON:
+        """What a client is told, to come in at this endpoint."""
         flags = {
             "three": ["--expose", "three"],
             "native": ["--expose", "all"],
             "transparent": ["--server", server],
         }[exposure]
-        environment = {"MCPX_STATE_DIR": str(self.folder / door), "MCPX_LOG": "error"}
+        environment = {"MCPX_STATE_DIR": str(self.folder / endpoint), "MCPX_LOG": "error"}
         python = [sys.executable, "-m", "mcpx"]
-        match door:
+        match endpoint:
             case "stdio":
                 command, *args = [*python, "serve", str(self.config), *flags]
             case "attach":
@@ -119,9 +119,9 @@ class Ways(msgspec.Struct):
 async def opened(folder: Path, entries: dict[str, JSON]) -> AsyncIterator[Ways]:
     """The ways to these servers; the daemon that clients start is ended with them."""
     config = write_config(folder, entries, startup_wait=60, toon_compression_min_saving=1.0)
-    async with http_door(config, "--no-auth") as door:
-        await door.log.wait_for("upstream.ready", count=len(entries))
-        ways = Ways(folder, config, door.url)
+    async with http_endpoint(config, "--no-auth") as endpoint:
+        await endpoint.log.wait_for("upstream.ready", count=len(entries))
+        ways = Ways(folder, config, endpoint.url)
         try:
             yield ways
         finally:

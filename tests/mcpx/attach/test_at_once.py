@@ -9,7 +9,7 @@ import pytest
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import OWN_ID_PREFIX, Session
 from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY, greeting
-from mcpx.core.system.endpoint import FRONT_DOOR
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
 from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.version import __version__
 
@@ -44,7 +44,7 @@ class Client:
 
     def __init__(self, paths: DaemonPaths) -> None:
         self.paths = paths
-        self.answers = RememberedAnswers(paths, greeting(FRONT_DOOR))
+        self.answers = RememberedAnswers(paths, greeting(DEFAULT_ENDPOINT))
         self.session = Session(self.answers)
         self.waiting: list[bytes] = []
         self.sent: list[dict] = []

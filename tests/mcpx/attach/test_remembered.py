@@ -13,7 +13,7 @@ from mcpx.attach import remembered
 from mcpx.attach.refusals import PendingRequest
 from mcpx.attach.remembered import RememberedAnswers, identify
 from mcpx.core.system.control_protocol import greeting
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.paths import daemon_paths
 from mcpx.version import __version__
 
@@ -42,8 +42,8 @@ class House:
         self.paths = daemon_paths(str(self.config))
         self.folder = self.paths.folder / "attach"
 
-    def shim(self, door: Door = FRONT_DOOR) -> RememberedAnswers:
-        return RememberedAnswers(self.paths, greeting(door))
+    def shim(self, endpoint: Endpoint = DEFAULT_ENDPOINT) -> RememberedAnswers:
+        return RememberedAnswers(self.paths, greeting(endpoint))
 
     def write(self, *answers, client=ME, version=__version__) -> None:
         shim = self.shim()
@@ -77,10 +77,10 @@ def test_an_answer_is_found_by_the_next_shim_whatever_accompanies_the_request(ho
     assert (house.file.stat().st_mode & 0o777, house.folder.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def test_nothing_is_found_for_another_client_door_configuration_or_version(house, monkeypatch):
+def test_nothing_is_found_for_another_client_endpoint_configuration_or_version(house, monkeypatch):
     house.write((TOOLS, {"tools": [1]}))
     assert house.found(client="other") is None
-    assert house.shim(Door(expose="all")).find(ME, TOOLS) is None
+    assert house.shim(Endpoint(expose="all")).find(ME, TOOLS) is None
     monkeypatch.setattr(remembered, "__version__", "9")
     assert house.found() is None
     monkeypatch.setattr(remembered, "__version__", __version__)

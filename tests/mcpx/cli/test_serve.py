@@ -21,9 +21,9 @@ CRASHING = """
 import anyio
 from mcpx.__main__ import main
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.{module} import {door}
+from mcpx.gateway.{module} import {endpoint}
 
-run, listed, asked = {door}.run, GatewayServer._list_tools, []
+run, listed, asked = {endpoint}.run, GatewayServer._list_tools, []
 
 async def crashing(self, incarnation):
     async with anyio.create_task_group() as tasks:
@@ -37,7 +37,7 @@ async def note(self, ctx, params):
     asked.append(True)
     return result
 
-{door}.run, GatewayServer._list_tools = crashing, note
+{endpoint}.run, GatewayServer._list_tools = crashing, note
 main()
 """
 
@@ -130,7 +130,7 @@ async def test_over_http_it_ends_in_order_and_leaves_no_process(tmp_path, config
 
 async def test_a_crash_of_the_gateway_ends_it_with_an_error_and_leaves_no_process(tmp_path, config, family):
     driver = tmp_path / "driver.py"
-    driver.write_text(CRASHING.format(module="frontends.stdio", door="StdioFrontend"))
+    driver.write_text(CRASHING.format(module="frontends.stdio", endpoint="StdioFrontend"))
     async with serving(tmp_path, "serve", config, command=lambda: [str(driver)]) as mcpx:
         await mcpx.initialize()
         children = await family()
@@ -147,7 +147,7 @@ async def test_a_crash_of_the_gateway_ends_it_with_an_error_and_leaves_no_proces
 async def test_an_http_gateway_that_crashes_again_and_again_ends_it_with_an_error(tmp_path, config, family):
     driver = tmp_path / "driver.py"
     waits = CRASHING.replace("while not asked:", "if True:").replace("0.005", "0.5")
-    driver.write_text(waits.format(module="frontends.http_frontend", door="HttpFrontend"))
+    driver.write_text(waits.format(module="frontends.http_frontend", endpoint="HttpFrontend"))
     arguments = ["serve", config, "--transport", "http", "--port", "0", "--no-auth"]
     async with serving(tmp_path, *arguments, command=lambda: [str(driver)]) as mcpx:
         children = await family()

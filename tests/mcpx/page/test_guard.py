@@ -322,8 +322,8 @@ async def test_every_response_has_the_headers_that_keep_it_to_itself(tmp_path, m
             assert "server" not in each.headers
 
 
-async def test_the_doors_of_http_are_as_before_beside_the_page(tmp_path, monkeypatch):
-    """The cookie opens no door, the token no page; a path that looks like the page's is none."""
+async def test_the_endpoints_of_http_are_as_before_beside_the_page(tmp_path, monkeypatch):
+    """The cookie opens no endpoint, the token no page; a path that looks like the page's is none."""
     async with served(tmp_path, monkeypatch, HTTP) as page:
         visitor = await Visitor.entering(page)
         for path in ("/mcp", "/mcp/servers/s", "/mcp/x"):

@@ -87,7 +87,7 @@ async def test_a_daemon_that_is_killed_leaves_it_behind_as_well(tmp_path, monkey
         assert (await visitor.get("/ui/")).status == 200
 
 
-async def test_beside_the_doors_of_http_sessions_last_as_well(tmp_path, monkeypatch):
+async def test_beside_the_endpoints_of_http_sessions_last_as_well(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         http = {"port": free.getsockname()[1]}
     async with running(tmp_path, monkeypatch, http) as page:

@@ -31,7 +31,7 @@ async def until(holds):
 
 
 @pytest.mark.parametrize("http", [HTTP, pytest.param(HTTP_6, marks=NEEDS_IPV6), *OTHERS])
-async def test_it_is_served_beside_the_doors_where_these_are_on_loopback(tmp_path, monkeypatch, http):
+async def test_it_is_served_beside_the_endpoints_where_these_are_on_loopback(tmp_path, monkeypatch, http):
     async with served(tmp_path, monkeypatch, http) as page:
         visitor = await Visitor.entering(page)
         assert page.hub.http().url == f"{visitor.origin}/mcp"
@@ -39,19 +39,19 @@ async def test_it_is_served_beside_the_doors_where_these_are_on_loopback(tmp_pat
         assert page._listener is None
 
 
-async def test_where_the_doors_are_open_to_a_network_it_has_its_own_listener(tmp_path, monkeypatch):
+async def test_where_the_endpoints_are_open_to_a_network_it_has_its_own_listener(tmp_path, monkeypatch):
     async with served(tmp_path, monkeypatch, {"host": "0.0.0.0", "port": 0}) as page:
         visitor = await Visitor.entering(page)
         await until(lambda: page.hub.http().url is not None)
         port = int(page.hub.http().url.split(":")[2].split("/")[0])
         assert (visitor.host, visitor.port != port) == ("127.0.0.1", True)
-        door = Visitor(f"http://127.0.0.1:{port}", visitor.cookie)
-        for host in (door.authority, visitor.authority):
-            refused = await door.ask("GET", "/ui/", door.cookies, host=host)
+        endpoint = Visitor(f"http://127.0.0.1:{port}", visitor.cookie)
+        for host in (endpoint.authority, visitor.authority):
+            refused = await endpoint.ask("GET", "/ui/", endpoint.cookies, host=host)
             assert refused.status in {401, 404, 421}
 
 
-async def test_where_the_port_of_the_doors_is_taken_it_has_its_own_listener(tmp_path, monkeypatch):
+async def test_where_the_port_of_the_endpoints_is_taken_it_has_its_own_listener(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         http = {"port": taken.getsockname()[1]}
         async with served(tmp_path, monkeypatch, http) as page:

@@ -17,7 +17,7 @@ import pytest
 from mcpx.core.config import parse
 from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
 from mcpx.page.page import Page
 
@@ -43,13 +43,13 @@ async def served(
     text = json.dumps({"shutdown_grace": 0.2, **with_http, **settings, "mcpServers": servers})
     config = parse(text, where=str(folder / name))
     async with open_hub(config, state=folder) as hub:
-        doors = Doors(hub, ClientSessions(hub))
-        page = Page(hub, doors.clients)
+        endpoints = Endpoints(hub, ClientSessions(hub))
+        page = Page(hub, endpoints.clients)
         hub.page_link = page.link
         if http is not None:
             side = SupervisedHttp(config)
             side.page, hub.http = page, side.status
-            hub.root.add(side.serve(doors))
+            hub.root.add(side.serve(endpoints))
         hub.root.add(page.child())
         yield page
 

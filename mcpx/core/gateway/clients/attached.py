@@ -1,10 +1,10 @@
-"""The clients that are attached: who each is, since when, and at which door, for those who look at them.
+"""The clients that are attached: who each is, since when, and at which endpoint, for those who look at them.
 
 Owned by `ClientSessions`, which notes each message that takes the SDK's path; every client sends some, its
 listing of tools at the least. A probe of MCPX itself is no client. One with a session, or on a stream, stays
 until it leaves. Those of 2026-07-28 over HTTP have neither: each is known by its name and its token, and
-stays for `SESSIONLESS_S` after its last request. The clients of transparent doors are found by their direct
-sessions. What a client says of itself is shown cut and on one line.
+stays for `SESSIONLESS_S` after its last request. The clients of transparent endpoints are found by their
+direct sessions. What a client says of itself is shown cut and on one line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_
 from mcpx.core.protocol.origin import Transport
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import members_of, value_of
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.text import one_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class AttachedClient(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     revision: str
     transport: Transport
-    door: Door
+    endpoint: Endpoint
     token: str | None
     since_s: float
 
@@ -72,13 +72,13 @@ class _Known:
     of whose requests says anew who it is (`about`).
     """
 
-    __slots__ = ("_connection", "about", "door", "last", "number", "since", "token", "transport")
+    __slots__ = ("_connection", "about", "endpoint", "last", "number", "since", "token", "transport")
 
-    def __init__(self, number: int, connection: Connection, door: Door) -> None:
+    def __init__(self, number: int, connection: Connection, endpoint: Endpoint) -> None:
         modern, bearer = connection.protocol_version in MODERN_PROTOCOL_VERSIONS, bearer_of(connection)
         self.number = number
         self.about = _read_about(connection)
-        self.door = door
+        self.endpoint = endpoint
         self.token = None if bearer is None else bearer.token.name
         self.transport = transport_of(connection)
         self.since = self.last = time.monotonic()
@@ -93,7 +93,7 @@ class _Known:
             title=about.title,
             revision=about.revision,
             transport=self.transport,
-            door=self.door,
+            endpoint=self.endpoint,
             token=self.token,
             since_s=now - self.since,
         )
@@ -105,31 +105,31 @@ class AttachedClients:
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
         self._upstreams = upstreams
         self._known: dict[object, _Known] = {}
-        self._sessionless: dict[tuple[str, str, str, Door], _Known] = {}  # the latest last
+        self._sessionless: dict[tuple[str, str, str, Endpoint], _Known] = {}  # the latest last
         self._numbers = count(1)
         self._direct: WeakKeyDictionary[DirectClient, int] = WeakKeyDictionary()
 
     def note(self, session: ServerSession, hub: HubView) -> None:
-        """Note a message of a client at the door that `hub` is seen through."""
+        """Note a message of a client at the endpoint that `hub` is seen through."""
         connection = connection_of(session)
         if is_probe(connection):
             return
         client = session_client(connection, hub)
         if client.sessionless:
-            self._note_sessionless(connection, client.principal, hub.door)
+            self._note_sessionless(connection, client.principal, hub.endpoint)
             return
         known = self._known.get(client)
         if known is None:
-            self._known[client] = _Known(next(self._numbers), connection, hub.door)
+            self._known[client] = _Known(next(self._numbers), connection, hub.endpoint)
         elif connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
             known.about = _read_about(connection)
 
-    def _note_sessionless(self, connection: Connection, principal: str, door: Door) -> None:
+    def _note_sessionless(self, connection: Connection, principal: str, endpoint: Endpoint) -> None:
         about = _read_about(connection)
-        key = principal, about.name, about.version, door
+        key = principal, about.name, about.version, endpoint
         now, known = time.monotonic(), self._sessionless.pop(key, None)
         if known is None or known.last < now - SESSIONLESS_S:
-            known = _Known(next(self._numbers), connection, door)
+            known = _Known(next(self._numbers), connection, endpoint)
         known.last = now
         self._sessionless[key] = known
         if len(self._sessionless) > MAX_SESSIONLESS:
@@ -151,7 +151,7 @@ class AttachedClients:
         return sorted(shown, key=lambda each: -each.since_s)
 
     def _transparent(self, server: str, client: DirectClient, now: float) -> AttachedClient:
-        """A client of a transparent door, or all those that share its session."""
+        """A client of a transparent endpoint, or all those that share its session."""
         if client not in self._direct:
             self._direct[client] = next(self._numbers)
         about = members_of(msgspec.Raw(client.about)) if client.about else {}
@@ -165,7 +165,7 @@ class AttachedClients:
             title=_line(title),
             revision=_line(client.version),
             transport="http" if client.peer is None or client.may_vanish else "socket",
-            door=Door(server=server, profile=client.profile),
+            endpoint=Endpoint(server=server, profile=client.profile),
             token=client.token,
             since_s=now - client.since,
         )

@@ -34,7 +34,7 @@ class Bearer:
         self.sessionless = ClientId(sessionless=True, principal=self.principal)
         """Stands for its requests without a session (2026-07-28)."""
         self.direct = DirectClient(None)
-        """Stands for the same at transparent doors."""
+        """Stands for the same at transparent endpoints."""
         self.open_requests: set[anyio.CancelScope] = set()
 
 

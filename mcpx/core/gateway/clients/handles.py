@@ -64,7 +64,7 @@ def _options(on_progress: OnStep | None) -> CallOptions | None:
 
 
 def own_logger(params: JSON, peer: str | None) -> JSON:
-    """A log message as a peer at the door of that server gets it: the logger as the server named it."""
+    """A log message as a peer at the endpoint of that server gets it: the logger as the server named it."""
     if peer is None:
         return params
     shown = str(params.get("logger", ""))
@@ -102,7 +102,7 @@ class ConnectionHandle:
 
     @property
     def is_peer(self) -> bool:
-        return self._hub.door.peer is not None
+        return self._hub.endpoint.peer is not None
 
     def sees(self, server: str) -> bool:
         return not self._hub.hides(server)
@@ -112,7 +112,7 @@ class ConnectionHandle:
 
     def notify(self, method: str, params: JSON) -> None:
         if method == LOG:
-            params = own_logger(params, self._hub.door.peer)
+            params = own_logger(params, self._hub.endpoint.peer)
         self._outbox.send(self._connection, method, params)
 
     async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
@@ -122,8 +122,8 @@ class ConnectionHandle:
 class StreamCaller:
     """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each.
 
-    With `peer` it is another MCPX, at the door of that server. Its calls may come from several clients there,
-    so at 2026-07-28 each counts as one of its own: no question goes to the wrong person.
+    With `peer` it is another MCPX, at the endpoint of that server. Its calls may come from several clients
+    there, so at 2026-07-28 each counts as one of its own: no question goes to the wrong person.
     """
 
     __slots__ = ("_clients", "_level", "_open", "_peer", "_wire", "capabilities", "client", "modern")
@@ -184,7 +184,7 @@ class RequestCaller:
         self.session_client = session_client(connection, hub)
         """The client whose session with a server it takes, where each client has its own."""
         self.is_peer = is_peer = (
-            hub.door.peer is not None
+            hub.endpoint.peer is not None
         )  # and it is not known where the person sits, nor who it is
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.client = self if is_peer and self.modern else client_of(connection, hub)
@@ -192,7 +192,7 @@ class RequestCaller:
             capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
         )
         self.is_local = not is_peer and bearer_of(connection) is None and is_of_this_machine(ctx.request)
-        self._peer = hub.door.peer
+        self._peer = hub.endpoint.peer
         self._outbound = request_outbound(session)
         self._clients = hub.clients
         self._enqueue = enqueue

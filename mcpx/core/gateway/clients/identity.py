@@ -43,7 +43,7 @@ def origin_of(session: ServerSession, hub: HubView) -> Origin:
         client=None if info is None else client_text(info.name, info.version),
         name=None if info is None else info.name,
         user=this_user(),
-        profile=hub.door.profile,
+        profile=hub.endpoint.profile,
         token=None if bearer is None else bearer.token.name,
     )
 

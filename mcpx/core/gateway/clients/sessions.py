@@ -30,7 +30,7 @@ from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.clients.subscribers import Subscribers
 from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
 from mcpx.core.servers.fleet.unused_rules import unused_rules
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation, Signal
 
@@ -55,19 +55,21 @@ class ClientSessions:
         self.attached = AttachedClients(hub.upstreams)
         hub.clients.add_left_callback(self.attached.leave)
         self._hub = hub
-        self._lists: WeakValueDictionary[Door, ToolList] = WeakValueDictionary()  # of the doors in use
+        self._lists: WeakValueDictionary[Endpoint, ToolList] = (
+            WeakValueDictionary()
+        )  # of the endpoints in use
         self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
         self._changed = Signal()
         self._changes: dict[str, Diff] = {}
         self._noticed: set[str] = set()
         hub.observe(self._discard_shown)
 
-    def tool_list(self, door: Door) -> ToolList:
-        """What clients of that door get as the list of tools; there is one for as long as it is in use."""
-        tools = self._lists.get(door)
+    def tool_list(self, endpoint: Endpoint) -> ToolList:
+        """The list of tools for clients of that endpoint, one for as long as it is in use."""
+        tools = self._lists.get(endpoint)
         if tools is None:
-            lists = ToolList if door.peer is None else PeerLists
-            tools = self._lists[door] = lists(HubView(self._hub, door))
+            lists = ToolList if endpoint.peer is None else PeerLists
+            tools = self._lists[endpoint] = lists(HubView(self._hub, endpoint))
         return tools
 
     def _discard_shown(self, server: str, changed: Diff) -> None:

@@ -1,4 +1,4 @@
-"""What the clients of a door get, instructions and the list of tools; what they know of it, and what not.
+"""Instructions and the list of tools for the clients of an endpoint, and what of them the clients know.
 
 A client with another limit of its descriptions gets another list. What was given is remembered until the
 change is announced: a client that has not listed since then gets a list that it does not know anyway.
@@ -34,14 +34,14 @@ Given = tuple[Descriptions | None, dict[str, ToolInfo]]
 
 
 class ToolList:
-    """One for each door; `hub` is what it shows.
+    """One for each endpoint; `hub` is what it shows.
 
     `bus` carries the events of the clients' `subscriptions/listen` streams.
     """
 
     def __init__(self, hub: HubView) -> None:
         self.hub = hub
-        self.exposure = Exposure(hub.door.expose, lambda: hub.config, hub.upstreams)
+        self.exposure = Exposure(hub.endpoint.expose, lambda: hub.config, hub.upstreams)
         self.bus = InMemorySubscriptionBus()
         self._given: list[tuple[int | None, Given]] = []  # by limit, since the last announcement
         self._limits_logged: set[str] = set()

@@ -26,11 +26,12 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
                                                            undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
-                                                           from now on this is an MCP client at that door
+                                                           from now on this is an MCP client at that endpoint
                                                            (`mcpx.core.system.endpoint`), which knows that the
                                                            daemon lives: nothing is sent to a dying one
 
-With "profile" or "only", inspect, exec, resources and prompts see what is shown at such a door, and no more.
+With "profile" or "only", inspect, exec, resources and prompts see what is shown at such an endpoint, and no
+more.
 
 The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
 schema says what they are (`mcpx.core.validation.words`), and what "arguments" has of these keys does not
@@ -62,7 +63,7 @@ from mcpx.core.events.stats import report
 from mcpx.core.gateway.frontends import cluster_requests, sign_in_requests
 from mcpx.core.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
 from mcpx.core.gateway.frontends.sign_in_requests import SIGN_INS
-from mcpx.core.servers.fleet.profiles import check_door
+from mcpx.core.servers.fleet.profiles import check_endpoint
 from mcpx.core.system.control_protocol import LIMIT_KEY
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.telemetry.contained import contain
@@ -163,7 +164,7 @@ class Control:
     def _attach(self, request: ControlRequest) -> JSON:
         if request.server is not None:
             self._hub.registry.upstream(request.server)  # else an error, with the nearest
-        check_door(request.door, self._hub.config)
+        check_endpoint(request.endpoint, self._hub.config)
         limit = self._hub.config.max_message_bytes
         return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
 

@@ -39,8 +39,8 @@ class FastContexts:
 
     def __init__(self, hub: HubView, connection: EraServer) -> None:
         self._clients = hub.clients
-        self._profile = hub.door.profile
-        self._peer = hub.door.peer
+        self._profile = hub.endpoint.profile
+        self._peer = hub.endpoint.peer
         self._connection = connection
         self._large_requests = hub.large_requests
         self._plain: RequestContext | None = None  # of calls without members of their own

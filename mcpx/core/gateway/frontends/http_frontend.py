@@ -32,11 +32,11 @@ from mcpx.core.config import Config, HttpGateway
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.gateway.clients.bearer import Bearer
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
 from mcpx.core.gateway.frontends.http_connection import Shared
 from mcpx.core.gateway.frontends.http_cors import CORS
-from mcpx.core.gateway.frontends.http_doors import PATH, PEERS_PATH, PROFILE_PATH, DoorEndpoint
+from mcpx.core.gateway.frontends.http_endpoints import PATH, PEERS_PATH, PROFILE_PATH, HttpEndpoints
 from mcpx.core.gateway.frontends.http_events import KeptEvents
 from mcpx.core.gateway.frontends.http_monitoring import Monitoring
 from mcpx.core.gateway.frontends.http_results import EncodedResults
@@ -96,7 +96,7 @@ class HttpFrontend:
 
     def __init__(
         self,
-        doors: Doors,
+        endpoints: Endpoints,
         listener: socket.socket,
         settings: HttpGateway,
         *,
@@ -105,14 +105,14 @@ class HttpFrontend:
         page: ASGIApp | None = None,
     ) -> None:
         self._page = page
-        self._doors = doors
+        self._endpoints = endpoints
         self._listener = listener
         self._address: tuple[str, int] = listener.getsockname()[:2]
         self._settings = settings
         self._token = token
         self._limit = limit
         self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
-        self._endpoints: tuple[DoorEndpoint | TransparentEndpoint, ...] = ()
+        self._served: tuple[HttpEndpoints | TransparentEndpoint, ...] = ()
         self._managers: WeakSet[SessionManager] = WeakSet()
         self._monitoring: Monitoring | None = None
         self._state: ServerState | None = None
@@ -137,7 +137,7 @@ class HttpFrontend:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave."""
-        hub = self._doors.hub
+        hub = self._endpoints.hub
         shared = Shared(2 * self._limit, hub.clients.count_dropped)
         leaving = hub.leaving
         uvicorn_server = HttpServer(
@@ -181,12 +181,15 @@ class HttpFrontend:
     def _app(self) -> ASGIApp:
         kept = KeptEvents()
         make = partial(self._manager, kept=kept)
-        self._endpoints = doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
+        self._served = endpoints, transparent = (
+            self._http_endpoints(make),
+            self._endpoints.transparent_endpoint(make),
+        )
         clients: dict[str, ASGIApp] = {
-            PATH: doors,
+            PATH: endpoints,
             SERVERS_PATH: transparent,
-            PEERS_PATH: doors,
-            PROFILE_PATH: doors,
+            PEERS_PATH: endpoints,
+            PROFILE_PATH: endpoints,
         }
         self._monitoring = monitoring = self._machines()
         among, routing = self._among_replicas()
@@ -198,14 +201,14 @@ class HttpFrontend:
         app = Starlette(
             routes=[Route(path, endpoint=each) for path, each in (routes | monitoring.routes).items()],
             middleware=middleware,
-            lifespan=lambda _app: _running(doors.running(), transparent.running(), *routing),
+            lifespan=lambda _app: _running(endpoints.running(), transparent.running(), *routing),
         )
         return self._with_page(self._cors(app))
 
     def _among_replicas(
         self,
     ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
-        """What is put around each door where this is one of several replicas, and what runs for it."""
+        """What is put around each endpoint where this is one of several replicas, and what runs for it."""
         replica = self._settings.replica
         if not replica.url:
             return _as_it_is, []
@@ -213,14 +216,14 @@ class HttpFrontend:
         from mcpx.cluster.replicas.seals import Seals  # noqa: PLC0415 - as above
 
         seals, forwarders = Seals(replica.url, replica.secret), Forwarders()
-        self._doors.hub.views.kept.seal = seals.seal_kept
+        self._endpoints.hub.views.kept.seal = seals.seal_kept
         guard = TransportSecurityMiddleware(self._security()).validate_request
         limit = self._limit
         among = partial(ReplicaRouting, seals=seals, guard=guard, limit=limit, forwarders=forwarders)
         return among, [forwarders.running()]
 
     def _with_page(self, app: ASGIApp) -> ASGIApp:
-        """The page beside the doors: with their tokens and origins it has nothing to do."""
+        """The page beside the endpoints: with their tokens and origins it has nothing to do."""
         page = self._page
         if page is None or not is_loopback(self._address[0]):
             return app
@@ -231,29 +234,29 @@ class HttpFrontend:
 
         return serve
 
-    def _endpoint(self, make: MakeManager) -> DoorEndpoint:
-        """What serves all doors but the transparent ones."""
+    def _http_endpoints(self, make: MakeManager) -> HttpEndpoints:
+        """What serves all endpoints but the transparent ones."""
         security = TransportSecurityMiddleware(self._security())
-        return DoorEndpoint(self._doors, make, security.validate_request)
+        return HttpEndpoints(self._endpoints, make, security.validate_request)
 
-    def _guarded(self, endpoint: ASGIApp) -> ASGIApp:
-        """The endpoint, for those who have a token."""
+    def _guarded(self, app: ASGIApp) -> ASGIApp:
+        """The application, for those who have a token."""
         if self._bearers is None:
-            return endpoint
-        return RequireAuthMiddleware(BearerRequests(endpoint, self._bearers), required_scopes=[])
+            return app
+        return RequireAuthMiddleware(BearerRequests(app, self._bearers), required_scopes=[])
 
     def _machines(self) -> Monitoring:
         """What is served to machines."""
         guard = TransportSecurityMiddleware(self._security()).validate_request
         is_local = is_loopback(self._address[0])
-        return Monitoring(self._doors, guard, self._guarded, guard if is_local else _let_in)
+        return Monitoring(self._endpoints, guard, self._guarded, guard if is_local else _let_in)
 
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""
-        for endpoint in self._endpoints:
-            endpoint.end_all(bearer)
-        self._doors.hub.client_left(bearer.sessionless)
-        self._doors.hub.fleet.direct.leave(bearer.direct)
+        for each in self._served:
+            each.end_all(bearer)
+        self._endpoints.hub.client_left(bearer.sessionless)
+        self._endpoints.hub.fleet.direct.leave(bearer.direct)
 
     def _cors(self, app: ASGIApp) -> ASGIApp:
         """Let in the browser pages that the configuration names."""

@@ -1,7 +1,7 @@
 """Session managers of the SDK, each made when its first client comes and kept while the frontend runs.
 
-For endpoints that serve many doors. A manager holds its sessions: when it is ended they end, too, and their
-clients begin new ones.
+For endpoints that serve many endpoints. A manager holds its sessions: when it is ended they end, too, and
+their clients begin new ones.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.bearer import bearer_in
-from mcpx.core.gateway.doors import Doors
-from mcpx.core.gateway.frontends.http_doors import Guard
+from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends.http_endpoints import Guard
 from mcpx.core.telemetry.contained import contain
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class Monitoring:
     """
 
     def __init__(
-        self, doors: Doors, guard: Guard, guarded: Callable[[ASGIApp], ASGIApp], probe_guard: Guard
+        self, endpoints: Endpoints, guard: Guard, guarded: Callable[[ASGIApp], ASGIApp], probe_guard: Guard
     ) -> None:
         self.served = 0
         """How many requests there were."""
-        self._doors = doors
+        self._endpoints = endpoints
         self._scraping: tuple[Scrapes, anyio.CapacityLimiter] | None = None
         """What scrapes share, from the first on: what one knows of those before, and that they take turns."""
         self.routes: dict[str, ASGIApp] = {
@@ -66,8 +66,8 @@ class Monitoring:
         if self._scraping is None:
             self._scraping = monitoring.Scrapes(), anyio.CapacityLimiter(1)
         scrapes, limiter = self._scraping
-        hub, accept = self._doors.hub, request.headers.get("accept", "")
-        clients = len(self._doors.clients.attached.all())
+        hub, accept = self._endpoints.hub, request.headers.get("accept", "")
+        clients = len(self._endpoints.clients.attached.all())
         try:
             reading = monitoring.read(hub, clients=clients)
             body, content_type = await anyio.to_thread.run_sync(
@@ -84,7 +84,7 @@ class Monitoring:
         return PlainTextResponse("ok\n", headers=_NO_STORE)
 
     async def _readiness(self, _request: Request) -> Response:
-        problem = why_not_ready(self._doors.hub)
+        problem = why_not_ready(self._endpoints.hub)
         if problem is None:
             return PlainTextResponse("ready\n", headers=_NO_STORE)
         return PlainTextResponse(f"not ready: {problem}\n", 503, _NO_STORE)

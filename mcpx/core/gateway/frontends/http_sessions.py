@@ -1,4 +1,4 @@
-"""The sessions of one door over HTTP: the SDK's, with kept events, and with batches in one revision."""
+"""The sessions of one endpoint over HTTP: the SDK's, with kept events, and with batches in one revision."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from mcpx.core.config import Config
 from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.daemon.status import HttpStatus
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import BindError, HttpFrontend, http_shutdown, listen
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.telemetry.contained import contain
@@ -59,12 +59,12 @@ class SupervisedHttp:
         except BindError as error:
             self._error = str(error)
 
-    def serve(self, doors: Doors) -> ChildSpec:
-        """The child that serves the clients of these doors. To be called once."""
+    def serve(self, endpoints: Endpoints) -> ChildSpec:
+        """The child that serves the clients of these endpoints. To be called once."""
         grace = http_shutdown(self._config)
 
         async def run(incarnation: Incarnation) -> None:
-            await self._serve(doors, incarnation)
+            await self._serve(endpoints, incarnation)
 
         policy = Policy(backoff=self._backoff)
         self._supervisor.add(ChildSpec(name=CHILD, run=run, policy=policy, shutdown=grace, classify=_cause))
@@ -94,13 +94,13 @@ class SupervisedHttp:
     def _listen(self) -> socket.socket:
         return listen(self._config.http.host, self._config.http.port, configured=True)
 
-    async def _serve(self, doors: Doors, incarnation: Incarnation) -> None:
+    async def _serve(self, endpoints: Endpoints, incarnation: Incarnation) -> None:
         listener, self._listener = self._listener or self._listen(), None
         with listener:
             token = load_token()
             limit = self._config.max_message_bytes
             self.frontend = HttpFrontend(
-                doors, listener, self._config.http, token=token, limit=limit, page=self.page
+                endpoints, listener, self._config.http, token=token, limit=limit, page=self.page
             )
             try:
                 await self.frontend.run(incarnation)

@@ -25,8 +25,8 @@ from mcpx.core.protocol.origin import Origin, this_user
 from mcpx.core.protocol.requests import GetPrompt, RequestContext
 from mcpx.core.rendering.result_reading import read_result
 from mcpx.core.rendering.results import ToolResult
-from mcpx.core.servers.fleet.profiles import check_door
-from mcpx.core.system.endpoint import Door, Expose
+from mcpx.core.servers.fleet.profiles import check_endpoint
+from mcpx.core.system.endpoint import Endpoint, Expose
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.errors import invalid_arguments
 from mcpx.core.validation.words import arguments_of, misspelt, top_level
@@ -70,10 +70,10 @@ class ControlRequest(msgspec.Struct, frozen=True):
     node: str | None = None
 
     @property
-    def door(self) -> Door:
-        """The door that it names: for `attach` as it is, for others to look through."""
+    def endpoint(self) -> Endpoint:
+        """The endpoint that it names: for `attach` as it is, for others to look through."""
         server, peer = (self.server, self.peer) if self.mcpx == "attach" else (None, None)
-        return Door(self.expose, server, self.only, self.profile, peer)
+        return Endpoint(self.expose, server, self.only, self.profile, peer)
 
 
 async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda _step: None) -> JSON:
@@ -81,10 +81,10 @@ async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda
 
     Raises:
         CallError: As the tool of that name.
-        DoorError: The request names a profile or servers that there are not.
+        EndpointError: The request names a profile or servers that there are not.
     """
-    check_door(request.door, hub.config)
-    client, view = ClientId(), HubView(hub, request.door)
+    check_endpoint(request.endpoint, hub.config)
+    client, view = ClientId(), HubView(hub, request.endpoint)
     if request.server is not None:
         request = msgspec.structs.replace(request, server=view.calls.own_name(request.server))
     try:
@@ -143,7 +143,7 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
 
 def _origin(hub: HubView) -> Origin:
     """The command line, for the audit log."""
-    return Origin(transport="control", client=COMMAND, user=this_user(), profile=hub.door.profile)
+    return Origin(transport="control", client=COMMAND, user=this_user(), profile=hub.endpoint.profile)
 
 
 def _typed(hub: HubView, names: tuple[str, str], pairs: list[tuple[str, str]], arguments: Any) -> Any:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from mcpx.core.gateway.doors import Doors
-from mcpx.core.system.endpoint import Door
+from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
 
@@ -23,18 +23,18 @@ log = structlog.get_logger()
 
 
 class StdioFrontend:
-    """Serves one session, at that door, on standard input and output."""
+    """Serves one session, at that endpoint, on standard input and output."""
 
-    def __init__(self, doors: Doors, door: Door) -> None:
-        self._doors = doors
-        self._door = door
+    def __init__(self, endpoints: Endpoints, endpoint: Endpoint) -> None:
+        self._endpoints = endpoints
+        self._endpoint = endpoint
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the client closes its end or stops reading, or the supervisor asks to leave."""
         with claimed_streams() as (stdin, stdout):
             channel = Channel(stdin, stdout)
             try:
-                client = self._doors.stream_client(self._door, channel)
+                client = self._endpoints.stream_client(self._endpoint, channel)
                 incarnation.ready()
                 await client.serve(incarnation)
             finally:

@@ -32,7 +32,7 @@ DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client h
 
 
 def gateway_connection(server: GatewayServer, transport: Transport, wire: WireDispatcher) -> EraServer:
-    """What serves a client of any door but a transparent one, on a stream of that kind."""
+    """What serves a client of any endpoint but a transparent one, on a stream of that kind."""
     connection = EraServer(server, wire, transport)
     fast_path = fast_path_type(server.hub.tracing)(server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep

@@ -21,11 +21,11 @@ import anyio.abc
 import structlog
 
 from mcpx.core.daemon.idle_exit import Use
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.control import LOOKS, Control
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.system.control_protocol import CONTROL_PREFIX
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.wire.channel import Channel
 from supervisors import Incarnation
@@ -52,12 +52,12 @@ def peer_uid(peer: socket.socket) -> int:
 class SocketFrontend:
     """Serves the clients of one listening socket."""
 
-    def __init__(self, doors: Doors, listener: socket.socket, place: DaemonPaths) -> None:
-        self._hub = doors.hub
-        self._doors = doors
+    def __init__(self, endpoints: Endpoints, listener: socket.socket, place: DaemonPaths) -> None:
+        self._hub = endpoints.hub
+        self._endpoints = endpoints
         self._listener = listener
         self._place = place
-        self._control = Control(doors.hub, lambda: len(doors.clients.attached.all()), place)
+        self._control = Control(endpoints.hub, lambda: len(endpoints.clients.attached.all()), place)
         self._stop_requested = False
         self._newcomers = Newcomers("socket")
         self.clients = 0
@@ -105,11 +105,11 @@ class SocketFrontend:
                     first = peer.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
                     if first == CONTROL_PREFIX:
                         line = await self._read_control(peer)
-                door = FRONT_DOOR if first not in {b"", CONTROL_PREFIX} else None
+                endpoint = DEFAULT_ENDPOINT if first not in {b"", CONTROL_PREFIX} else None
                 if line:
-                    door = await self._handle_control(peer, line)
-                if door is not None:
-                    await self._serve(peer, door, incarnation)
+                    endpoint = await self._handle_control(peer, line)
+                if endpoint is not None:
+                    await self._serve(peer, endpoint, incarnation)
             except OSError as error:  # gone already, or the frontend ends before it said anything
                 log.debug("socket.gone", reason=str(error))
             except Exception:
@@ -130,7 +130,7 @@ class SocketFrontend:
             self._newcomers.note_partial(-len(line))
         return bytes(line)
 
-    async def _serve(self, peer: socket.socket, door: Door, incarnation: Incarnation) -> None:
+    async def _serve(self, peer: socket.socket, endpoint: Endpoint, incarnation: Incarnation) -> None:
         if self._newcomers.is_full(self.clients):
             return
         channel = Channel(peer.fileno(), peer.fileno())
@@ -138,7 +138,7 @@ class SocketFrontend:
         self._used += 1
         log.info("client.joined", clients=self.clients)
         try:
-            client = self._doors.stream_client(door, channel, "socket")
+            client = self._endpoints.stream_client(endpoint, channel, "socket")
             await client.serve(incarnation)
         finally:
             channel.flush()
@@ -147,8 +147,8 @@ class SocketFrontend:
             self._used += 1
             log.info("client.left", clients=self.clients)
 
-    async def _handle_control(self, peer: socket.socket, line: bytes) -> Door | None:
-        """Answer one control request, unless its sender leaves. Returns the door of a client that follows."""
+    async def _handle_control(self, peer: socket.socket, line: bytes) -> Endpoint | None:
+        """Answer a control request, unless its sender leaves; return the endpoint to serve next, if any."""
         response, request, reports = b"", None, _Reports(peer)
         async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
@@ -161,7 +161,7 @@ class SocketFrontend:
             if request.mcpx == "stop":
                 self.end("control")
         attaches = request is not None and request.mcpx == "attach"
-        return request.door if request is not None and attaches else None
+        return request.endpoint if request is not None and attaches else None
 
 
 class _Reports:

@@ -24,7 +24,7 @@ MAX_STREAMS: Final = 1024  # as in the SDK
 
 
 class ListenStreams:
-    """The open streams of one door. `lists_natively` says whether it has lists of resources and prompts."""
+    """The open streams of an endpoint. `lists_natively` says whether it lists resources and prompts."""
 
     def __init__(
         self,

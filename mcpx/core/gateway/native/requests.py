@@ -87,10 +87,10 @@ class ResourcesAndPrompts:
 
     @property
     def enabled(self) -> bool:
-        """Whether any server is offered natively, or may be later: of a peer, or at a door for some."""
+        """Whether any server is offered natively, or may be later: of a peer, or at an endpoint for some."""
         config = self._hub.config
         entries = (*config.servers.values(), *config.peers.values())
-        return not self._hub.door.shows_all or any(server.native for server in entries)
+        return not self._hub.endpoint.shows_all or any(server.native for server in entries)
 
     def register(self, server: Server[Any]) -> None:
         """Add the handlers to the server, which then declares the capabilities."""

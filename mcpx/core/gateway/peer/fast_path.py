@@ -58,7 +58,7 @@ class PeerFastPath(FastContexts):
 
     def __init__(self, server: PeerServer, connection: EraServer) -> None:
         super().__init__(server.hub, connection)
-        self._door = server
+        self._endpoint = server
         self._server = server.server_name
         self._stamp: bytes | None = None
         self._upstreams = server.hub.upstreams
@@ -122,7 +122,7 @@ class PeerFastPath(FastContexts):
     def _encoder(self, meta: Meta | None, context: RequestContext) -> PeerEncoder:
         """What encodes results for this peer."""
         if self._connection.era is Era.MODERN:
-            self._stamp = self._stamp or self._door.stamp
+            self._stamp = self._stamp or self._endpoint.stamp
             name = meta.client_info.name if meta and meta.client_info else None
             caller = context.caller
             capabilities = NO_CAPABILITIES if caller is None else caller.capabilities

@@ -1,4 +1,4 @@
-"""The fast path of peers over HTTP: a plain POST of `tools/call` (2026-07-28) at the door of one server.
+"""The fast path of peers over HTTP: a plain POST of `tools/call` (2026-07-28) at the endpoint of one server.
 
 As on streams (`mcpx.core.gateway.peer.fast_path`): params are decoded as far as the name of the tool, and the
 result goes out as the bytes that came. The answer is JSON; where a notification comes before it, or
@@ -79,10 +79,10 @@ def may_be_plain(scope: Scope) -> dict[bytes, bytes] | None:
 
 
 class PostedCalls:
-    """Takes what it can of the requests at the door of one server."""
+    """Takes what it can of the requests at the endpoint of one server."""
 
     def __init__(self, server: PeerServer) -> None:
-        self._door = server
+        self._endpoint = server
         self._name = server.server_name
         self._hub = server.hub
         self._decode: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
@@ -106,7 +106,7 @@ class PostedCalls:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         assert params.meta is not None  # noqa: S101 - it agrees with the headers
-        posted = _PostedCall(self._door, message.id, params, params.meta, scope, given=message.params)
+        posted = _PostedCall(self._endpoint, message.id, params, params.meta, scope, given=message.params)
         await posted.serve(receive, send)
         return True
 
@@ -146,7 +146,7 @@ class _PostedCall:
 
     def __init__(
         self,
-        door: PeerServer,
+        endpoint: PeerServer,
         request_id: RequestId,
         params: NativeParams,
         meta: Meta,
@@ -157,8 +157,8 @@ class _PostedCall:
         self.client = self  # without a session each request is a client of its own
         self.capabilities: Capabilities = read_capabilities(bytes(meta.capabilities))
         self.log_level = meta.log_level
-        self._hub = door.hub
-        self._peer = door.server_name
+        self._hub = endpoint.hub
+        self._peer = endpoint.server_name
         self._id = request_id
         self._notifications: deque[list[Bytes]] = deque()
         self._changed = Signal()
@@ -179,12 +179,14 @@ class _PostedCall:
                 client=None if info is None else client_text(info.name, info.version),
                 name=None if info is None else info.name,
                 user=this_user(),
-                profile=self._hub.door.profile,
+                profile=self._hub.endpoint.profile,
                 token=None if bearer is None else bearer.token.name,
             ),
         )
         self._request = Exec(self._peer, params.name, params.arguments, context, given=given)
-        self._encoder = PeerEncoder(self._hub.views, door.stamp, name=name, capabilities=self.capabilities)
+        self._encoder = PeerEncoder(
+            self._hub.views, endpoint.stamp, name=name, capabilities=self.capabilities
+        )
 
     # --- of the caller
 

@@ -1,8 +1,8 @@
-"""What another MCPX asks at a door that shows it servers: `mcpx/servers`, `mcpx/restart`, `mcpx/log`.
+"""What another MCPX asks at an endpoint that shows it servers: `mcpx/servers`, `mcpx/restart`, `mcpx/log`.
 
 JSON-RPC requests beside those of MCP, in both eras; clients do not know them. Which servers there are is said
-to everybody whom the door shows them to. Starting one again, and what it has logged, are for those whose
-door is not narrowed by a profile.
+to everybody whom the endpoint shows them to. Starting one again, and what it has logged, are for those whose
+endpoint is not narrowed by a profile.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def answer(directory: OwnDirectory, view: HubView, ctx: Context, stamp: by
     Raises:
         MCPError: There is no such method for this peer; its params are wrong; or it failed.
     """
-    may_all = view.door.profile is None
+    may_all = view.endpoint.profile is None
     try:
         match ctx.method:
             case method if method == SERVERS:

@@ -26,7 +26,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class OwnLookup(Lookup):
-    """Finds everything at the one server that the door shows."""
+    """Finds everything at the one server that the endpoint shows."""
 
     def catalogues(self) -> Iterator[tuple[VisibleServer, Catalogue]]:
         for upstream in self._hub.upstreams.values():
@@ -47,7 +47,7 @@ class OwnLookup(Lookup):
         Raises:
             MCPError: It is not there any more.
         """
-        peer = self._hub.door.peer or ""
+        peer = self._hub.endpoint.peer or ""
         upstream = self._hub.upstreams.get(peer)
         if upstream is None:
             raise as_peer_error(unknown_server(peer, []))

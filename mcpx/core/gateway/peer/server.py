@@ -1,4 +1,4 @@
-"""The MCP server that another MCPX sees at the door of one of the servers: that server, as it is in the
+"""The MCP server that another MCPX sees at the endpoint of one of the servers: that server, as it is in the
 catalogue.
 
 Its name, instructions, capabilities and lists are those of the server; a greeting waits until they are known.
@@ -27,8 +27,8 @@ from mcpx.core.catalog.model import JSON, Catalogue, ToolInfo, present
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client, transport_of
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.door_server import DoorServer
 from mcpx.core.gateway.encoded_results import is_modern
+from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import GREETINGS
 from mcpx.core.gateway.native.requests import UNCACHED, completes
 from mcpx.core.gateway.native.tools import tools_page
@@ -40,7 +40,7 @@ from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.rendering.suggest import unknown_server
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire.enclosed import enclose
 from mcpx.errors import CallError
@@ -55,15 +55,15 @@ LISTS: Final = ("tools", "resources", "prompts")
 _PASSED_ON: Final = (*LISTS, "logging", "completions", "experimental")
 
 
-class PeerServer(DoorServer):
-    """Serves the peers at the door of one server. `server_name` is its name here."""
+class PeerServer(EndpointServer):
+    """Serves the peers at the endpoint of one server. `server_name` is its name here."""
 
-    def __init__(self, clients: ClientSessions, door: Door) -> None:
-        self.server_name = door.peer or ""
+    def __init__(self, clients: ClientSessions, endpoint: Endpoint) -> None:
+        self.server_name = endpoint.peer or ""
         super().__init__(
             self.server_name,
             clients,
-            door,
+            endpoint,
             as_error=as_peer_error,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,

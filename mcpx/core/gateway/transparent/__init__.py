@@ -1,4 +1,4 @@
-"""The transparent door: one server, to its client exactly as it is.
+"""The transparent endpoint: one server, to its client exactly as it is.
 
 What a client sees through it equals what it sees directly, field by field, in both eras: the answers to
 `initialize` and `server/discover` with the server's own name, instructions, capabilities and revision; its

@@ -1,4 +1,4 @@
-"""What a server says at its transparent door, as its clients get it.
+"""What a server says at its transparent endpoint, as its clients get it.
 
 Of the lists only what is admitted is shown, in the form that is in force, and what the server says of a
 resource that is not admitted is dropped. Where no rule is set, all of it passes as it is.
@@ -34,9 +34,7 @@ TASKS_LIST: Final = "tasks/list"
 
 
 class Answers:
-    """The answers and notifications of one door. `pins_changed` is called when what waits for approval has
-    changed.
-    """
+    """Answers and notifications of one endpoint. `pins_changed`: what waits for approval has changed."""
 
     def __init__(self, offered: Offered, pins_changed: Callable[[], None]) -> None:
         self.pinned = PinnedPages(pins_changed)

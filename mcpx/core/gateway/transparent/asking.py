@@ -1,4 +1,4 @@
-"""The person is asked before a call at a transparent door is sent, where rules want that.
+"""The person is asked before a call at a transparent endpoint is sent, where rules want that.
 
 A client of 2026-07-28 gets the question as the result of its call, and repeats the call with the answer; one
 of an older revision gets it as a request of its server. `mcpx.core.policy.approvals` decides; nothing is sent
@@ -57,7 +57,7 @@ Again = Callable[[InputAnswers], None]
 
 
 class Asking:
-    """The questions of one door."""
+    """The questions of one endpoint."""
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals

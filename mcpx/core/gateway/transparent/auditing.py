@@ -1,4 +1,4 @@
-"""What the audit log says of the requests at a transparent door."""
+"""What the audit log says of the requests at a transparent endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/mcp/servers/NAME`: an ASGI application for the transparent doors of all servers.
+"""`/mcp/servers/NAME`: an ASGI application for the transparent endpoints of all servers.
 
 A server's sessions are kept until the server is removed from the configuration, or the frontend ends. A token
 with a name has sessions of its own. If it is for a profile, there are for its clients the servers of that
@@ -24,7 +24,7 @@ from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.frontends.http_managers import SessionManagers
 from mcpx.core.gateway.transparent.http import TransparentServer
 from mcpx.core.servers.fleet.profiles import select
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
 from mcpx.core.wire import envelope
@@ -63,7 +63,7 @@ class TransparentEndpoint:
 
     def _shown_to(self, bearer: Bearer | None) -> list[str]:
         """The names of the servers that there are for a bearer."""
-        shown = select(Door(profile=None if bearer is None else bearer.token.profile), self._hub.config)
+        shown = select(Endpoint(profile=None if bearer is None else bearer.token.profile), self._hub.config)
         return [name for name in self._hub.upstreams if name in shown.config.servers]
 
     def end_all(self, bearer: Bearer) -> None:
@@ -78,7 +78,7 @@ def _unknown(name: str, names: list[str]) -> Response:
 
 
 def not_found(problem: str) -> Response:
-    """The response to a request for a door that there is not."""
+    """The response to a request for an endpoint that there is not."""
     error = {"code": INVALID_REQUEST, "message": problem}
     body = envelope.encode({"jsonrpc": "2.0", "id": None, "error": error})
     return Response(body, status_code=404, media_type="application/json")

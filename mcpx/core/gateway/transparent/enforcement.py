@@ -1,4 +1,4 @@
-"""Requests at a transparent door, held against the policy of its server as it is at the moment.
+"""Requests at a transparent endpoint, held against the policy of its server as it is at the moment.
 
 One for what is not admitted is answered as one for what does not exist, and nothing is sent. Where rules are
 set, all tools and prompts that nothing lists are answered in this way, too, so that nobody can tell them from
@@ -33,7 +33,7 @@ from mcpx.errors import NAME_LEN, CallError, Code
 
 
 class Enforcement:
-    """Judges the requests of one door. `is_compared` says whether tools were held against their pins."""
+    """Judges the requests of one endpoint. `is_compared` says whether tools were held against their pins."""
 
     def __init__(self, offered: Offered, is_compared: Callable[[], bool]) -> None:
         self._offered = offered

@@ -1,4 +1,4 @@
-"""The era of a request through a transparent door, and what a server says to one of the other era."""
+"""The era of a request through a transparent endpoint, and what a server says to one of the other era."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
 def refusal_of(request: Passed, config: ServerConfig, *, modern: bool) -> MCPError | None:
     """What a server says that speaks only the era that its configuration allows; None where it is asked.
 
-    Of another MCPX every door speaks both: that it is spoken to in the modern one is our own choice.
+    Of another MCPX every endpoint speaks both: that it is spoken to in the modern one is our own choice.
     """
     era = "auto" if config.peer is not None and config.era == "modern" else config.era
     if era == "handshake" and modern:

@@ -25,7 +25,7 @@ from mcpx.core.gateway.clients.bearer import Bearer
 from mcpx.core.gateway.clients.identity import connection_of, is_of_this_machine, request_outbound
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.transparent.peers import RequestPeer, SessionPeer
-from mcpx.core.gateway.transparent.sessions import DoorSessions
+from mcpx.core.gateway.transparent.sessions import TransparentSessions
 from mcpx.core.gateway.transparent.subjects import TOOLS_CALL
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.passthrough.client import INITIALIZE, DirectClient
@@ -38,7 +38,7 @@ _CLIENT_KEY: Final = "mcpx.direct"
 
 
 class TransparentServer(Server[Any]):
-    """Serves the clients of one server's transparent door over HTTP."""
+    """Serves the clients of one server's transparent endpoint over HTTP."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class TransparentServer(Server[Any]):
         tasks: anyio.abc.TaskGroup,
         bearer: Bearer | None = None,
     ) -> None:
-        """`tasks` runs what belongs to a client outside its requests; `bearer` as for `DoorSessions`."""
+        """`tasks` runs a client's work outside its requests; `bearer` as for `TransparentSessions`."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
-        self._sessions = DoorSessions(hub, server, "http", bearer)
+        self._sessions = TransparentSessions(hub, server, "http", bearer)
         self._is_default = bearer is None
         self._outbox = outbox
         self._tasks = tasks

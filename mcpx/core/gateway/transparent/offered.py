@@ -1,6 +1,6 @@
-"""What is known of the server behind one transparent door: what it has listed, there and on its own session.
+"""What the server behind a transparent endpoint has listed, there and on its own session.
 
-The clients of a door may be the first, or the only ones, that a server lists anything to.
+The clients of an endpoint may be the first, or the only ones, that a server lists anything to.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ _TASK_ID: Final = b'"taskId"'
 
 
 class Offered:
-    """What the server of a door offers. `upstream` gives it as it is shown there, or None."""
+    """What the server of an endpoint offers. `upstream` gives it as it is shown there, or None."""
 
     def __init__(self, server: str, upstream: Callable[[], VisibleServer | None]) -> None:
         self.server = server
         self.upstream = upstream
-        self._tools: dict[str, ToolInfo] = {}  # as clients of the door have had them listed, before any rule
+        self._tools: dict[
+            str, ToolInfo
+        ] = {}  # as clients of the endpoint have had them listed, before any rule
         self._prompts: set[str] = set()
         self._tasks: dict[str, str] = {}  # the tool of each
 
@@ -73,7 +75,7 @@ class Offered:
         return any(each.name == name for each in known.prompts)
 
     def forms_of(self, name: str) -> list[ToolInfo]:
-        """A tool as it is shown, by what was listed on the server's own session and at the door.
+        """A tool as it is shown, by what was listed on the server's own session and at the endpoint.
 
         One that was not listed says nothing of itself.
         """

@@ -1,4 +1,4 @@
-"""What a server lists and says of itself at a transparent door, held against what is pinned.
+"""What a server lists and says of itself at a transparent endpoint, held against what is pinned.
 
 Its session there is one of its own, perhaps the only one: what differs there is a change like any other.
 """
@@ -23,7 +23,7 @@ MAX_TOOLS: Final = 10_000
 
 
 class PinnedPages:
-    """The pages of tools that clients of one door get. `changed` is called when what waits has changed."""
+    """The pages of tools that clients of an endpoint get. `changed` is called when other things wait."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.compared = False

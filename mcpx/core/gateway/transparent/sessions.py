@@ -35,7 +35,7 @@ from mcpx.core.servers.admission import is_safe
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import error_answer, members_of, result_of, value_of
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import RequestId
 from mcpx.errors import Outcome
@@ -64,8 +64,8 @@ UNCOUNTED: Final = frozenset({"initialize", "ping", "server/discover"})
 """Methods whose requests do not count for `limits.calls_per_minute`."""
 
 
-class DoorSessions:
-    """The sessions of one server, for the clients of its transparent door.
+class TransparentSessions:
+    """The sessions of one server, for the clients of its transparent endpoint.
 
     With a `bearer` they are those of its token: its profile narrows what there is, and its clients without a
     session share none with others.
@@ -77,7 +77,7 @@ class DoorSessions:
         self._hub = hub
         self._token = None if bearer is None else bearer.token
         self._transport: Transport = transport
-        self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
+        self._view = HubView(hub, Endpoint(profile=None if bearer is None else bearer.token.profile))
         self._asking = Asking(hub.approvals)
         self._signing_in = SigningIn(hub, server)
         offered = Offered(server, lambda: self._view.upstreams.get(server))

@@ -1,4 +1,4 @@
-"""Links to sign in by, for the clients of a transparent door: requests that fail for want of a sign-in.
+"""Links to sign in by, for the clients of a transparent endpoint: requests that fail for want of a sign-in.
 
 The client of such a request is asked before it gets the error, where it opens links
 (`mcpx.oauth.sign_in_links`); once its person has signed in, the request is sent for the first time. A client
@@ -39,7 +39,7 @@ Send = Callable[[Passed, RawReply], None]
 
 
 class SigningIn:
-    """The links at the door of a server."""
+    """The links at the endpoint of a server."""
 
     def __init__(self, hub: Hub, server: str) -> None:
         self._hub = hub
@@ -99,7 +99,7 @@ def _without_link(request: Passed) -> Passed:
 
 
 class Caller:
-    """The client behind a request of a door."""
+    """The client behind a request of an endpoint."""
 
     log_level: Final = None
 
@@ -114,7 +114,7 @@ class Caller:
         self._origin = request.origin
 
     def log(self, params: JSON) -> None:
-        """Nothing is logged with a request of a door."""
+        """Nothing is logged with a request of an endpoint."""
 
     async def ask(self, method: str, params: JSON, _on_progress: OnStep | None) -> JSON:
         """Send the client a request and wait for the result; an error of it is a `cancel`."""

@@ -13,7 +13,7 @@ from mcp.shared.transport_context import TransportContext
 
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.transparent.errors import as_call_error, to_answer
-from mcpx.core.gateway.transparent.sessions import DoorSessions
+from mcpx.core.gateway.transparent.sessions import TransparentSessions
 from mcpx.core.protocol.origin import Transport
 from mcpx.core.protocol.peer import Cancel, OnAnswer
 from mcpx.core.protocol.requests import Passed
@@ -44,7 +44,7 @@ class TransparentConnection:
     is_local: Final = True
 
     def __init__(self, hub: Hub, server: str, transport: Transport, wire: WireDispatcher) -> None:
-        self._sessions = DoorSessions(hub, server, transport)
+        self._sessions = TransparentSessions(hub, server, transport)
         self._client = DirectClient(self)
         self._wire = wire
         self._standing: dict[RequestId, Callable[[], None]] = {}  # what cancels each

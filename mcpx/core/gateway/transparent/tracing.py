@@ -1,4 +1,4 @@
-"""The spans of the requests at a transparent door.
+"""The spans of the requests at a transparent endpoint.
 
 A traced request gets `traceparent` in its `_meta`, and else passes as it came. Methods that are not known,
 and those of a connection's opening, are not traced, so that nothing is added to them.

@@ -1,4 +1,4 @@
-"""The direct sessions of all servers: opened when a client of a transparent door first needs one, and ended.
+"""The direct sessions of all servers: opened when a transparent client first needs one, and ended.
 
 Owned by the fleet. A session lives until its client leaves, but for two bounds, because each may be a
 process: one that clients of 2026-07-28 share ends when it has served none of them, and of the

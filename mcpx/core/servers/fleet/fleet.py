@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mcpx.core.servers.passthrough.session import DirectSession
 
 log = structlog.get_logger()
-NOT_STARTED: Final = "it is started for clients of its transparent door only"
+NOT_STARTED: Final = "it is started for clients of its transparent endpoint only"
 PEERS_AT_ONCE: Final = 32  # starts at other MCPX, which limit their own
 
 
@@ -64,7 +64,8 @@ class Fleet:
     """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual,
     `tokens` the one for the tokens of sign-ins, if not that.
 
-    Without `starts` no server has a session of its own, only those of the clients of its transparent door.
+    Without `starts` no server has a session of its own, only those of the clients of its transparent
+    endpoint.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""What the clients of a door are shown: which servers, which of their tools, and under which settings. Pure.
+"""The servers, tools and settings that the clients of an endpoint are shown. Pure.
 
-A door without `only` and `profile` shows all. Of any other, what is hidden does not exist for its clients:
-nothing here or above may answer them from more than a `Selection`. A profile that is no longer configured
-shows nothing.
+An endpoint without `only` and `profile` shows all. Of any other, what is hidden does not exist for its
+clients: nothing here or above may answer them from more than a `Selection`. A profile that is no longer
+configured shows nothing.
 
 A profile narrows the rules of the configuration and never widens them. It is what a person chooses for a
 client. It protects against a client only that comes over HTTP with a token for a profile: any other may
-connect at another door.
+connect at another endpoint.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from mcpx.core.config import Config, Profile, ServerConfig
 from mcpx.core.config.document import quote
 from mcpx.core.config.profiles import chosen, did_you_mean, no_server
 from mcpx.core.policy.catalogue_rules import DENY_ALL, Rules
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import MCPXError
 
 NOTHING: Final = Profile(servers=())
 ALL: Final = Profile()
 
 
-class DoorError(MCPXError):
-    """A door names a profile or servers that there are not."""
+class EndpointError(MCPXError):
+    """An endpoint names a profile or servers that there are not."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -53,39 +53,39 @@ class Selection(msgspec.Struct, frozen=True):
         return Rules(server, profile.tool_rules(server), profile.resources, profile.prompts, aliases)
 
 
-def select(door: Door, config: Config) -> Selection:
-    """What the clients of a door are shown of a configuration."""
-    if door.shows_all:
+def select(endpoint: Endpoint, config: Config) -> Selection:
+    """What the clients of an endpoint are shown of a configuration."""
+    if endpoint.shows_all:
         return Selection(config)
-    door = by_own_names(door, config)
-    profile = ALL if door.profile is None else config.profiles.get(door.profile, NOTHING)
+    endpoint = by_own_names(endpoint, config)
+    profile = ALL if endpoint.profile is None else config.profiles.get(endpoint.profile, NOTHING)
     names: Iterable[str] = config.servers
-    if door.peer is not None:  # a node has a thousand such doors
-        names = (door.peer,) if door.peer in config.servers else ()
+    if endpoint.peer is not None:  # a node has a thousand such endpoints
+        names = (endpoint.peer,) if endpoint.peer in config.servers else ()
     names = chosen(names, profile.servers)
-    if door.only is not None:
-        names = chosen(names, door.only)
+    if endpoint.only is not None:
+        names = chosen(names, endpoint.only)
     servers = {name: _as_shown(config.servers[name], profile) for name in names}
     return Selection(replace(config, servers=servers), None if profile is ALL else profile)
 
 
-def by_own_names(door: Door, config: Config) -> Door:
-    """A door that names each server by its own name, and by none of its aliases."""
+def by_own_names(endpoint: Endpoint, config: Config) -> Endpoint:
+    """An endpoint that names each server by its own name, and by none of its aliases."""
     own = config.server_named
     return replace(
-        door,
-        server=door.server and own(door.server),
-        peer=door.peer and own(door.peer),
-        only=door.only and tuple(sorted({own(name) for name in door.only})),
+        endpoint,
+        server=endpoint.server and own(endpoint.server),
+        peer=endpoint.peer and own(endpoint.peer),
+        only=endpoint.only and tuple(sorted({own(name) for name in endpoint.only})),
     )
 
 
-def serving_only(door: Door, config: Config) -> Config:
-    """A configuration with the servers that a door shows and no others, for a process that serves it alone.
+def serving_only(endpoint: Endpoint, config: Config) -> Config:
+    """A configuration with only the servers that an endpoint shows, for a process that serves it alone.
 
-    They are as configured: it is still the door that hides their tools.
+    They are as configured: it is still the endpoint that hides their tools.
     """
-    shown = select(door, config).config.servers
+    shown = select(endpoint, config).config.servers
     return replace(config, servers={name: config.servers[name] for name in shown})
 
 
@@ -95,25 +95,25 @@ def _as_shown(server: ServerConfig, profile: Profile) -> ServerConfig:
     return replace(server, expose=expose, pinned=pinned)
 
 
-def check_door(door: Door, config: Config) -> None:
-    """Check that what a door names is there. What it hides is not named in the error.
+def check_endpoint(endpoint: Endpoint, config: Config) -> None:
+    """Check that what an endpoint names is there. What it hides is not named in the error.
 
     Raises:
-        DoorError: There is no such profile, or no such server among those that it shows.
+        EndpointError: There is no such profile, or no such server among those that it shows.
     """
-    if door.profile is not None and door.profile not in config.profiles:
+    if endpoint.profile is not None and endpoint.profile not in config.profiles:
         if not config.profiles:
-            raise DoorError(f"there is no profile {quote(door.profile)}: none is configured")
-        hint = did_you_mean(door.profile, config.profiles)
-        raise DoorError(f"there is no profile {quote(door.profile)}{hint}")
-    if door.peer is not None and not select(door, config).config.servers:
-        servers = select(replace(door, peer=None), config).config.servers
-        raise DoorError(no_server(door.peer, servers))
-    if door.only is None:
+            raise EndpointError(f"there is no profile {quote(endpoint.profile)}: none is configured")
+        hint = did_you_mean(endpoint.profile, config.profiles)
+        raise EndpointError(f"there is no profile {quote(endpoint.profile)}{hint}")
+    if endpoint.peer is not None and not select(endpoint, config).config.servers:
+        servers = select(replace(endpoint, peer=None), config).config.servers
+        raise EndpointError(no_server(endpoint.peer, servers))
+    if endpoint.only is None:
         return
-    if not door.only:
-        raise DoorError("no server is named")
-    servers = select(replace(door, only=None), config).config.servers
-    for name in door.only:
+    if not endpoint.only:
+        raise EndpointError("no server is named")
+    servers = select(replace(endpoint, only=None), config).config.servers
+    for name in endpoint.only:
         if not chosen(servers, (config.server_named(name),)):
-            raise DoorError(no_server(name, servers))
+            raise EndpointError(no_server(name, servers))

@@ -1,4 +1,4 @@
-"""Makes the sessions of the fleet: with a server, beside that, and of the clients of its transparent door.
+"""Makes the sessions of the fleet: with a server, beside that, and of its transparent clients.
 
 Owned by the fleet, which has them supervised. What all sessions have in common is given here once.
 """
@@ -71,7 +71,7 @@ class SessionFactory:
         )
 
     def direct(self, upstream: Upstream, client: DirectClient, **more: Any) -> DirectSession:
-        """A client's session through the transparent door, with `more` keywords of `DirectSession`."""
+        """A client's session through the transparent endpoint, with `more` keywords of `DirectSession`."""
         more |= {"ledger": self._ledger, "max_message_bytes": self._config.max_message_bytes}
         child = self._child_name(upstream.name)
         from mcpx.core.servers.passthrough.session import DirectSession  # noqa: PLC0415 - for those who want one

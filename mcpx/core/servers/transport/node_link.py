@@ -1,7 +1,7 @@
 """The link to a server on a node of a cluster: messages as lines over TLS.
 
 Each connection asks the `Placement` for a node, connects to it, and says which server it wants; from the
-node's answer on it is an MCP session at the node's door for that server. It is lost when the connection
+node's answer on it is an MCP session at the node's endpoint for that server. It is lost when the connection
 breaks, and at once when the placement gives the node up. What was in flight then may have been run.
 """
 

@@ -43,7 +43,7 @@ function Costs({ answer }) {
       <${Figure} big label="Tokens, connected directly" value=${count(client.direct)} beside="the tools of the same servers" />
       <${Figure} big label="Saved" tone=${part > 0 ? "good" : undefined} value=${part === null ? "–" : share(part)} />
       <${Figure} big label="Tools" value=${count(tools.length + left_out)}
-        beside=${client.door.server ? "as their server has them" : `${own} of MCPX, ${count(client.native_tools)} of servers`} />
+        beside=${client.endpoint.server ? "as their server has them" : `${own} of MCPX, ${count(client.native_tools)} of servers`} />
     </${Figures}>
     ${part > 0 && html`<div class="bar" aria-hidden="true"><span style=${{ width: `${Math.max(0.5, (1 - part) * 100)}%` }}></span></div>`}
   </section>`;

@@ -32,7 +32,7 @@ export function Model({ rest }) {
       ? html`<${Tabs} label="What is shown of the client" current=${tab === SEARCH ? search : given}
             tabs=${[{ href: given, name: "What it is given" }, { href: search, name: "What a search finds" }]} />
           ${tab === SEARCH
-            ? html`<${Ranking} key=${id} id=${id} isTransparent=${Boolean(client?.door.server)} />`
+            ? html`<${Ranking} key=${id} id=${id} isTransparent=${Boolean(client?.endpoint.server)} />`
             : html`<${Given} key=${id} id=${id} client=${client} />`}`
       : html`<${Notice} tone="off" title="This client has left.">Choose another one above.</${Notice}>`}
   </div>`;
@@ -69,7 +69,7 @@ function Client({ client, href, isChosen, now }) {
       <span class="muted small">${client.version}</span>
     </span>
     <span class="row small muted">
-      <span class="wrap">${doorOf(client.door)}</span>
+      <span class="wrap">${endpointOf(client.endpoint)}</span>
       <span>${client.transport}${client.token ? `, token ${client.token}` : ""}</span>
       <span>for ${duration((now - client.since) / 1000)}</span>
     </span>
@@ -81,9 +81,9 @@ function Client({ client, href, isChosen, now }) {
 }
 
 // Where a client came in, as a person would say it.
-function doorOf(door) {
-  if (door.server) return `${door.server} as it is`;
-  const servers = door.only ? `only ${door.only.join(", ")}` : door.profile ? `profile ${door.profile}` : "every server";
+function endpointOf(endpoint) {
+  if (endpoint.server) return `${endpoint.server} as it is`;
+  const servers = endpoint.only ? `only ${endpoint.only.join(", ")}` : endpoint.profile ? `profile ${endpoint.profile}` : "every server";
   const ways = { three: ", three tools", all: ", every tool by name", both: ", both ways" };
-  return `${servers}${ways[door.expose] ?? ""}`;
+  return `${servers}${ways[endpoint.expose] ?? ""}`;
 }

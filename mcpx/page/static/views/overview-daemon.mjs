@@ -51,7 +51,7 @@ export function Clients({ clients, seen }) {
 }
 
 function Client({ client, seen }) {
-  const parts = [client.transport, client.profile && `profile ${client.profile}`, client.door].filter(Boolean);
+  const parts = [client.transport, client.profile && `profile ${client.profile}`, client.endpoint].filter(Boolean);
   return html`<li class="client">
     <div class="grow">
       <p class="cut" title=${client.name}><span class="strong">${client.title ?? client.name}</span> <span

@@ -11,7 +11,7 @@ import anyio
 
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from supervisors import ChildSpec
 from tests.mcpx.scripted import QUICK, Watch, config_of, open_watched, soon
@@ -50,7 +50,9 @@ async def open_link(
         config = config_of(servers, **settings)
         async with open_watched(config, settled=settled, state=state) as watch:
             clients = ClientSessions(watch.hub)
-            http = HttpFrontend(Doors(watch.hub, clients), listener, HttpGateway(), token=None, limit=1 << 24)
+            http = HttpFrontend(
+                Endpoints(watch.hub, clients), listener, HttpGateway(), token=None, limit=1 << 24
+            )
             watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
             watch.hub.root.add(ChildSpec(name="http", run=http.run))
             yield Link(watch, http.url)

@@ -1,6 +1,7 @@
 """A peer that says of its servers what it should not. Run as `python hostile_peer.py KIND HEARD`, over stdio.
 
-At the door for a server (`--peer=NAME`) it serves none. Each question for its directory is a line in HEARD.
+At the endpoint for a server (`--peer=NAME`) it serves none. Each question for its directory is a line in
+HEARD.
 """
 
 from __future__ import annotations

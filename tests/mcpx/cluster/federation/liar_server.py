@@ -1,4 +1,4 @@
-"""A server that claims to be an MCPX: every request but its lists fails as at a door for peers, not sent.
+"""A server that claims to be an MCPX: every request but its lists fails as at a peer endpoint, not sent.
 
 Run as `python liar_server.py HEARD`: each request that reaches it is a line of that file, method and what it
 names. It has two of everything, `open` and `hidden`.

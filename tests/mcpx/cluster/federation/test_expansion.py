@@ -61,7 +61,7 @@ def test_to_expand_again_changes_nothing(lab: Known, box: Known) -> None:
     assert expand(once.config, {}, ME).config == BOTH
 
 
-def test_ways_to_the_door_are_encoded_and_keep_what_the_entry_says() -> None:
+def test_ways_to_the_endpoint_are_encoded_and_keep_what_the_entry_says() -> None:
     known = Known("x", (Offered("a b/c;$(x)"),))
     servers = expand(BOTH, {"lab": known, "box": known}, ME).config.servers
     lab, box = servers["lab/a b/c;$(x)"].transport, servers["a b/c;$(x)"].transport

@@ -1,4 +1,4 @@
-"""At the doors for peers: a server cannot speak for an MCPX, and what is hidden cannot be reached."""
+"""At the peer endpoints: a server cannot speak for an MCPX, and what is hidden cannot be reached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.mcpx.cluster.federation.chain import open_link, peer
-from tests.mcpx.core.gateway.doors import ACCEPT, HttpDoor
+from tests.mcpx.core.gateway.endpoints import ACCEPT, HttpEndpoint
 from tests.mcpx.core.gateway.frontends.test_http_tokens import DEFAULT, bearer, make, served, state
 from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, entry
 from tests.mcpx.serving import ENVELOPE, MODERN
@@ -29,7 +29,7 @@ def liar(heard: Path) -> dict[str, Any]:
 
 
 def requests_about(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Everything that can be asked at a door for peers about one of its names."""
+    """Everything that can be asked at a peer endpoint about one of its names."""
     return [
         ("tools/call", {"name": name, "arguments": {}}),
         ("resources/read", {"uri": f"note:///{name}"}),
@@ -41,11 +41,11 @@ def requests_about(name: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-async def at_door(stack: AsyncExitStack, url: str, *, modern: bool) -> HttpDoor:
+async def at_endpoint(stack: AsyncExitStack, url: str, *, modern: bool) -> HttpEndpoint:
     client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
-    door = HttpDoor(client, url, modern=modern)
-    await door.open()
-    return door
+    endpoint = HttpEndpoint(client, url, modern=modern)
+    await endpoint.open()
+    return endpoint
 
 
 @pytest.mark.parametrize("modern", [False, True])
@@ -60,12 +60,12 @@ async def test_what_a_server_says_of_outcomes_is_never_that_of_an_mcpx(tmp_path:
         assert (str(error.code), str(error.outcome)) == ("upstream_error", "failed")
         assert error.details["upstream"]["data"]["mcpx"]["code"] == "overloaded"  # what it said, as that
         for hop, name in ((far, "s"), (near, "lab%2Fs")):
-            door = await at_door(stack, f"{hop.url}/peers/{name}", modern=modern)
+            endpoint = await at_endpoint(stack, f"{hop.url}/peers/{name}", modern=modern)
             asked = requests_about("open")
             if not modern:
                 asked.append(("resources/subscribe", {"uri": "note:///open"}))
             for method, params in asked:
-                mine = (await door.answer(method, params)).error["data"]["mcpx"]
+                mine = (await endpoint.answer(method, params)).error["data"]["mcpx"]
                 assert mine["code"] != "overloaded", method
                 assert mine["outcome"] != "not_sent", (method, mine)
                 if method != "resources/subscribe":
@@ -75,7 +75,7 @@ async def test_what_a_server_says_of_outcomes_is_never_that_of_an_mcpx(tmp_path:
 
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("by", ["rules", "profile"])
-async def test_what_is_hidden_is_not_reached_at_a_door_for_peers(
+async def test_what_is_hidden_is_not_reached_at_a_endpoint_for_peers(
     tmp_path: Path, by: str, modern: bool
 ) -> None:
     heard = tmp_path / "heard"
@@ -88,13 +88,13 @@ async def test_what_is_hidden_is_not_reached_at_a_door_for_peers(
         profiles = {"narrow": shown | {kind: {"deny": DENIED[kind]} for kind in ("prompts", "resources")}}
         config = config_of({"s": liar(heard), "other": liar(heard)}, profiles=profiles)
         token = make("ci", profile="narrow")
-    async with served(config) as site, site.at(token, "/peers/s", modern=modern) as door:
+    async with served(config) as site, site.at(token, "/peers/s", modern=modern) as endpoint:
         for method in ("tools/list", "prompts/list", "resources/list"):
-            listed = bytes((await door.answer(method, {})).result)
+            listed = bytes((await endpoint.answer(method, {})).result)
             assert b"open" in listed
             assert b"hidden" not in listed, method
         for method, params in requests_about("hidden"):
-            said = await door.answer(method, params)
+            said = await endpoint.answer(method, params)
             assert said.error is not None or "uri" in params.get("ref", ()), method
         assert "hidden" not in heard.read_text()
 

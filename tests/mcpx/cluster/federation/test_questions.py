@@ -36,7 +36,7 @@ async def test_a_server_two_hops_away_asks_in_the_middle_of_a_call(tmp_path: Pat
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_transparent_door_takes_clients_of_both_eras(tmp_path: Path, mode: str) -> None:
+async def test_the_transparent_endpoint_takes_clients_of_both_eras(tmp_path: Path, mode: str) -> None:
     ann = AnsweringClient("ann")
     async with (
         asking_server("stdio-handshake") as server,
@@ -44,8 +44,8 @@ async def test_the_transparent_door_takes_clients_of_both_eras(tmp_path: Path, m
         open_link(tmp_path / "a", {"lab": peer(far.url, **{"as": "lab"})}) as near,
     ):
         await near.has("lab/s")
-        door = f"{near.url}/servers/lab%2Fs"
-        async with Client(door, mode=MODES[mode], **ann.options()) as client:
+        endpoint = f"{near.url}/servers/lab%2Fs"
+        async with Client(endpoint, mode=MODES[mode], **ann.options()) as client:
             asked = await client.call_tool("ask", {"questions": [FORM]})
             assert len(said(asked)) == len(ann.asked) == 1
 

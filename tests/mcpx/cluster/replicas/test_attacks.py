@@ -1,4 +1,4 @@
-"""What a client with a token does to replicas that it should not: have them send elsewhere, mix up doors."""
+"""What a client with a token should not do to replicas: have them send elsewhere, mix up endpoints."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_no_target_of_a_request_has_it_passed_on_to_another_host(tmp_path)
         tasks.cancel_scope.cancel()
 
 
-async def test_at_the_door_for_peers_what_is_given_out_is_sealed_and_nothing_else_is_taken(tmp_path):
+async def test_at_the_endpoint_for_peers_what_is_given_out_is_sealed_and_nothing_else_is_taken(tmp_path):
     async with AsyncExitStack() as stack:
         counted = tmp_path / "counted"
         made = [
@@ -142,7 +142,7 @@ async def test_at_the_door_for_peers_what_is_given_out_is_sealed_and_nothing_els
         assert counted_in(counted) == ["new", "old"]
 
 
-async def test_a_state_is_of_its_door_and_its_call(tmp_path):
+async def test_a_state_is_of_its_endpoint_and_its_call(tmp_path):
     async with AsyncExitStack() as stack:
         counted = tmp_path / "counted"
         at = await stack.enter_async_context(replica(tmp_path, counted, names=("old", "new")))

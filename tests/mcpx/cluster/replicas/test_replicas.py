@@ -47,7 +47,7 @@ async def what_one_replica_has_given_is_of_use_at_the_other(site):
     # the state of a server of 2026-07-28, which only its process takes
     asked = await client.exec(a, "new", "ask", {"id": "state"})
     assert '"accept"' in text_of(await client.exec(b, "new", "ask", {"id": "state"}, **answers(asked)))
-    # the same at the transparent door, where a server's bytes pass as they are
+    # the same at the transparent endpoint, where a server's bytes pass as they are
     path = "/mcp/servers/new"
     asked = await client.ask(a, "tools/call", path, name="ask", arguments={"id": "direct"})
     given = answers(asked)

@@ -153,7 +153,7 @@ async def test_a_person_who_is_asked_and_agrees_is_told_of_in_the_same_row(tmp_p
 
 
 @pytest.mark.anyio
-async def test_a_transparent_door_is_watched_with_no_audit_log():
+async def test_a_transparent_endpoint_is_watched_with_no_audit_log():
     config = config_of({"s": entry()}, audit="off")
     async with open_watched(config) as watch:
         with watch.hub.call_watch.following():

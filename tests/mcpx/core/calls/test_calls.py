@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
@@ -152,7 +152,7 @@ async def test_a_profile_means_a_server_by_an_alias_and_hides_it_by_all_of_them(
     profiles = {"few": {"servers": ["t"], "tools": {"t": ["echo"]}}, "none": {"servers": ["v"]}}
     servers = {"s": entry(ears, settings={"aliases": ["t"]}), "v": entry()}
     async with open_watched(config_of(servers, profiles=profiles)) as watch:
-        few, none = (HubView(watch.hub, Door(profile=name)) for name in profiles)
+        few, none = (HubView(watch.hub, Endpoint(profile=name)) for name in profiles)
         assert list(few.upstreams) == ["s"]
         assert (await few.calls.exec("t", "echo", {"text": "x"})).server_name == "s"
         other = next(name for name in watch.hub.upstreams["s"].catalogue.tools if name != "echo")
@@ -163,7 +163,7 @@ async def test_a_profile_means_a_server_by_an_alias_and_hides_it_by_all_of_them(
             with pytest.raises(CallError) as caught:
                 await none.calls.exec(name, "echo", {"text": "x"})
             assert caught.value.code is Code.UNKNOWN_SERVER
-        only = HubView(watch.hub, Door(only=("t",)))
+        only = HubView(watch.hub, Endpoint(only=("t",)))
         assert list(only.upstreams) == ["s"]
 
 
@@ -174,7 +174,7 @@ async def test_a_rule_for_one_server_may_name_it_by_an_alias(ears, pattern, by_p
     profile = {"servers": ["s"], "tools": {"s": {"deny": [pattern] if by_profile else ["none"]}}}
     config = config_of({"s": entry(ears, settings=settings)}, profiles={"p": profile})
     async with open_watched(config) as watch:
-        calls = HubView(watch.hub, Door(profile="p")).calls
+        calls = HubView(watch.hub, Endpoint(profile="p")).calls
         with pytest.raises(CallError) as caught:
             await calls.exec("t", "echo", {"text": "x"})
         assert caught.value.code is Code.UNKNOWN_TOOL

@@ -1,4 +1,4 @@
-"""What a door shows of a configuration and of a server, and what is said of one that cannot be opened."""
+"""What an endpoint shows of a configuration and a server, and what is said of one that is not there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mcpx.core.config import Config, Profile, ServerConfig, Stdio
 from mcpx.core.daemon.hub_view import NarrowedUpstream, ShownUpstreams
 from mcpx.core.policy.narrowed_policy import NarrowedPolicy
 from mcpx.core.policy.policy import ServerPolicy
-from mcpx.core.servers.fleet.profiles import DoorError, check_door, select
+from mcpx.core.servers.fleet.profiles import EndpointError, check_endpoint, select
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.system.endpoint import FRONT_DOOR, Door, only_of
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint, only_of
 
 SERVERS = ("git", "linear", "db-one", "db-two")
 
@@ -27,8 +27,8 @@ def config_of(**profiles):
     return Config(source="c.json", servers=servers, profiles=profiles)
 
 
-def shown(door, config):
-    return list(select(door, config).config.servers)
+def shown(endpoint, config):
+    return list(select(endpoint, config).config.servers)
 
 
 def catalogue(*tools):
@@ -42,56 +42,56 @@ def catalogue(*tools):
 
 
 @pytest.mark.parametrize(
-    ("door", "names"),
+    ("endpoint", "names"),
     [
-        (FRONT_DOOR, SERVERS),
-        (Door(expose="all"), SERVERS),
-        (Door(only=("git", "linear")), ("git", "linear")),
-        (Door(only=("db-*",)), ("db-one", "db-two")),
-        (Door(profile="work"), ("git", "db-one")),
-        (Door(profile="work", only=("git", "linear")), ("git",)),
-        (Door(profile="everything"), SERVERS),
-        (Door(profile="nothing"), ()),
-        (Door(profile="gone"), ()),
+        (DEFAULT_ENDPOINT, SERVERS),
+        (Endpoint(expose="all"), SERVERS),
+        (Endpoint(only=("git", "linear")), ("git", "linear")),
+        (Endpoint(only=("db-*",)), ("db-one", "db-two")),
+        (Endpoint(profile="work"), ("git", "db-one")),
+        (Endpoint(profile="work", only=("git", "linear")), ("git",)),
+        (Endpoint(profile="everything"), SERVERS),
+        (Endpoint(profile="nothing"), ()),
+        (Endpoint(profile="gone"), ()),
     ],
 )
-def test_the_servers_of_a_door(door, names):
+def test_the_servers_of_a_endpoint(endpoint, names):
     profiles = {"work": Profile(servers=("git", "*-one")), "everything": Profile()}
-    assert shown(door, config_of(**profiles, nothing=Profile(servers=()))) == list(names)
+    assert shown(endpoint, config_of(**profiles, nothing=Profile(servers=()))) == list(names)
 
 
 def test_a_profile_says_how_its_servers_are_shown_and_the_others_are_as_configured():
     config = config_of(work=Profile(expose="both", pinned=()), plain=Profile(tools={"git": ("x",)}))
-    work = select(Door(profile="work"), config)
+    work = select(Endpoint(profile="work"), config)
     assert {(each.expose, each.pinned) for each in work.config.servers.values()} == {("both", ())}
-    plain = select(Door(profile="plain"), config)
+    plain = select(Endpoint(profile="plain"), config)
     assert plain.config.servers == config.servers
     assert plain.rules("git").tools.against("y") == "tools.allow"
     assert not plain.rules("linear").restrict
-    assert select(FRONT_DOOR, config).config is config
+    assert select(DEFAULT_ENDPOINT, config).config is config
 
 
 @pytest.mark.parametrize(
-    ("door", "problem"),
+    ("endpoint", "problem"),
     [
-        (Door(profile="wrok"), 'there is no profile "wrok"; did you mean "work"?'),
-        (Door(profile="zz"), 'there is no profile "zz"; there is "work"'),
-        (Door(only=("gti",)), 'there is no server "gti"; did you mean "git"?'),
-        (Door(only=("zz-*",)), 'there is no server "zz-*"; there is "git", "linear", "db-one", "db-two"'),
-        (Door(only=("git", "linear"), profile="work"), 'there is no server "linear"; there is "git"'),
-        (Door(only=()), "no server is named"),
+        (Endpoint(profile="wrok"), 'there is no profile "wrok"; did you mean "work"?'),
+        (Endpoint(profile="zz"), 'there is no profile "zz"; there is "work"'),
+        (Endpoint(only=("gti",)), 'there is no server "gti"; did you mean "git"?'),
+        (Endpoint(only=("zz-*",)), 'there is no server "zz-*"; there is "git", "linear", "db-one", "db-two"'),
+        (Endpoint(only=("git", "linear"), profile="work"), 'there is no server "linear"; there is "git"'),
+        (Endpoint(only=()), "no server is named"),
     ],
 )
-def test_what_is_said_of_a_door_that_there_is_not(door, problem):
+def test_what_is_said_of_a_endpoint_that_there_is_not(endpoint, problem):
     config = config_of(work=Profile(servers=("git",)))
-    with pytest.raises(DoorError) as error:
-        check_door(door, config)
+    with pytest.raises(EndpointError) as error:
+        check_endpoint(endpoint, config)
     assert str(error.value) == problem
 
 
 def test_without_profiles_none_is_named():
-    with pytest.raises(DoorError, match="none is configured"):
-        check_door(Door(profile="work"), config_of())
+    with pytest.raises(EndpointError, match="none is configured"):
+        check_endpoint(Endpoint(profile="work"), config_of())
 
 
 def test_what_is_named_in_lists_is_sorted_and_there_once():
@@ -100,7 +100,7 @@ def test_what_is_named_in_lists_is_sorted_and_there_once():
 
 
 def rules_of(*patterns):
-    return select(Door(profile="w"), config_of(w=Profile(tools={"git": patterns}))).rules("git")
+    return select(Endpoint(profile="w"), config_of(w=Profile(tools={"git": patterns}))).rules("git")
 
 
 def test_of_a_narrowed_catalogue_no_hidden_tool_is_named():
@@ -183,7 +183,7 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
 def test_servers_are_those_of_the_moment():
     everything = {name: SimpleNamespace(name=name, policy=None, config=None) for name in SERVERS}
     configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
-    upstreams = ShownUpstreams(everything, lambda: select(Door(profile="work"), configs[0]))
+    upstreams = ShownUpstreams(everything, lambda: select(Endpoint(profile="work"), configs[0]))
     assert list(upstreams) == ["git", "linear"]
     assert upstreams["linear"].upstream is everything["linear"]
     assert upstreams["git"] is upstreams["git"]

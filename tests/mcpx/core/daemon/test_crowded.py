@@ -1,4 +1,4 @@
-"""The daemon's doors with thousands of connections that say nothing: it answers, and its servers restart."""
+"""The daemon with thousands of connections that say nothing: it answers, and its servers restart."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import pytest
 
 from mcpx.core.wire.batch import BATCH_REVISION
 from tests.mcpx.core.daemon.ledger import INSPECT, NONE, OTHERS, Ledger, Surfaces, home_with_clients
-from tests.mcpx.core.gateway.doors import HttpDoor
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.scripted import PATIENCE_S, entry
 from tests.mcpx.scripted_server import TOOLS
 from tests.mcpx.serving import LEGACY, Served, run_cli, serving
@@ -157,11 +157,11 @@ async def every_way(play: Hour) -> None:
             play.ledger.call("batches", "shop", "echo", "ok")
     for modern in (False, True):
         async with httpx2.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client:
-            door = HttpDoor(client, play.url, modern=modern)
-            door._headers["Authorization"] = f"Bearer {play.token}"
-            await door.open()
+            endpoint = HttpEndpoint(client, play.url, modern=modern)
+            endpoint._headers["Authorization"] = f"Bearer {play.token}"
+            await endpoint.open()
             given = {"server_name": "shop", "tool_name": "echo", "arguments": {"text": "over HTTP"}}
-            answer = await door.answer("tools/call", {"name": "exec", "arguments": given})
+            answer = await endpoint.answer("tools/call", {"name": "exec", "arguments": given})
             play.ledger.read("test", "shop", "echo", json.loads(bytes(answer.result)), "over HTTP")
             play.ledger.call("test", "shop", "echo", "ok")
 

@@ -22,7 +22,7 @@ async def code(client, server, tool="echo"):
     return result.get("structuredContent", {}).get("code")
 
 
-async def test_each_shim_has_its_door_for_good_and_all_share_the_servers(house, ears):
+async def test_each_shim_has_its_endpoint_for_good_and_all_share_the_servers(house, ears):
     house.write({"s": entry(ears), "other": entry()}, profiles=PROFILES, startup_wait=20)
     async with (
         attached(house, "--profile", "work") as work,

@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from tests.mcpx.core.gateway.doors import ACCEPT, HttpDoor
+from tests.mcpx.core.gateway.endpoints import ACCEPT, HttpEndpoint
 from tests.mcpx.scripted import PATIENCE_S, entry
 from tests.mcpx.serving import run_cli, serving, write_config
 
@@ -29,16 +29,16 @@ async def test_a_token_is_valid_as_soon_as_it_is_made_and_no_longer_once_it_is_r
         httpx2.AsyncClient(timeout=PATIENCE_S) as client,
     ):
         url = (await daemon.logged("http.listening"))["url"]
-        doors = {}
+        endpoints = {}
         for name in PROFILES:
             token = cli("token", "new", name, "--profile", name, "--config", config).strip()
-            door = doors[name] = HttpDoor(client, url, modern=modern)
-            door._headers["Authorization"] = f"Bearer {token}"
-            await door.open()
+            endpoint = endpoints[name] = HttpEndpoint(client, url, modern=modern)
+            endpoint._headers["Authorization"] = f"Bearer {token}"
+            await endpoint.open()
         for own, other, name in (("a", "b", "one"), ("b", "a", "two")):
             for server, code in ((own, None), (other, "unknown_server")):
                 call = {"server_name": server, "tool_name": "echo", "arguments": {"text": "hi"}}
-                said = await doors[name].answer("tools/call", {"name": "exec", "arguments": call})
+                said = await endpoints[name].answer("tools/call", {"name": "exec", "arguments": call})
                 assert json.loads(bytes(said.result)).get("structuredContent", {}).get("code") == code
         status = json.loads(cli("status", "--config", config, "--json"))
         assert status["daemon"]["http"]["named_tokens"] == 2
@@ -46,8 +46,8 @@ async def test_a_token_is_valid_as_soon_as_it_is_made_and_no_longer_once_it_is_r
         cli("token", "revoke", "one")
         listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         sent = [
-            (await client.post(url, json=listing, headers=ACCEPT | door._headers)).status_code
-            for door in doors.values()
+            (await client.post(url, json=listing, headers=ACCEPT | endpoint._headers)).status_code
+            for endpoint in endpoints.values()
         ]
         assert (sent[0], sent[1] == 401) == (401, False)
         ended = await daemon.logged("http.token_ended")

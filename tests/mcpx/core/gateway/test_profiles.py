@@ -1,4 +1,4 @@
-"""What is hidden at a door does not exist there: the same answers as from an MCPX that has only the rest."""
+"""What is hidden at an endpoint does not exist there: the answers of an MCPX that has only the rest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from supervisors import ChildSpec
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import QUICK, config_of, open_watched, soon
@@ -25,7 +25,7 @@ SERVER = Path(__file__).with_name("named_server.py")
 SHOP = ("buy", "browse", "shout", "touch", "grow")
 VAULT = ("buy", "open", "shout", "touch", "grow", "steal")
 WORK = {"servers": ["shop"], "tools": {"shop": ["buy", "sh*"]}}
-ONLY_SHOP = Door(only=("shop",))
+ONLY_SHOP = Endpoint(only=("shop",))
 ALL_OF_SHOP, SOME_OF_SHOP = {"shop": SHOP}, {"shop": ("buy", "shout")}
 
 
@@ -41,18 +41,18 @@ def both(**settings):
 
 
 class Gateway:
-    """A hub and its doors."""
+    """A hub and its endpoints."""
 
     def __init__(self, watch):
         self.hub = watch.hub
         self.watch = watch
         self.clients = ClientSessions(watch.hub)
-        self.doors = Doors(watch.hub, self.clients)
+        self.endpoints = Endpoints(watch.hub, self.clients)
         watch.hub.root.add(ChildSpec(name="clients", run=self.clients.run))
 
     @asynccontextmanager
-    async def client(self, door=FRONT_DOOR, *, modern=False, slow=False):
-        async with Line(self.hub).connected(self.doors.gateway(door)) as line:
+    async def client(self, endpoint=DEFAULT_ENDPOINT, *, modern=False, slow=False):
+        async with Line(self.hub).connected(self.endpoints.gateway(endpoint)) as line:
             line.slow = slow
             line.meta = {"_meta": ENVELOPE} if modern else {}
             if not modern:
@@ -177,22 +177,22 @@ SUBSCRIPTIONS = [
 
 @pytest.mark.parametrize("expose", ["three", "both"])
 @pytest.mark.parametrize(
-    ("door", "rest"),
+    ("endpoint", "rest"),
     [
         (ONLY_SHOP, ALL_OF_SHOP),
-        (Door(profile="work"), SOME_OF_SHOP),
-        (Door(profile="work", only=("shop",)), SOME_OF_SHOP),
-        (Door(only=("shop",), expose="all"), ALL_OF_SHOP),
+        (Endpoint(profile="work"), SOME_OF_SHOP),
+        (Endpoint(profile="work", only=("shop",)), SOME_OF_SHOP),
+        (Endpoint(only=("shop",), expose="all"), ALL_OF_SHOP),
     ],
     ids=["only", "profile", "both", "native"],
 )
-async def test_the_answers_are_those_of_an_mcpx_that_has_only_what_is_shown(door, rest, expose):
+async def test_the_answers_are_those_of_an_mcpx_that_has_only_what_is_shown(endpoint, rest, expose):
     alone = config_of({name: entry(name, tools) for name, tools in rest.items()}, expose=expose)
     async with open_gateway(both(expose=expose)) as gateway, open_gateway(alone) as other:
         for modern, slow in ((False, False), (False, True), (True, False), (True, True)):
             async with (
-                gateway.client(door, modern=modern, slow=slow) as here,
-                other.client(Door(expose=door.expose), modern=modern, slow=slow) as there,
+                gateway.client(endpoint, modern=modern, slow=slow) as here,
+                other.client(Endpoint(expose=endpoint.expose), modern=modern, slow=slow) as there,
             ):
                 if modern:
                     requests = [("server/discover", {}), *REQUESTS]
@@ -236,7 +236,7 @@ async def test_streams_of_2026_07_28_carry_what_is_shown_and_nothing_else():
     async with (
         open_gateway(both()) as gateway,
         gateway.client() as whole,
-        gateway.client(Door(profile="work"), modern=True) as part,
+        gateway.client(Endpoint(profile="work"), modern=True) as part,
         anyio.create_task_group() as tasks,
     ):
         await part.ask("tools/list", part.meta)
@@ -266,7 +266,7 @@ async def test_a_hidden_tool_that_changes_is_not_announced():
     async with (
         open_gateway(both()) as gateway,
         gateway.client() as whole,
-        gateway.client(Door(profile="work")) as part,
+        gateway.client(Endpoint(profile="work")) as part,
     ):
         for line in (whole, part):
             await line.ask("tools/list", {})
@@ -281,7 +281,7 @@ async def test_a_hidden_tool_that_changes_is_not_announced():
 async def test_a_reload_changes_what_a_profile_shows_at_once():
     async with (
         open_gateway(both()) as gateway,
-        gateway.client(Door(profile="work", expose="both")) as line,
+        gateway.client(Endpoint(profile="work", expose="both")) as line,
     ):
 
         async def shown():
@@ -312,7 +312,7 @@ async def test_a_reload_changes_what_a_profile_shows_at_once():
 async def test_updates_end_with_a_reload_that_hides_their_server():
     async with (
         open_gateway(both()) as gateway,
-        gateway.client(Door(profile="work")) as line,
+        gateway.client(Endpoint(profile="work")) as line,
         gateway.client() as whole,
     ):
         uri = {"uri": "mcpx://shop/note:///shop"}
@@ -328,12 +328,12 @@ async def test_updates_end_with_a_reload_that_hides_their_server():
         assert "notifications/resources/updated" not in line.notifications
 
 
-async def test_doors_that_nobody_uses_cost_nothing():
+async def test_endpoints_that_nobody_uses_cost_nothing():
     async with open_gateway(both()) as gateway, AsyncExitStack() as stack:
         line = await stack.enter_async_context(gateway.client(ONLY_SHOP))
-        again = gateway.doors.gateway(ONLY_SHOP)
-        assert again is gateway.doors.gateway(ONLY_SHOP)
-        assert gateway.doors.gateway(FRONT_DOOR) is gateway.doors.gateway(FRONT_DOOR)
+        again = gateway.endpoints.gateway(ONLY_SHOP)
+        assert again is gateway.endpoints.gateway(ONLY_SHOP)
+        assert gateway.endpoints.gateway(DEFAULT_ENDPOINT) is gateway.endpoints.gateway(DEFAULT_ENDPOINT)
         assert len(gateway.clients._lists) == 2
         del again, line
         await stack.aclose()

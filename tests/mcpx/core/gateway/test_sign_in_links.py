@@ -18,10 +18,10 @@ from mcp_types import ElicitResult
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.identity import is_of_this_machine
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue
-from mcpx.core.system.endpoint import FRONT_DOOR
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
 from supervisors import ChildSpec
 from tests.mcpx.core.calls.signing import needs_sign_in
 from tests.mcpx.line import Line
@@ -85,19 +85,19 @@ class LinkLine(Line):
 
 @asynccontextmanager
 async def gateway(tmp_path, **options):
-    """A scene with doors to it."""
+    """A scene with endpoints to it."""
     async with needs_sign_in(tmp_path, top={"login_port": 18787, "startup_wait": 20}, **options) as scene:
         sessions = ClientSessions(scene.hub)
         scene.hub.root.add(ChildSpec(name="sessions", run=sessions.run))
-        yield scene, Doors(scene.hub, sessions)
+        yield scene, Endpoints(scene.hub, sessions)
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
 @pytest.mark.parametrize("slow", [False, True], ids=["fast", "sdk"])
 async def test_a_client_of_a_stream_signs_in_by_a_link(tmp_path, modern, slow):
     async with (
-        gateway(tmp_path) as (scene, doors),
-        LinkLine(scene, modern=modern).connected(doors.gateway(FRONT_DOOR)) as client,
+        gateway(tmp_path) as (scene, endpoints),
+        LinkLine(scene, modern=modern).connected(endpoints.gateway(DEFAULT_ENDPOINT)) as client,
     ):
         client.slow = slow
         await client.open()
@@ -113,7 +113,7 @@ async def test_a_client_of_a_stream_signs_in_by_a_link(tmp_path, modern, slow):
 
 
 @asynccontextmanager
-async def http_client(scene, doors, *, mode, token=None, bearer=None):
+async def http_client(scene, endpoints, *, mode, token=None, bearer=None):
     """A client of the SDK over HTTP, whose person opens every link; and how often they were asked."""
     asked = []
 
@@ -124,7 +124,7 @@ async def http_client(scene, doors, *, mode, token=None, bearer=None):
 
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen("127.0.0.1", 0))
-        http = HttpFrontend(doors, listener, HttpGateway(), token=token, limit=1 << 24)
+        http = HttpFrontend(endpoints, listener, HttpGateway(), token=token, limit=1 << 24)
         scene.hub.root.add(ChildSpec(name="http", run=http.run))
         headers = {"Authorization": f"Bearer {bearer or token}"} if token else {}
         plain = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S))
@@ -136,8 +136,8 @@ async def http_client(scene, doors, *, mode, token=None, bearer=None):
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_over_http_with_the_default_token_signs_in_by_a_link(tmp_path, mode):
     async with (
-        gateway(tmp_path) as (scene, doors),
-        http_client(scene, doors, mode=mode, token="default") as (client, asked),
+        gateway(tmp_path) as (scene, endpoints),
+        http_client(scene, endpoints, mode=mode, token="default") as (client, asked),
     ):
         result = await client.call_tool("exec", CALL["arguments"])
         assert (result.content[0].text, len(asked)) == ("k", 1)
@@ -149,8 +149,8 @@ async def test_a_client_with_a_token_of_a_name_gets_no_link(tmp_path, mode, monk
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     named, _ = issue("ann", profile=None, expires=None, now=datetime.now(UTC))
     async with (
-        gateway(tmp_path) as (scene, doors),
-        http_client(scene, doors, mode=mode, token="default", bearer=named) as (client, asked),
+        gateway(tmp_path) as (scene, endpoints),
+        http_client(scene, endpoints, mode=mode, token="default", bearer=named) as (client, asked),
     ):
         result = await client.call_tool("exec", CALL["arguments"])
         assert result.is_error

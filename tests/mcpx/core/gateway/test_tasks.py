@@ -15,9 +15,9 @@ import pytest
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.task_server import (
     CAPABILITIES_KEY,
@@ -47,7 +47,7 @@ def entry(*arguments: str) -> dict[str, Any]:
 
 
 class Client:
-    """A client of 2026-07-28 at one door."""
+    """A client of 2026-07-28 at one endpoint."""
 
     takes: Any = TAKES
     """Its capabilities."""
@@ -102,7 +102,7 @@ class HttpClient(Client):
 
 
 class Gateway:
-    """A running MCPX with clients at all doors, by the names of these."""
+    """A running MCPX with clients at all endpoints, by the names of these."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -115,14 +115,14 @@ async def open_gateway(servers: dict[str, Any], **settings: Any):
         config = config_of(servers, expose="both", **settings)
         gateway = Gateway(await stack.enter_async_context(open_watched(config)))
         hub = gateway.watch.hub
-        doors = Doors(hub, ClientSessions(hub))
+        endpoints = Endpoints(hub, ClientSessions(hub))
         for name in ("fast", "slow"):
             line = Line(hub)
             line.slow = name == "slow"
-            await stack.enter_async_context(line.connected(doors.gateway(FRONT_DOOR)))
+            await stack.enter_async_context(line.connected(endpoints.gateway(DEFAULT_ENDPOINT)))
             gateway.clients[name] = LineClient(line)
         listener = stack.enter_context(listen("127.0.0.1", 0))
-        http = HttpFrontend(doors, listener, HttpGateway(), token=None, limit=1 << 24)
+        http = HttpFrontend(endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
         hub.root.add(ChildSpec(name="http", run=http.run))
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
         gateway.clients["http"] = HttpClient(client, http.url)
@@ -255,7 +255,7 @@ async def test_clients_that_take_no_tasks(gateway):
 
 async def test_clients_of_older_revisions_get_an_error(gateway):
     client = Line(gateway.watch.hub)
-    server = Doors(gateway.watch.hub, ClientSessions(gateway.watch.hub)).gateway(FRONT_DOOR)
+    server = Endpoints(gateway.watch.hub, ClientSessions(gateway.watch.hub)).gateway(DEFAULT_ENDPOINT)
     async with client.connected(server):
         greeting = {"protocolVersion": "2025-11-25", "capabilities": TAKES | {"roots": {}}}
         greeted = await client.ask("initialize", greeting | {"clientInfo": {"name": "test", "version": "1"}})
@@ -324,9 +324,9 @@ async def test_tasks_of_a_server_that_is_not_shown_are_unknown():
     async with open_gateway({"s": entry(), "t": entry(), "u": entry("{}")}) as gateway:
         task_id = (await gateway.clients["fast"].call("start"))["taskId"]
         hub = gateway.watch.hub
-        doors = Doors(hub, ClientSessions(hub))
+        endpoints = Endpoints(hub, ClientSessions(hub))
         for only, refusal in (("s", None), ("t", "This client has no task"), ("u", "Method not found")):
-            async with Line(hub).connected(doors.gateway(Door(only=(only,)))) as line:
+            async with Line(hub).connected(endpoints.gateway(Endpoint(only=(only,)))) as line:
                 client = LineClient(line)
                 declared = (await client.ask("server/discover"))["capabilities"].get("extensions", {})
                 assert (TASKS in declared) is (only != "u")

@@ -12,7 +12,7 @@ from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.test_request_meta import ANSWERS, VENDOR, ask
-from tests.mcpx.core.gateway.transparent.test_rules import door, each_door
+from tests.mcpx.core.gateway.transparent.test_rules import each_endpoint, endpoint
 from tests.mcpx.core.servers.raw import entry, refusal, result
 from tests.mcpx.core.servers.raw_http import raw_http
 from tests.mcpx.line import Line
@@ -242,9 +242,9 @@ async def test_a_program_that_calls_within_a_span_has_it_as_the_parent(tmp_path,
     assert parent_id(client) == span_id(route)
 
 
-@each_door
-async def test_a_transparent_door_traces_and_changes_nothing_else(way, era, tmp_path, spans):
-    async with door(way, era, tmp_path / "ears") as (_, client):
+@each_endpoint
+async def test_a_transparent_endpoint_traces_and_changes_nothing_else(way, era, tmp_path, spans):
+    async with endpoint(way, era, tmp_path / "ears") as (_, client):
         meta = {"traceparent": SAMPLED, "tracestate": "a=b", "x": 1.50, **BAGGAGE}
         meta |= ENVELOPE if era == "modern" else {}
         params = {"name": "odd", "arguments": {"n": 1.0}, "odd": None, "_meta": meta}

@@ -15,11 +15,11 @@ import httpx2
 
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import LineDoor
+from tests.mcpx.core.gateway.endpoints import LineEndpoint
 from tests.mcpx.core.gateway.peer.peers import PeerLine
 from tests.mcpx.core.gateway.transparent.talking import Fds, Talk, on_stream, over_http
 from tests.mcpx.core.policy.agreeing import KEY, said
@@ -114,9 +114,9 @@ async def every_way(folder: Path, **settings: Any) -> AsyncIterator[EveryWay]:
         servers = {"s": entry(ears, settings={"tools": {"ask": ["*"]}, **settings})}
         watch = await enter(open_watched(config_of(servers, expose="both"), state=folder / "state"))
         sessions = ClientSessions(watch.hub)
-        doors = Doors(watch.hub, sessions)
+        endpoints = Endpoints(watch.hub, sessions)
         listener = stack.enter_context(listen("127.0.0.1", 0))
-        http = HttpFrontend(doors, listener, HttpGateway(), token=None, limit=1 << 24)
+        http = HttpFrontend(endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
         watch.hub.root.add(ChildSpec(name="http", run=http.run))
         client = await enter(httpx2.AsyncClient(timeout=PATIENCE_S))
         callers = {}
@@ -129,8 +129,12 @@ async def every_way(folder: Path, **settings: Any) -> AsyncIterator[EveryWay]:
             elif place == "transparent":
                 talk = await enter(on_stream(watch.hub, "s"))
             else:
-                kind = PeerLine if place == "peer" else LineDoor
-                at = doors.peer(Door(peer="s")) if place == "peer" else doors.gateway(FRONT_DOOR)
+                kind = PeerLine if place == "peer" else LineEndpoint
+                at = (
+                    endpoints.peer(Endpoint(peer="s"))
+                    if place == "peer"
+                    else endpoints.gateway(DEFAULT_ENDPOINT)
+                )
                 line = kind(watch.hub, modern=era == "modern", slow=path == "slow")
                 await enter(line.connected(at))
                 talk = Fds(line._in, line._out)

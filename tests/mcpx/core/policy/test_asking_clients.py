@@ -1,4 +1,4 @@
-"""The person behind a real client is asked: at every door, in both eras, for servers of both, in every way.
+"""The person behind a real client is asked: at every endpoint, in both eras, for servers of both.
 
 The clients and the servers are built on the SDK; between them stands MCPX as a real process.
 """
@@ -70,7 +70,7 @@ async def entries() -> AsyncIterator[dict[str, Any]]:
         yield {kind: await running.enter_async_context(asking_server(kind)) | RULES for kind in SERVERS}
 
 
-@pytest.fixture(scope="module", params=gateways.DOORS)
+@pytest.fixture(scope="module", params=gateways.ENDPOINTS)
 async def able(
     request: pytest.FixtureRequest, entries: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Deciding, Client]]:
@@ -131,11 +131,11 @@ async def test_an_answer_for_the_session_holds_where_there_is_one(able, request)
     assert len(ann.decided) == (1 if has_session else 2)
 
 
-@pytest.mark.parametrize("door", gateways.DOORS)
-async def test_a_client_that_declared_nothing_is_told_the_way_out(door, tmp_path):
+@pytest.mark.parametrize("endpoint", gateways.ENDPOINTS)
+async def test_a_client_that_declared_nothing_is_told_the_way_out(endpoint, tmp_path):
     ann = Deciding("ann")
     config = gateways.write_config(tmp_path, {"s": entry("both") | RULES}, startup_wait=20)
-    async with gateways.open_gateway(door, config, **ann.options(can="roots")) as gateway:
+    async with gateways.open_gateway(endpoint, config, **ann.options(can="roots")) as gateway:
         result = await exec_(gateway.client, "s", "steps", count=1)
     assert result.is_error
     assert "mcpx approve s steps" in result.content[0].text

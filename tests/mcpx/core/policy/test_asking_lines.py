@@ -20,9 +20,9 @@ RULES = {"tools": {"ask": ["*"]}}
 
 
 @asynccontextmanager
-async def open_client(door: str, folder: Any, ears: Ears, version: str = LEGACY) -> Any:
+async def open_client(endpoint: str, folder: Any, ears: Ears, version: str = LEGACY) -> Any:
     """A raw client that can be asked."""
-    async with client_of(door, folder, {"s": entry(ears, settings=RULES)}) as client:
+    async with client_of(endpoint, folder, {"s": entry(ears, settings=RULES)}) as client:
         capabilities = {"elicitation": {}}
         info = {"name": "test", "version": "1"}
         await client.request(
@@ -46,9 +46,9 @@ async def decide(client: Served, question: dict[str, Any], decision: str) -> Non
     await client.send_bytes(json.dumps(answer).encode() + b"\n")
 
 
-@pytest.mark.parametrize("door", ["serve", "attach"])
-async def test_each_call_of_a_batch_is_asked_about(door, tmp_path, ears):
-    async with open_client(door, tmp_path, ears, BATCH_REVISION) as client:
+@pytest.mark.parametrize("endpoint", ["serve", "attach"])
+async def test_each_call_of_a_batch_is_asked_about(endpoint, tmp_path, ears):
+    async with open_client(endpoint, tmp_path, ears, BATCH_REVISION) as client:
         await send(client, call(71, "echo", text="one"), ping(72), call(73, "echo", text="two"))
         questions = await heard(client, "elicitation/create", 2)
         for question in questions:
@@ -61,9 +61,9 @@ async def test_each_call_of_a_batch_is_asked_about(door, tmp_path, ears):
         assert len(ears.of("call")) == 1
 
 
-@pytest.mark.parametrize("door", ["serve", "attach"])
-async def test_a_cancelled_call_takes_its_question_along(door, tmp_path, ears):
-    async with open_client(door, tmp_path, ears) as client:
+@pytest.mark.parametrize("endpoint", ["serve", "attach"])
+async def test_a_cancelled_call_takes_its_question_along(endpoint, tmp_path, ears):
+    async with open_client(endpoint, tmp_path, ears) as client:
         params = {"name": "exec", "arguments": {"server_name": "s", "tool_name": "count"}}
         request_id = await client.ask("tools/call", params)
         (question,) = await heard(client, "elicitation/create")

@@ -23,13 +23,13 @@ from mcpx.core.config import HttpGateway
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.core.gateway.frontends.operations import ControlRequest, perform
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import HttpDoor
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched
 from tests.mcpx.serving import ENVELOPE, run_cli, write_config
@@ -67,20 +67,25 @@ NAMED = {
 }
 BOTH = {name: ALLOW[name] | {"allow": ["*"]} | DENY[name] for name in ALLOW}
 ASKED = ALLOW | {"tools": {"allow": ["look"], "ask": ["find"]}}
-PROFILE = Door(profile="p")
+PROFILE = Endpoint(profile="p")
 RULES = {
-    "deny": ({}, DENY, {}, FRONT_DOOR),
-    "allow": ({}, ALLOW, {}, FRONT_DOOR),
-    "both": ({}, BOTH, {}, FRONT_DOOR),
-    "deny-for-all": (DENY, {}, {}, FRONT_DOOR),
-    "allow-for-all": (ALLOW, {}, {}, FRONT_DOOR),
-    "named-for-all": (NAMED, {}, {}, FRONT_DOOR),
-    "deny-for-all-allow": (DENY, {"tools": {"allow": ["*"]}, "prompts": {"allow": ["*"]}}, {}, FRONT_DOOR),
+    "deny": ({}, DENY, {}, DEFAULT_ENDPOINT),
+    "allow": ({}, ALLOW, {}, DEFAULT_ENDPOINT),
+    "both": ({}, BOTH, {}, DEFAULT_ENDPOINT),
+    "deny-for-all": (DENY, {}, {}, DEFAULT_ENDPOINT),
+    "allow-for-all": (ALLOW, {}, {}, DEFAULT_ENDPOINT),
+    "named-for-all": (NAMED, {}, {}, DEFAULT_ENDPOINT),
+    "deny-for-all-allow": (
+        DENY,
+        {"tools": {"allow": ["*"]}, "prompts": {"allow": ["*"]}},
+        {},
+        DEFAULT_ENDPOINT,
+    ),
     "allow-for-all-allow": (
         {"tools": {"allow": []}} | DENY | {"tools": {"allow": []}},
         ALLOW,
         {},
-        FRONT_DOOR,
+        DEFAULT_ENDPOINT,
     ),
     "profile-deny": ({}, {}, DENY, PROFILE),
     "profile-allow": ({}, {}, ALLOW, PROFILE),
@@ -103,8 +108,8 @@ def entry(folder, name, offer, **settings):
 
 def here_and_there(folder, rule, **more):
     """The configuration with a rule, and the one whose server offers the rest alone."""
-    for_all, own, profile, door = RULES[rule]
-    plain = {"p": {}} if door is PROFILE else {}
+    for_all, own, profile, endpoint = RULES[rule]
+    plain = {"p": {}} if endpoint is PROFILE else {}
     (folder / "there").mkdir(exist_ok=True)
     here = config_of(
         {"vault": entry(folder, "vault", OFFER, **own)},
@@ -113,7 +118,7 @@ def here_and_there(folder, rule, **more):
         **({"profiles": {"p": profile}} if plain else {}),
     )
     there = config_of({"vault": entry(folder / "there", "vault", LEFT)}, **more, profiles=plain)
-    return here, there, door
+    return here, there, endpoint
 
 
 def sent(folder):
@@ -209,18 +214,18 @@ SUBSCRIBED = [
 
 
 class World:
-    """A hub and its doors, with what a test asks of them."""
+    """A hub and its endpoints, with what a test asks of them."""
 
-    def __init__(self, watch, door):
+    def __init__(self, watch, endpoint):
         self.hub = watch.hub
-        self.door = door
+        self.endpoint = endpoint
         self.sessions = ClientSessions(watch.hub)
-        self.doors = Doors(watch.hub, self.sessions)
+        self.endpoints = Endpoints(watch.hub, self.sessions)
         watch.hub.root.add(ChildSpec(name="clients", run=self.sessions.run))
 
     @asynccontextmanager
     async def line(self, *, modern, slow):
-        gateway = self.doors.gateway(Door(expose="both", profile=self.door.profile))
+        gateway = self.endpoints.gateway(Endpoint(expose="both", profile=self.endpoint.profile))
         async with Line(self.hub).connected(gateway) as line:
             line.slow = slow
             line.meta = {"_meta": ENVELOPE} if modern else {}
@@ -231,11 +236,13 @@ class World:
     async def http(self):
         async with AsyncExitStack() as stack:
             listener = stack.enter_context(listen("127.0.0.1", 0))
-            frontend = HttpFrontend(self.doors, listener, HttpGateway(), token=None, limit=1 << 24)
+            frontend = HttpFrontend(self.endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
             self.hub.root.add(ChildSpec(name="http", run=frontend.run))
             client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
-            profile = f"/{self.door.profile}" if self.door.profile else ""
-            clients = [HttpDoor(client, frontend.url + profile, modern=modern) for modern in (False, True)]
+            profile = f"/{self.endpoint.profile}" if self.endpoint.profile else ""
+            clients = [
+                HttpEndpoint(client, frontend.url + profile, modern=modern) for modern in (False, True)
+            ]
             for each in clients:
                 await each.open()
             yield clients
@@ -243,9 +250,9 @@ class World:
 
 @asynccontextmanager
 async def worlds(folder, rule, **more):
-    here, there, door = here_and_there(folder, rule, **more)
+    here, there, endpoint = here_and_there(folder, rule, **more)
     async with open_watched(here) as watch, open_watched(there) as other:
-        yield World(watch, door), World(other, door)
+        yield World(watch, endpoint), World(other, endpoint)
 
 
 def masked(answer):
@@ -328,7 +335,7 @@ CONTROL = [
 async def test_for_the_command_line_and_programs_it_is_the_same(tmp_path, rule):
     async def performed(world, given):
         try:
-            return masked(await perform(world.hub, ControlRequest(**given, profile=world.door.profile)))
+            return masked(await perform(world.hub, ControlRequest(**given, profile=world.endpoint.profile)))
         except MCPXError as error:
             return str(error)
 
@@ -339,7 +346,7 @@ async def test_for_the_command_line_and_programs_it_is_the_same(tmp_path, rule):
         for uri in REFUSED_URIS:
             given = {"mcpx": "resources", "server": "vault", "uri": uri}
             assert not (await performed(here, given)).startswith("{"), uri
-        views = [HubView(world.hub, world.door) for world in (here, there)]
+        views = [HubView(world.hub, world.endpoint) for world in (here, there)]
         for found in zip(*map(seen_by_programs, views), strict=True):
             assert found[0] == found[1]
         assert not any(views[0].registry.may_read("vault", uri) for uri in REFUSED_URIS)
@@ -361,13 +368,13 @@ def seen_by_programs(view):
 
 @pytest.mark.parametrize("rule", RULES)
 async def test_what_is_known_from_last_time_is_seen_through_the_rules_of_now(tmp_path, rule):
-    here, there, door = here_and_there(tmp_path, rule, remembered_for=86400)
+    here, there, endpoint = here_and_there(tmp_path, rule, remembered_for=86400)
     before = config_of({"vault": entry(tmp_path, "vault", OFFER)})
     for name, config in (("here", before), ("there", there)):
         async with open_watched(config, state=tmp_path / f"{name}-state"):
             pass
     hubs = [Hub(each, state=tmp_path / f"{name}-state") for name, each in (("here", here), ("there", there))]
-    views = [HubView(hub, door) for hub in hubs]
+    views = [HubView(hub, endpoint) for hub in hubs]
     assert views[0].upstreams["vault"].catalogue is not None
     for found in zip(*map(seen_by_programs, views), strict=True):
         assert DENIED.search(repr(found[0])) is None
@@ -459,7 +466,7 @@ ATTEMPTS = [
 async def test_each_attempt_is_in_the_audit_log_and_the_rule_where_it_is_known(tmp_path, slow):
     config = config_of({"vault": entry(tmp_path, "vault", OFFER)}, **DENY)
     async with open_watched(config, state=tmp_path / "state") as watch:
-        world = World(watch, FRONT_DOOR)
+        world = World(watch, DEFAULT_ENDPOINT)
         async with world.line(modern=False, slow=slow) as line:
             for (method, params), _, _ in ATTEMPTS:
                 await line.ask(method, params)
@@ -477,7 +484,7 @@ async def test_no_value_is_suggested_that_makes_a_denied_uri(tmp_path, modern):
     rules = {"deny": ["note:///open/value of *"]}
     async with (
         open_watched(config_of({"vault": entry(tmp_path, "vault", OFFER)}, resources=rules)) as watch,
-        World(watch, FRONT_DOOR).line(modern=modern, slow=False) as line,
+        World(watch, DEFAULT_ENDPOINT).line(modern=modern, slow=False) as line,
     ):
         for template, values in (("open/{about}", []), ("secret/{about}", ["value of vault"])):
             asking, params = completion(type="ref/resource", uri=f"mcpx://vault/note:///{template}")

@@ -1,4 +1,4 @@
-"""The matrix at the transparent door: every request for what is denied, times every rule for one server.
+"""The matrix at the transparent endpoint: every request for what is denied, times every rule for one server.
 
 As in `test_matrix`, each goes to an MCPX with the rule, and to one whose server offers the rest alone.
 """
@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from mcpx.core.system.endpoint import FRONT_DOOR
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
 from tests.mcpx.core.gateway.transparent.talking import on_stream
 from tests.mcpx.core.gateway.transparent.test_equality import handshake
 from tests.mcpx.core.policy.test_matrix import DENIED, REFUSED_URIS, RULES, call, completion, sent, worlds
@@ -44,8 +44,8 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize("rule", [name for name, given in RULES.items() if given[3] is FRONT_DOOR])
-async def test_at_the_transparent_door_nothing_denied_is_seen_or_run_and_nothing_allowed_is_lost(
+@pytest.mark.parametrize("rule", [name for name, given in RULES.items() if given[3] is DEFAULT_ENDPOINT])
+async def test_at_the_transparent_endpoint_nothing_denied_is_seen_or_run_and_nothing_allowed_is_lost(
     tmp_path, rule
 ):
     async with (

@@ -15,10 +15,10 @@ import pytest
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.protocol.requests import CallTool
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import ChildSpec
 from tests.mcpx.line import Line
@@ -39,7 +39,7 @@ async def waiting(watch, count=1):
 async def test_a_call_that_waits_for_a_slot_is_not_sent_once_its_tool_is_denied(ears, after):
     servers = {"s": entry(ears, settings={"max_concurrency": 1})}
     async with open_watched(config_of(servers, **PROFILE)) as watch, anyio.create_task_group() as tasks:
-        view = HubView(watch.hub, Door(profile="p"))
+        view = HubView(watch.hub, Endpoint(profile="p"))
         found = []
 
         async def count():
@@ -156,28 +156,28 @@ def offering(folder, more=None, **settings):
 
 
 @asynccontextmanager
-async def client_of(watch, door=FRONT_DOOR):
+async def client_of(watch, endpoint=DEFAULT_ENDPOINT):
     sessions = ClientSessions(watch.hub)
-    doors = Doors(watch.hub, sessions)
+    endpoints = Endpoints(watch.hub, sessions)
     watch.hub.root.add(ChildSpec(name="clients", run=sessions.run))
-    async with Line(watch.hub).connected(doors.gateway(door)) as line:
+    async with Line(watch.hub).connected(endpoints.gateway(endpoint)) as line:
         await line.initialize()
         for kind in ("tools", "resources", "prompts"):
             await line.ask(f"{kind}/list", {})
         yield line
 
 
-@pytest.mark.parametrize("door", [FRONT_DOOR, Door(profile="p")], ids=["all", "profile"])
-async def test_clients_are_told_of_the_lists_that_a_rule_changes(tmp_path, door):
+@pytest.mark.parametrize("endpoint", [DEFAULT_ENDPOINT, Endpoint(profile="p")], ids=["all", "profile"])
+async def test_clients_are_told_of_the_lists_that_a_rule_changes(tmp_path, endpoint):
     rules = {
         "tools": {"deny": ["wipe"]},
         "resources": {"deny": ["note:*"]},
         "prompts": {"deny": ["*"]},
     }
-    after = {"profiles": {"p": rules}} if door.profile else rules | PROFILE
+    after = {"profiles": {"p": rules}} if endpoint.profile else rules | PROFILE
     async with (
         open_watched(config_of(offering(tmp_path), **PROFILE)) as watch,
-        client_of(watch, door) as line,
+        client_of(watch, endpoint) as line,
     ):
         await watch.hub.reload(config_of(offering(tmp_path), **after))
         for kind in ("tools", "resources", "prompts"):

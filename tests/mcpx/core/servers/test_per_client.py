@@ -198,11 +198,11 @@ async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
     assert [alive_in_group(pid) for pid in pids] == [[], [], []]
 
 
-# --- through the doors
+# --- through the endpoints
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
-async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, modern):
+async def test_at_a_stream_endpoint_a_connection_is_one_client_in_both_lanes(ears, modern):
     meta = {"_meta": ENVELOPE} if modern else {}
     async with one_server(ears, settings=OWN) as watch:
         server = GatewayServer(watch.hub, ClientSessions(watch.hub))

@@ -14,13 +14,13 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients import attached
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.core.system.endpoint import FRONT_DOOR, Door
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.wire.channel import Channel
 from mcpx.page.model.texts import measured
 from mcpx.page.page import Page
 from mcpx.page.views import model
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import HttpDoor
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.core.gateway.test_profiles import both, open_gateway
 from tests.mcpx.line import Line
 from tests.mcpx.page.signed_in import signed_in
@@ -54,9 +54,9 @@ async def looking(config):
 
 
 @asynccontextmanager
-async def client_of(gateway, name, door=FRONT_DOOR, *, modern=False):
+async def client_of(gateway, name, endpoint=DEFAULT_ENDPOINT, *, modern=False):
     """A client of that name, with what it is sent: its greeting, and its tools by name."""
-    async with Line(gateway.hub).connected(gateway.doors.gateway(door)) as line:
+    async with Line(gateway.hub).connected(gateway.endpoints.gateway(endpoint)) as line:
         meta = {"_meta": ENVELOPE | {ABOUT: {"name": name, "version": "1.2"}}} if modern else {}
         if modern:
             line.greeted = await line.ask("server/discover", meta)
@@ -77,16 +77,18 @@ async def the_client(page, name):
 
 
 @pytest.mark.parametrize(
-    "door", [FRONT_DOOR, Door(expose="all"), Door(expose="both"), Door(profile="work")], ids=str
+    "endpoint",
+    [DEFAULT_ENDPOINT, Endpoint(expose="all"), Endpoint(expose="both"), Endpoint(profile="work")],
+    ids=str,
 )
-async def test_it_is_what_the_client_was_sent(door):
+async def test_it_is_what_the_client_was_sent(endpoint):
     async with looking(both()) as (gateway, page):
         for name in ("someone", "claude-code", "codex-mcp-client"):
             for modern in (False, True):
-                async with client_of(gateway, name, door, modern=modern) as line:
+                async with client_of(gateway, name, endpoint, modern=modern) as line:
                     about, seen = await the_client(page, name)
                     assert_is(about, seen, line)
-                    assert about["door"]["profile"] == door.profile
+                    assert about["endpoint"]["profile"] == endpoint.profile
 
 
 def assert_is(about, seen, line):
@@ -114,7 +116,7 @@ def assert_is(about, seen, line):
 
 
 async def test_the_definition_of_a_tool_is_what_was_sent():
-    async with looking(both()) as (gateway, page), client_of(gateway, "x", Door(expose="both")) as line:
+    async with looking(both()) as (gateway, page), client_of(gateway, "x", Endpoint(expose="both")) as line:
         about, seen = await the_client(page, "x")
         for each in seen["tools"]:
             written = await page.get(f"/model/{about['id']}/tools/{each['name']}")
@@ -182,13 +184,13 @@ async def test_the_topic_tells_of_a_client_the_moment_it_is_there(monkeypatch):
 async def test_a_client_without_a_session_stays_for_a_while(monkeypatch):
     async with looking(both()) as (gateway, page):
         with listen("127.0.0.1", 0) as listener:
-            http = HttpFrontend(gateway.doors, listener, HttpGateway(), token=None, limit=1 << 24)
+            http = HttpFrontend(gateway.endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
             gateway.hub.root.add(ChildSpec(name="http", run=http.run))
             async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
                 for is_modern in (True, True, False):
-                    door = HttpDoor(client, http.url, modern=is_modern)
-                    await door.open()
-                    await door.answer("tools/list", {})
+                    endpoint = HttpEndpoint(client, http.url, modern=is_modern)
+                    await endpoint.open()
+                    await endpoint.answer("tools/list", {})
                 shown = (await page.get("/model"))["clients"]
                 assert sorted(each["revision"] for each in shown) == ["2025-11-25", "2026-07-28"]
                 assert {each["transport"] for each in shown} == {"http"}
@@ -197,15 +199,15 @@ async def test_a_client_without_a_session_stays_for_a_while(monkeypatch):
                 gateway.hub.root.stop()
 
 
-async def test_a_client_of_a_transparent_door_sees_its_server_as_it_is(with_tools):
+async def test_a_client_of_a_transparent_endpoint_sees_its_server_as_it_is(with_tools):
     server = with_tools(look="Looks <b>around</b>")
     async with looking(config_of({"s": server, "other": with_tools(secret="not there")})) as (gateway, page):
         connected = Line(gateway.hub)
-        async with through(gateway, connected, Door(server="s")):
+        async with through(gateway, connected, Endpoint(server="s")):
             await connected.initialize({"name": "direct", "version": "9", "title": "A title"})
             listed = await connected.ask("tools/list", {})
             about, seen = await the_client(page, "direct")
-            assert about["door"]["server"] == "s"
+            assert about["endpoint"]["server"] == "s"
             assert (about["title"], about["transport"]) == ("A title", "socket")
             assert [whole(each["description"]) for each in seen["tools"]] == ["Looks <b>around</b>"]
             assert [each["name"] for each in listed["tools"]] == ["look"]
@@ -213,14 +215,14 @@ async def test_a_client_of_a_transparent_door_sees_its_server_as_it_is(with_tool
 
 
 @asynccontextmanager
-async def through(gateway, line, door):
-    """Connect a line at a transparent door."""
+async def through(gateway, line, endpoint):
+    """Connect a line at a transparent endpoint."""
     fds = [*os.pipe(), *os.pipe()]
     for fd in fds:
         os.set_blocking(fd, False)
     line._in, line._out = fds[2], fds[1]
     channel = Channel(fds[0], fds[3])
-    stream = gateway.doors.stream_client(door, channel, "socket")
+    stream = gateway.endpoints.stream_client(endpoint, channel, "socket")
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stream._connection.run)
@@ -264,8 +266,8 @@ async def test_the_ranking_is_that_of_inspect_with_its_reasons(with_tools):
         assert (exact["name"], exact["exact"]) == ("create_issue", True)
 
 
-async def test_a_search_is_at_the_door_of_the_client():
-    async with looking(both()) as (gateway, page), client_of(gateway, "x", Door(profile="work")):
+async def test_a_search_is_at_the_endpoint_of_the_client():
+    async with looking(both()) as (gateway, page), client_of(gateway, "x", Endpoint(profile="work")):
         about, _ = await the_client(page, "x")
         inside = await page.get("/search", q="steal open shout", client=about["id"])
         assert {each["server"] for each in inside["servers"]} == {"shop"}

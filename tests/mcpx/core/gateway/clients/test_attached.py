@@ -6,7 +6,7 @@ import pytest
 
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import one_server, soon
 
@@ -21,8 +21,8 @@ MODERN = {
 async def test_a_client_with_a_handshake_is_there_until_it_leaves():
     async with one_server() as watch:
         clients = ClientSessions(watch.hub)
-        door = Door(only=("s",))
-        async with Line(watch.hub).connected(GatewayServer(watch.hub, clients, door)) as line:
+        endpoint = Endpoint(only=("s",))
+        async with Line(watch.hub).connected(GatewayServer(watch.hub, clients, endpoint)) as line:
             assert clients.attached.all() == []
             await line.initialize({"name": "x" * 300, "version": "1\x1b[31m\n2"})
             await line.ask("tools/list", {})
@@ -31,7 +31,7 @@ async def test_a_client_with_a_handshake_is_there_until_it_leaves():
             assert len(client.name) < 80
             assert "\x1b" not in client.version
             assert "\n" not in client.version
-            assert (client.transport, client.door, client.title) == ("stdio", door, "")
+            assert (client.transport, client.endpoint, client.title) == ("stdio", endpoint, "")
         await soon(lambda: not clients.attached.all())
 
 

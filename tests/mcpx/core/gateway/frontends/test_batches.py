@@ -47,11 +47,11 @@ async def client(request, tmp_path, ears):
 
 
 @asynccontextmanager
-async def client_of(door: str, folder, servers, **settings):
+async def client_of(endpoint: str, folder, servers, **settings):
     house = House(folder)
     config = write_config(folder, servers, startup_wait=20, **settings)
     try:
-        async with serving(folder, "serve", config) if door == "serve" else house.attached() as served:
+        async with serving(folder, "serve", config) if endpoint == "serve" else house.attached() as served:
             yield served
     finally:
         house.close()

@@ -1,4 +1,4 @@
-"""What is answered to control requests: of calls that cannot be read, of statistics, and at doors."""
+"""What is answered to control requests: of calls that cannot be read, of statistics, and at endpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mcpx.core.gateway.frontends.control import Control
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ async def test_what_is_no_request(line):
     assert request is None
 
 
-async def test_attach_and_the_tools_look_through_the_door_that_is_named():
+async def test_attach_and_the_tools_look_through_the_endpoint_that_is_named():
     servers = {"s": entry(), "other": entry()}
     profiles = {"work": {"servers": ["s"], "tools": {"s": ["echo"]}}}
     async with open_watched(config_of(servers, profiles=profiles)) as watch:
@@ -56,7 +56,7 @@ async def test_attach_and_the_tools_look_through_the_door_that_is_named():
             return json.loads(response), request
 
         answer, request = await ask(mcpx="attach", profile="work", only=["s"])
-        assert request.door == Door(profile="work", only=("s",))
+        assert request.endpoint == Endpoint(profile="work", only=("s",))
         assert "attached" in answer
         for wrong, named in (
             ({"profile": "wrok"}, 'did you mean "work"?'),

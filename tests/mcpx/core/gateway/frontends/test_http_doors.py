@@ -1,4 +1,4 @@
-"""The doors of HTTP by their URLs: profiles and named servers, and the sessions of each."""
+"""The endpoints of HTTP by their URLs: profiles and named servers, and the sessions of each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
-from mcpx.core.gateway.frontends import http_doors
+from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends import http_endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import HttpDoor
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.core.gateway.test_profiles import both, run
 from tests.mcpx.scripted import PATIENCE_S, open_watched, soon
 
@@ -28,63 +28,63 @@ async def served(config):
     async with open_watched(config) as watch, httpx2.AsyncClient(timeout=PATIENCE_S) as client:
         clients = ClientSessions(watch.hub)
         with listen("127.0.0.1", 0) as listener:
-            doors = Doors(watch.hub, clients)
-            http = HttpFrontend(doors, listener, HttpGateway(), token=None, limit=1 << 24)
+            endpoints = Endpoints(watch.hub, clients)
+            http = HttpFrontend(endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
             watch.hub.root.add(ChildSpec(name="http", run=http.run))
             yield watch.hub, client, http.url
 
 
 @asynccontextmanager
 async def at(client, url, *, modern):
-    door = HttpDoor(client, url, modern=modern)
-    await door.open()
-    yield door
+    endpoint = HttpEndpoint(client, url, modern=modern)
+    await endpoint.open()
+    yield endpoint
 
 
-async def names(door):
-    listed = httpx2.Response(200, content=bytes((await door.answer("tools/list", {})).result)).json()
+async def names(endpoint):
+    listed = httpx2.Response(200, content=bytes((await endpoint.answer("tools/list", {})).result)).json()
     return [tool["name"] for tool in listed["tools"]]
 
 
-async def code(door, server, tool):
+async def code(endpoint, server, tool):
     method, params = run(server, tool)
-    answer = httpx2.Response(200, content=bytes((await door.answer(method, params)).result)).json()
+    answer = httpx2.Response(200, content=bytes((await endpoint.answer(method, params)).result)).json()
     return answer.get("structuredContent", {}).get("code")
 
 
 @pytest.mark.parametrize("modern", [False, True])
 async def test_each_url_shows_its_servers_and_tools(modern):
     async with served(both(expose="all")) as (_, client, url):
-        for door, shown in (
+        for endpoint, shown in (
             ("", ["shop__browse", "shop__buy", "vault__buy", "vault__open"]),
             ("/work", ["shop__buy"]),
             ("?only=shop", ["shop__browse", "shop__buy"]),
             ("?only=vault,shop&only=shop", ["shop__browse", "shop__buy", "vault__buy", "vault__open"]),
             ("/work?only=shop&expose=both", ["exec", "inspect", "resources", "shop__buy"]),
         ):
-            async with at(client, url + door, modern=modern) as talk:
+            async with at(client, url + endpoint, modern=modern) as talk:
                 assert [each for each in sorted(await names(talk)) if not each.endswith(OTHERS)] == shown
-                hidden = None if door in {"", "?only=vault,shop&only=shop"} else "unknown_server"
+                hidden = None if endpoint in {"", "?only=vault,shop&only=shop"} else "unknown_server"
                 assert await code(talk, "vault", "steal") == hidden
         assert (await code(talk, "shop", "browse"), await code(talk, "shop", "buy")) == ("unknown_tool", None)
 
 
-async def test_a_door_that_there_is_not():
+async def test_a_endpoint_that_there_is_not():
     async with served(both()) as (_, client, url):
-        for door, problem in (
+        for endpoint, problem in (
             ("/wrok", 'there is no profile "wrok"; did you mean "work"?'),
             ("?only=shpo", 'there is no server "shpo"; did you mean "shop"?'),
             ("/work?only=vault", 'there is no server "vault"; there is "shop"'),
             ("?only=", "no server is named"),
         ):
-            answer = await client.post(url + door, json=LIST)
+            answer = await client.post(url + endpoint, json=LIST)
             assert (answer.status_code, answer.json()["error"]["message"]) == (404, problem)
-            foreign = await client.post(url + door, json=LIST, headers={"Origin": "https://evil.example"})
+            foreign = await client.post(url + endpoint, json=LIST, headers={"Origin": "https://evil.example"})
             assert (foreign.status_code, "shop" in foreign.text) == (403, False)
         assert (await client.post(url + "/work?expose=x", json=LIST)).status_code == 400
 
 
-async def test_a_session_is_of_one_door_and_ends_with_its_profile():
+async def test_a_session_is_of_one_endpoint_and_ends_with_its_profile():
     async with served(both()) as (hub, client, url):
         async with at(client, url + "/work", modern=False) as talk:
             assert (await client.post(url, json=LIST, headers=talk._headers)).status_code == 404
@@ -97,18 +97,18 @@ async def test_a_session_is_of_one_door_and_ends_with_its_profile():
             pass
 
 
-async def test_of_very_many_doors_the_one_used_longest_ago_ends(monkeypatch):
-    monkeypatch.setattr(http_doors, "MAX_DOORS", 2)
+async def test_of_very_many_endpoints_the_one_used_longest_ago_ends(monkeypatch):
+    monkeypatch.setattr(http_endpoints, "MAX_ENDPOINTS", 2)
     async with served(both()) as (hub, client, url):
-        doors = [url, url + "?only=shop", url + "?only=vault", url + "/work"]
+        endpoints = [url, url + "?only=shop", url + "?only=vault", url + "/work"]
         talks = []
-        for door in doors:
-            async with at(client, door, modern=False) as talk:
+        for endpoint in endpoints:
+            async with at(client, endpoint, modern=False) as talk:
                 talks.append(talk)
         with anyio.fail_after(PATIENCE_S):
             answers = [
-                (await client.post(door, json=LIST, headers=talk._headers)).status_code
-                for door, talk in zip(doors, talks, strict=True)
+                (await client.post(endpoint, json=LIST, headers=talk._headers)).status_code
+                for endpoint, talk in zip(endpoints, talks, strict=True)
             ]
         assert answers[:2] == [200, 404]
         await soon(lambda: len(hub.clients.handles) <= 3)

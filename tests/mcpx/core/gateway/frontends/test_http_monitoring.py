@@ -23,14 +23,14 @@ from mcpx.core.daemon import monitoring
 from mcpx.core.daemon.monitoring import Scrapes, exposition, read
 from mcpx.core.events.metric_families import FAMILIES
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import http_monitoring
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue, revoke
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import HttpDoor
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.scripted import PATIENCE_S, Ears, Gate, config_of, entry, open_watched, soon
 from tests.mcpx.serving import serving, write_config
 
@@ -63,12 +63,12 @@ class Site:
     async def get(self, path, headers=KEY, method="GET"):
         return await self.client.request(method, self.origin + path, headers=headers)
 
-    async def door(self):
-        """A client of the door."""
-        door = HttpDoor(self.client, self.http.url, modern=True)
-        door._headers |= KEY
-        await door.open()
-        return door
+    async def endpoint(self):
+        """A client of the endpoint."""
+        endpoint = HttpEndpoint(self.client, self.http.url, modern=True)
+        endpoint._headers |= KEY
+        await endpoint.open()
+        return endpoint
 
     async def metrics(self):
         """The values of a scrape, by metric and labels."""
@@ -94,8 +94,8 @@ async def served(servers, *, token=TOKEN, host="127.0.0.1", settled=True, **sett
         clients = ClientSessions(watch.hub)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
         with listen(host, 0) as listener:
-            doors = Doors(watch.hub, clients)
-            http = HttpFrontend(doors, listener, HttpGateway(), token=token, limit=1 << 24)
+            endpoints = Endpoints(watch.hub, clients)
+            http = HttpFrontend(endpoints, listener, HttpGateway(), token=token, limit=1 << 24)
             watch.hub.root.add(ChildSpec(name="http", run=http.run))
             yield Site(watch, http, client)
 
@@ -222,10 +222,10 @@ async def test_a_server_that_cannot_run_is_down_and_one_that_is_disabled_is_neit
 
 async def test_tokens_are_counted_by_client_and_server():
     async with served({"s": entry()}) as site:
-        door = await site.door()
+        endpoint = await site.endpoint()
         call = {"server_name": "s", "tool_name": "echo", "arguments": {"text": "word " * 400}}
-        await door.answer("tools/call", {"name": "exec", "arguments": call})
-        await door.answer("tools/list", {})
+        await endpoint.answer("tools/call", {"name": "exec", "arguments": call})
+        await endpoint.answer("tools/list", {})
         values = await site.metrics()
         (client,) = {key[1][1] for key in values if key[0] == "mcpx_client_calls_total"}
         assert values["mcpx_client_calls_total", ("client", client)] == 1
@@ -286,8 +286,8 @@ async def test_every_metric_of_the_table_is_to_be_had_and_no_other(tmp_path, ear
     servers = {"s": entry(ears), "alone": entry(settings={"sessions": "per_client"})}
     contain(ValueError("odd"), "router")  # there are counts by place where there was a fault
     async with served(servers) as site:
-        door = await site.door()
-        await door.answer("tools/list", {})
+        endpoint = await site.endpoint()
+        await endpoint.answer("tools/list", {})
         text = (await site.get("/metrics")).text
     found = set(re.findall(r"^# TYPE (mcpx_\S+)", text, re.MULTILINE))
     elsewhere = ("mcpx_node_", "mcpx_peer_", "mcpx_cluster_")  # where there is such a thing

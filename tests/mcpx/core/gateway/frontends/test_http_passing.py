@@ -41,7 +41,7 @@ async def headers_of(client: httpx2.AsyncClient, url: str, *, modern: bool) -> d
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["old-client", "new-client"])
-async def test_meta_and_progress_pass_through_the_http_door(modern, tmp_path):
+async def test_meta_and_progress_pass_through_the_http_endpoint(modern, tmp_path):
     lines = tmp_path / "lines"
     server = entry(
         tmp_path,

@@ -15,7 +15,7 @@ import structlog
 from mcpx.core.config import parse
 from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import http_supervision
 from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
 from supervisors import Backoff
@@ -50,7 +50,7 @@ async def served(tmp_path, monkeypatch, port):
     http = SupervisedHttp(config, backoff=QUICK)
     with structlog.testing.capture_logs() as logged:
         async with open_hub(config, state=tmp_path) as hub:
-            hub.root.add(http.serve(Doors(hub, ClientSessions(hub))))
+            hub.root.add(http.serve(Endpoints(hub, ClientSessions(hub))))
             yield http, logged
 
 

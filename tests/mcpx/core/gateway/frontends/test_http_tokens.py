@@ -16,12 +16,12 @@ import pytest
 
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import auth
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue, named_tokens_file, revoke
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import ACCEPT, HttpDoor
+from tests.mcpx.core.gateway.endpoints import ACCEPT, HttpEndpoint
 from tests.mcpx.core.gateway.test_profiles import both, inspect, read, run
 from tests.mcpx.core.gateway.test_profiles import entry as named_entry
 from tests.mcpx.core.gateway.test_tasks import TAKES
@@ -87,10 +87,10 @@ class Site:
 
     @asynccontextmanager
     async def at(self, token, path="", *, modern=False):
-        door = HttpDoor(self.client, self.url + path, modern=modern)
-        door._headers |= bearer(token)
-        await door.open()
-        yield door
+        endpoint = HttpEndpoint(self.client, self.url + path, modern=modern)
+        endpoint._headers |= bearer(token)
+        await endpoint.open()
+        yield endpoint
 
     async def status(self, token, path="", message=LIST, **headers):
         answer = await self.client.post(
@@ -117,8 +117,8 @@ async def served(config):
         clients = ClientSessions(watch.hub)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
         with listen("127.0.0.1", 0) as listener:
-            doors = Doors(watch.hub, clients)
-            http = HttpFrontend(doors, listener, HttpGateway(), token=DEFAULT, limit=1 << 24)
+            endpoints = Endpoints(watch.hub, clients)
+            http = HttpFrontend(endpoints, listener, HttpGateway(), token=DEFAULT, limit=1 << 24)
             watch.hub.root.add(ChildSpec(name="http", run=http.run))
             yield Site(watch.hub, http, client)
 
@@ -127,13 +127,13 @@ def shops(**settings):
     return both(profiles=PROFILES, **settings)
 
 
-async def answer(door, method, params):
-    return json.loads(bytes((await door.answer(method, params)).result) or b"null")
+async def answer(endpoint, method, params):
+    return json.loads(bytes((await endpoint.answer(method, params)).result) or b"null")
 
 
-async def text(door, method, params):
+async def text(endpoint, method, params):
     """What a model reads of a result of the three tools."""
-    return "\n".join(block["text"] for block in (await answer(door, method, params))["content"])
+    return "\n".join(block["text"] for block in (await answer(endpoint, method, params))["content"])
 
 
 # --- who is let in
@@ -154,25 +154,25 @@ async def test_a_token_with_a_name_lets_in_until_it_is_revoked_or_expires():
 
 async def test_a_file_that_others_may_read_lets_nobody_in_but_the_default_token():
     token = make("ci")
-    async with served(shops()) as site, site.at(token) as door:
+    async with served(shops()) as site, site.at(token) as endpoint:
         named_tokens_file().chmod(0o644)
         assert (await site.status(token), await site.status(DEFAULT)) == (401, 400)
         named_tokens_file().chmod(0o600)
         assert await site.status(token) == 400
-        assert await site.status(token, **door._headers) == 404  # its sessions have ended
+        assert await site.status(token, **endpoint._headers) == 404  # its sessions have ended
 
 
 # --- what a token shows
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_a_token_for_a_profile_is_at_that_door_on_either_path(modern):
+async def test_a_token_for_a_profile_is_at_that_endpoint_on_either_path(modern):
     token, free = make("ci", profile="work"), make("free")
     async with served(shops(expose="all")) as site:
 
         async def names(token, path):
-            async with site.at(token, path, modern=modern) as door:
-                listed = (await answer(door, "tools/list", {}))["tools"]
+            async with site.at(token, path, modern=modern) as endpoint:
+                listed = (await answer(endpoint, "tools/list", {}))["tools"]
                 return {tool["name"] for tool in listed}
 
         mine = {"shop__buy", "shop__shout"}
@@ -180,9 +180,9 @@ async def test_a_token_for_a_profile_is_at_that_door_on_either_path(modern):
         assert await names(token, "?only=shop") == mine
         assert {"vault__steal", "shop__grow"} <= await names(free, "") & await names(DEFAULT, "")
         assert await names(free, "/work") == mine
-        async with site.at(token, "?expose=three", modern=modern) as door:
+        async with site.at(token, "?expose=three", modern=modern) as endpoint:
             said = [
-                json.dumps(await answer(door, *request))
+                json.dumps(await answer(endpoint, *request))
                 for request in (
                     inspect(),
                     inspect(query="steal"),
@@ -201,7 +201,7 @@ async def test_a_token_for_a_profile_is_at_that_door_on_either_path(modern):
             assert ("unknown_server" in said[3], "unknown_tool" in said[4]) == (True, True)
 
 
-async def test_for_a_token_with_a_profile_no_other_door_exists():
+async def test_for_a_token_with_a_profile_no_other_endpoint_exists():
     token, lost = make("ci", profile="work"), make("lost", profile="gone")
     whole = make("whole", profile="whole")
     async with served(shops()) as site:
@@ -215,8 +215,8 @@ async def test_for_a_token_with_a_profile_no_other_door_exists():
             assert await site.refused(token, f"/servers/{name}") == f"No server {name}"
         assert await site.refused(whole, "/servers/vault") == "No server vault"
         assert await site.refused(whole, "/servers/shap") == "No server shap; did you mean shop?"
-        async with site.at(whole, "/servers/shop") as door, site.at(token, "/servers/shop") as narrowed:
-            tools = (await answer(door, "tools/list", {}))["tools"]
+        async with site.at(whole, "/servers/shop") as endpoint, site.at(token, "/servers/shop") as narrowed:
+            tools = (await answer(endpoint, "tools/list", {}))["tools"]
             assert len(tools) == 5
             shown = [each["name"] for each in (await answer(narrowed, "tools/list", {}))["tools"]]
             assert shown == ["buy", "shout"]
@@ -224,7 +224,7 @@ async def test_for_a_token_with_a_profile_no_other_door_exists():
             refused = await narrowed.answer("tools/call", {"name": hidden})
             assert refused.error == {"code": -32602, "message": f"Unknown tool: {hidden}"}
             await site.hub.reload(both(profiles={"whole": PROFILES["work"]}))
-            assert [each["name"] for each in (await answer(door, "tools/list", {}))["tools"]] == shown
+            assert [each["name"] for each in (await answer(endpoint, "tools/list", {}))["tools"]] == shown
         assert "there is no profile" in await site.refused(token, "")
 
 
@@ -233,8 +233,8 @@ async def test_for_a_token_with_a_profile_no_other_door_exists():
 
 async def test_a_session_is_of_its_token_and_does_not_exist_for_another():
     one, two = make("one"), make("two")
-    async with served(shops()) as site, site.at(one) as door:
-        own = {key: value for key, value in door._headers.items() if key != "Authorization"}
+    async with served(shops()) as site, site.at(one) as endpoint:
+        own = {key: value for key, value in endpoint._headers.items() if key != "Authorization"}
         for other in (two, DEFAULT):
             foreign = own | bearer(other)
             assert await site.status(other, **own) == 404
@@ -254,7 +254,7 @@ async def test_a_session_is_of_its_token_and_does_not_exist_for_another():
 async def test_session_ids_are_random():
     one = make("one")
     async with served(shops()) as site, site.at(one) as first, site.at(one) as second:
-        ids = [door._headers["Mcp-Session-Id"] for door in (first, second)]
+        ids = [endpoint._headers["Mcp-Session-Id"] for endpoint in (first, second)]
     assert ids[0] != ids[1]
     assert [UUID(each).version for each in ids] == [4, 4]
 
@@ -263,13 +263,13 @@ async def test_the_event_stream_of_a_session_stays_when_others_ask_for_it():
     one, two = make("one"), make("two")
     async with (
         served(both()) as site,
-        site.at(one) as door,
-        site.client.stream("GET", site.url, headers=door._headers) as stream,
+        site.at(one) as endpoint,
+        site.client.stream("GET", site.url, headers=endpoint._headers) as stream,
     ):
         assert stream.status_code == 200
-        foreign = door._headers | bearer(two)
+        foreign = endpoint._headers | bearer(two)
         assert (await site.client.get(site.url, headers=foreign)).status_code == 404
-        await answer(door, *run("shop", "grow", arguments={"text": "tools"}))
+        await answer(endpoint, *run("shop", "grow", arguments={"text": "tools"}))
         with anyio.fail_after(PATIENCE_S):
             async for line in stream.aiter_lines():
                 if "list_changed" in line:
@@ -280,7 +280,7 @@ async def test_what_a_server_says_after_a_call_is_for_no_other_token():
     one, two = make("one"), make("two")
     async with (
         served(shops()) as site,
-        site.at(one) as door,
+        site.at(one) as endpoint,
         site.at(two) as other,
         site.at(DEFAULT) as default,
         site.client.stream("GET", site.url, headers=default._headers) as everything,
@@ -288,7 +288,7 @@ async def test_what_a_server_says_after_a_call_is_for_no_other_token():
     ):
         for each in (default, other):
             await answer(each, "logging/setLevel", {"level": "debug"})
-        await answer(door, *run("shop", "shout"))
+        await answer(endpoint, *run("shop", "shout"))
         with anyio.fail_after(PATIENCE_S):
             async for line in everything.aiter_lines():
                 if "shop!" in line:
@@ -305,19 +305,19 @@ async def test_a_kept_result_is_read_with_its_token_alone(modern):
     one, two = make("one"), make("two")
     async with served(config_of({"t": TABLES})) as site:
         async with (
-            site.at(one, modern=modern) as door,
+            site.at(one, modern=modern) as endpoint,
             site.at(two, modern=modern) as other,
             site.at(DEFAULT, modern=modern) as default,
         ):
-            shown = await text(door, *run("t", "lines", arguments={"rows": 20_000}))
+            shown = await text(endpoint, *run("t", "lines", arguments={"rows": 20_000}))
             uri = re.search(r'mcpx://result/[^"]+', shown)[0]
             wanted = read("mcpx", uri)
             for foreign in (other, default):
                 said = await answer(foreign, *wanted)
                 assert said["structuredContent"]["code"] == "unknown_resource"
                 assert not bytes((await foreign.answer("resources/read", {"uri": uri})).result)
-            assert "line 1" in await text(door, *wanted)
-            assert (await answer(door, "resources/read", {"uri": uri}))["contents"]
+            assert "line 1" in await text(endpoint, *wanted)
+            assert (await answer(endpoint, "resources/read", {"uri": uri}))["contents"]
         if modern:  # without a session: the token is the client
             async with site.at(one, "?expose=both", modern=True) as again:
                 assert "line 1" in await text(again, *wanted)
@@ -362,13 +362,13 @@ async def test_a_call_that_waits_for_answers_goes_on_for_its_token_alone():
         await soon(lambda: not len(suspended))
 
 
-async def test_at_a_transparent_door_each_token_has_a_session_of_its_own():
+async def test_at_a_transparent_endpoint_each_token_has_a_session_of_its_own():
     one, two = make("one"), make("two")
     async with served(config_of({"shop": named_entry("shop", ["buy"])})) as site:
         direct = site.hub.upstreams["shop"].direct
         for token in (one, two, DEFAULT):
-            async with site.at(token, "/servers/shop", modern=True) as door:
-                assert (await answer(door, "tools/list", {}))["tools"]
+            async with site.at(token, "/servers/shop", modern=True) as endpoint:
+                assert (await answer(endpoint, "tools/list", {}))["tools"]
         assert len(direct) == 3
         revoke("one")
         await soon(lambda: len(direct) == 2)
@@ -379,9 +379,9 @@ async def test_the_audit_log_names_the_token_and_its_profile(modern, tmp_path):
     one, work = make("one"), make("work-token", profile="work")
     async with served(shops()) as site:
         for token in (one, work, DEFAULT):
-            async with site.at(token, modern=modern) as door:
-                await answer(door, *run("shop", "buy"))
-                await answer(door, *run("vault", "steal"))
+            async with site.at(token, modern=modern) as endpoint:
+                await answer(endpoint, *run("shop", "buy"))
+                await answer(endpoint, *run("vault", "steal"))
     lines = [
         json.loads(line)
         for file in (tmp_path / "state" / "audit").glob("*.jsonl")
@@ -416,14 +416,14 @@ async def test_what_is_open_ends_with_the_token_and_nothing_else(ears, end, mode
     async with served(config_of({"s": scripted_entry(ears)})) as site, anyio.create_task_group() as tasks:
 
         async def call(token):
-            async with site.at(token, modern=modern) as door:
+            async with site.at(token, modern=modern) as endpoint:
                 message = LIST | {"method": "tools/call", "params": {"name": "exec", "arguments": hang}}
                 if modern:
                     about = {"protocolVersion": MODERN, "clientCapabilities": {}}
                     meta = {f"io.modelcontextprotocol/{key}": value for key, value in about.items()}
                     message["params"]["_meta"] = meta
-                    door._headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "exec"}
-                answers[token] = await site.client.post(site.url, json=message, headers=door._headers)
+                    endpoint._headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "exec"}
+                answers[token] = await site.client.post(site.url, json=message, headers=endpoint._headers)
 
         for token in (one, two):
             tasks.start_soon(call, token)
@@ -438,9 +438,9 @@ async def test_what_is_open_ends_with_the_token_and_nothing_else(ears, end, mode
         if modern:  # a client whose request is answered with 401 gets another token and sends it again
             assert ended.json()["error"]["data"] == {"code": "cancelled", "outcome": "unknown"}
         assert two not in answers
-        async with site.at(two, modern=modern) as door:
+        async with site.at(two, modern=modern) as endpoint:
             release = {"server_name": "s", "tool_name": "release", "arguments": {}}
-            await door.answer("tools/call", {"name": "exec", "arguments": release})
+            await endpoint.answer("tools/call", {"name": "exec", "arguments": release})
         await soon(lambda: two in answers)
         assert "released" in answers[two].text
 
@@ -463,9 +463,9 @@ async def test_streams_of_events_end_with_the_token(end):
             ACCEPT | bearer(one) | {"MCP-Protocol-Version": MODERN, "Mcp-Method": "subscriptions/listen"}
         )
         client = site.client
-        async with site.at(one) as door:
+        async with site.at(one) as endpoint:
             async with (
-                client.stream("GET", site.url, headers=door._headers) as events,
+                client.stream("GET", site.url, headers=endpoint._headers) as events,
                 client.stream("POST", site.url, json=listen_to, headers=headers) as listened,
             ):
                 assert (events.status_code, listened.status_code) == (200, 200)
@@ -479,16 +479,18 @@ async def test_streams_of_events_end_with_the_token(end):
             await soon(lambda: not site.hub.clients.handles)
             assert not manager._kept.bytes
             assert (
-                await site.status(DEFAULT, **{k: v for k, v in door._headers.items() if k != "Authorization"})
+                await site.status(
+                    DEFAULT, **{k: v for k, v in endpoint._headers.items() if k != "Authorization"}
+                )
                 == 404
             )
 
 
-async def test_one_token_does_not_use_up_the_doors_of_another(monkeypatch):
-    monkeypatch.setattr("mcpx.core.gateway.frontends.http_doors.MAX_DOORS", 1)
+async def test_one_token_does_not_use_up_the_endpoints_of_another(monkeypatch):
+    monkeypatch.setattr("mcpx.core.gateway.frontends.http_endpoints.MAX_ENDPOINTS", 1)
     one, two = make("one", profile="work"), make("two")
-    async with served(shops()) as site, site.at(one) as door:
+    async with served(shops()) as site, site.at(one) as endpoint:
         for path in ("?only=shop", "?only=vault", "/work"):
             async with site.at(two, path):
                 pass
-        await answer(door, "tools/list", {})
+        await answer(endpoint, "tools/list", {})

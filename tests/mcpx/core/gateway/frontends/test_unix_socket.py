@@ -15,7 +15,7 @@ import mcpx.core.system.paths
 from mcpx.core.config import load
 from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import unix_socket
 from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.core.system.listening import listen
@@ -134,7 +134,7 @@ class Peer:
     def __init__(self, house, hub):
         self.listener = listen(house.place)
         clients = ClientSessions(hub)
-        self.frontend = SocketFrontend(Doors(hub, clients), self.listener, house.place)
+        self.frontend = SocketFrontend(Endpoints(hub, clients), self.listener, house.place)
         hub.root.add(ChildSpec(name="gateway", run=self.frontend.run))
 
 

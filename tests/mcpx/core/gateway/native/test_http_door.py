@@ -1,4 +1,4 @@
-"""Subscribers at the HTTP door of a real MCPX: told over their own streams, and gone when they leave."""
+"""Subscribers at the HTTP endpoint of a real MCPX: told over their own streams, and gone when they leave."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import ResourceUpdatedNotification
 
-from tests.live.gateways import http_client, http_door, write_config
+from tests.live.gateways import http_client, http_endpoint, write_config
 from tests.mcpx.core.gateway.native.connecting import entry, subscribe
 
 pytestmark = pytest.mark.anyio
@@ -23,13 +23,13 @@ async def touch(client, text: str) -> None:
 class OldClient:
     """A client of the handshake era, subscribed until it is to leave."""
 
-    def __init__(self, door) -> None:
-        self.door = door
+    def __init__(self, endpoint) -> None:
+        self.endpoint = endpoint
         self.told = anyio.Event()
         self.leave = anyio.Event()
 
     async def run(self, *, task_status=anyio.TASK_STATUS_IGNORED) -> None:
-        async with http_client(self.door, mode="legacy", message_handler=self.on_message) as client:
+        async with http_client(self.endpoint, mode="legacy", message_handler=self.on_message) as client:
             await client.call_tool("inspect", {"server_name": "a"})
             await subscribe(client, URI)
             task_status.started()
@@ -44,8 +44,8 @@ class OldClient:
 async def test_both_eras_are_told_and_the_last_one_ends_the_subscription(ears, era, tmp_path):
     config = write_config(tmp_path, {"a": entry(era, ears)})
     with anyio.fail_after(50):
-        async with http_door(config) as door, http_client(door, mode="auto") as new:
-            old = OldClient(door)
+        async with http_endpoint(config) as endpoint, http_client(endpoint, mode="auto") as new:
+            old = OldClient(endpoint)
             async with anyio.create_task_group() as tasks:
                 await tasks.start(old.run)
                 async with new.listen(resource_subscriptions=[URI]) as stream:

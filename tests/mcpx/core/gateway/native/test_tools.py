@@ -14,7 +14,7 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.events.stats import MENU
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.frontends.test_kept_results import SERVER as TABLES
 from tests.mcpx.line import Line
@@ -33,7 +33,7 @@ async def client_of(watch, choice=None, client=None, *, modern=False):
     if watch.clients is None:
         watch.clients = clients
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
-    server = GatewayServer(watch.hub, clients, Door(choice))
+    server = GatewayServer(watch.hub, clients, Endpoint(choice))
     async with Line(watch.hub).connected(server) as line:
         if not modern:
             await line.initialize(client)

@@ -1,4 +1,4 @@
-"""Peers at the door of one server: on a stream by the fast path and the SDK's, and over HTTP, in each era."""
+"""Peers of one server: on a stream by the fast path and the SDK's, and over HTTP, in each era."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import httpx2
 from mcpx.core.config import HttpGateway
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.core.gateway.peer.fast_path import PeerFastPath
 from mcpx.core.gateway.peer.stream import peer_connection
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.dispatcher import WireDispatcher
 from supervisors import ChildSpec
-from tests.mcpx.core.gateway.doors import ERAS, HttpDoor, LineDoor
+from tests.mcpx.core.gateway.endpoints import ERAS, HttpEndpoint, LineEndpoint
 from tests.mcpx.core.gateway.native.connecting import Gateway
 from tests.mcpx.scripted import PATIENCE_S, Watch, config_of, open_watched
 
-DOORS = [(name, era) for name in ("fast", "slow", "http") for era in ERAS]
+ENDPOINTS = [(name, era) for name in ("fast", "slow", "http") for era in ERAS]
 
 
-class PeerLine(LineDoor):
+class PeerLine(LineEndpoint):
     """A peer on a stream."""
 
     def fast_path(self, server: Any, connection: Any) -> Any:
@@ -35,28 +35,30 @@ class PeerLine(LineDoor):
 class Peers:
     """Those of one hub, by the names of their way and their era."""
 
-    def __init__(self, watch: Watch, doors: Doors, url: str) -> None:
+    def __init__(self, watch: Watch, endpoints: Endpoints, url: str) -> None:
         self.watch = watch
         self.hub: Hub = watch.hub
-        self.doors = doors
+        self.endpoints = endpoints
         self.url = url
         self._stack = AsyncExitStack()
 
-    async def join(self, name: str, era: str, *, server: str = "s", **door: Any) -> PeerLine | HttpDoor:
+    async def join(
+        self, name: str, era: str, *, server: str = "s", **endpoint: Any
+    ) -> PeerLine | HttpEndpoint:
         """A peer that has not greeted yet."""
         modern = era == "modern"
         if name == "http":
             client = await self._stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
-            at_door = HttpDoor(client, f"{self.url}/peers/{server}", modern=modern)
+            at_endpoint = HttpEndpoint(client, f"{self.url}/peers/{server}", modern=modern)
             if modern:
-                await at_door.open()
-            return at_door
+                await at_endpoint.open()
+            return at_endpoint
         line = PeerLine(self.hub, modern=modern, slow=name == "slow")
-        at = self.doors.peer(Door(peer=server, **door))
+        at = self.endpoints.peer(Endpoint(peer=server, **endpoint))
         joined: PeerLine = await self._stack.enter_async_context(line.connected(at))
         return joined
 
-    async def open(self, name: str, era: str, **more: Any) -> PeerLine | HttpDoor:
+    async def open(self, name: str, era: str, **more: Any) -> PeerLine | HttpEndpoint:
         """A peer with a session."""
         peer = await self.join(name, era, **more)
         await peer.open()
@@ -71,22 +73,22 @@ async def open_peers(
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(open_watched(config_of(servers, **settings), settled=settled))
         clients = ClientSessions(watch.hub)
-        doors = Doors(watch.hub, clients)
+        endpoints = Endpoints(watch.hub, clients)
         listener = stack.enter_context(listen("127.0.0.1", 0))
-        http = HttpFrontend(doors, listener, HttpGateway(), token=None, limit=1 << 24)
+        http = HttpFrontend(endpoints, listener, HttpGateway(), token=None, limit=1 << 24)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
         watch.hub.root.add(ChildSpec(name="http", run=http.run))
-        peers = Peers(watch, doors, http.url)
+        peers = Peers(watch, endpoints, http.url)
         async with peers._stack:
             yield peers
 
 
 class PeerGateway(Gateway):
-    """A hub at whose peer doors the SDK's clients connect, on streams as a daemon serves them."""
+    """A hub at whose peer endpoints the SDK's clients connect, on streams as a daemon serves them."""
 
     def __init__(self, watch: Watch, clients: ClientSessions, server: str) -> None:
-        self.doors = Doors(watch.hub, clients)
-        super().__init__(watch, clients, self.doors.peer(Door(peer=server)))  # type: ignore[arg-type]
+        self.endpoints = Endpoints(watch.hub, clients)
+        super().__init__(watch, clients, self.endpoints.peer(Endpoint(peer=server)))  # type: ignore[arg-type]
 
     def connection(self, wire: WireDispatcher) -> Any:
         return peer_connection(self.server, "socket", wire)  # type: ignore[arg-type]
@@ -96,7 +98,7 @@ class PeerGateway(Gateway):
 async def open_peer_gateway(
     server: str, servers: dict[str, Any], **settings: Any
 ) -> AsyncIterator[PeerGateway]:
-    """A hub over these servers, with the door for peers of one."""
+    """A hub over these servers, with the peer endpoint of one."""
     async with open_watched(config_of(servers, **settings)) as watch:
         clients = ClientSessions(watch.hub)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))

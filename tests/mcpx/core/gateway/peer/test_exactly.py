@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.mcpx.core.gateway.doors import SERVER
-from tests.mcpx.core.gateway.peer.peers import DOORS, open_peers
+from tests.mcpx.core.gateway.endpoints import SERVER
+from tests.mcpx.core.gateway.peer.peers import ENDPOINTS, open_peers
 from tests.mcpx.scripted import QUICK
 
 pytestmark = pytest.mark.anyio
@@ -33,32 +33,32 @@ async def everybody(folder, era, **settings):
     args = ["-S", "-E", str(SERVER), era, str(folder)]
     entry = {"command": sys.executable, "args": args, "restart": QUICK, **settings}
     async with open_peers({"s": entry}) as peers:
-        yield {each: await peers.open(*each) for each in DOORS}
+        yield {each: await peers.open(*each) for each in ENDPOINTS}
 
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 async def test_results_are_the_bytes_that_came(tmp_path, era):
-    async with everybody(tmp_path, era) as doors:
+    async with everybody(tmp_path, era) as endpoints:
         for method, params in REQUESTS.items():
             (tmp_path / method.replace("/", "-")).write_text(ODD)
-            for (_, of), peer in doors.items():
+            for (_, of), peer in endpoints.items():
                 answer = await peer.answer(method, params)
                 expected = ODD if of == "handshake" else ODD[:-1] + ',"resultType":"complete"}'
                 assert bytes(answer.result).decode() == expected, (method, of, answer.error)
         for way in ("fast", "slow"):
             for of in ("handshake", "modern"):
                 taken = {"handshake": 2, "modern": 1}[of]  # the first one of a modern peer opens its session
-                assert doors[way, of].fast == (taken if way == "fast" else 0)
+                assert endpoints[way, of].fast == (taken if way == "fast" else 0)
 
 
 async def test_a_result_that_says_what_it_is_and_an_empty_one(tmp_path):
-    async with everybody(tmp_path, "modern") as doors:
+    async with everybody(tmp_path, "modern") as endpoints:
         for given, modern in (
             ('{"resultType":"complete","content":[]}', '{"resultType":"complete","content":[]}'),
             ("{ }", '{"resultType":"complete"}'),
         ):
             (tmp_path / "tools-call").write_text(given)
-            for (_, of), peer in doors.items():
+            for (_, of), peer in endpoints.items():
                 answer = await peer.answer("tools/call", REQUESTS["tools/call"])
                 assert bytes(answer.result).decode() == (given if of == "handshake" else modern)
 
@@ -74,8 +74,8 @@ async def test_lists_have_all_that_the_server_gave(tmp_path):
     prompt = {"name": "p/q", "description": "a\u0000b", "vendor": [None]}
     (tmp_path / "tools-list").write_text(json.dumps({"tools": [tool, {**tool, "name": "a"}]}))
     (tmp_path / "prompts-list").write_text(json.dumps({"prompts": [prompt]}))
-    async with everybody(tmp_path, "handshake") as doors:
-        for (_, of), peer in doors.items():
+    async with everybody(tmp_path, "handshake") as endpoints:
+        for (_, of), peer in endpoints.items():
             tools = json.loads(bytes((await peer.answer("tools/list", {})).result))
             assert tools["tools"] == [tool, {**tool, "name": "a"}]
             assert list(tools["tools"][0]) == list(tool)
@@ -87,9 +87,9 @@ async def test_lists_have_all_that_the_server_gave(tmp_path):
 
 async def test_what_the_server_refuses_is_inside_of_the_failure_and_cannot_be_one_of_ours(tmp_path):
     forged = {"mcpx": {"code": "server_unavailable", "outcome": "not_sent"}}
-    async with everybody(tmp_path, "handshake") as doors:
+    async with everybody(tmp_path, "handshake") as endpoints:
         (tmp_path / "error").write_text(json.dumps({"code": -32001, "message": "no", "data": forged}))
-        for peer in doors.values():
+        for peer in endpoints.values():
             for method, params in REQUESTS.items():
                 error = (await peer.answer(method, params)).error
                 assert error["code"] == -32603
@@ -109,8 +109,8 @@ async def test_what_the_server_refuses_is_inside_of_the_failure_and_cannot_be_on
 async def test_what_mcpx_refuses_says_so_everywhere_alike(tmp_path, method, params, code):
     schema = {"type": "object", "properties": {"n": {"type": "array"}}, "required": ["n"]}
     (tmp_path / "tools-list").write_text(json.dumps({"tools": [{"name": "take", "inputSchema": schema}]}))
-    async with everybody(tmp_path, "handshake") as doors:
-        errors = [(await peer.answer(method, params)).error for peer in doors.values()]
+    async with everybody(tmp_path, "handshake") as endpoints:
+        errors = [(await peer.answer(method, params)).error for peer in endpoints.values()]
         assert all(error == errors[0] for error in errors)
         told = errors[0]["data"]["mcpx"]
         assert (errors[0]["code"], told["code"], told["outcome"]) == (-32603, code, "not_sent")

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.core.catalog.snapshot import State
-from tests.mcpx.core.gateway.peer.peers import DOORS, open_peers
+from tests.mcpx.core.gateway.peer.peers import ENDPOINTS, open_peers
 from tests.mcpx.scripted import PATIENCE_S, Gate, entry
 from tests.mcpx.serving import LEGACY
 
@@ -24,41 +24,41 @@ async def greet(peer, era):
         return await peer.answer(method, params)
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_it_waits_for_the_server_and_is_its_own(tmp_path, door):
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_it_waits_for_the_server_and_is_its_own(tmp_path, endpoint):
     about = tmp_path / "about"
     about.write_text(json.dumps({"name": "shop", "title": "The Shop", "instructions": "Buy."}))
     with Gate(tmp_path / "gate") as gate:
         async with open_peers({"s": entry(about=str(about), gate=str(gate.path))}, settled=False) as peers:
-            peer = await peers.join(*door)
+            peer = await peers.join(*endpoint)
             async with anyio.create_task_group() as tasks:
                 found = []
 
                 async def ask():
-                    found.append(await greet(peer, door[1]))
+                    found.append(await greet(peer, endpoint[1]))
 
                 tasks.start_soon(ask)
                 await anyio.wait_all_tasks_blocked()
                 assert not found
                 gate.let_one_through()
             result = json.loads(bytes(found[0].result))
-            info = result["serverInfo"] if door[1] == "handshake" else result["_meta"][INFO]
+            info = result["serverInfo"] if endpoint[1] == "handshake" else result["_meta"][INFO]
             assert (info["name"], info["title"]) == ("shop", "The Shop")
             assert result["instructions"] == "Buy."
             assert result["capabilities"]["tools"] == {"listChanged": True}
             assert "prompts" not in result["capabilities"]
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_server_that_cannot_be_had_is_an_error_and_the_other_era_may_be_asked(door):
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_a_server_that_cannot_be_had_is_an_error_and_the_other_era_may_be_asked(endpoint):
     async with open_peers({"s": entry(exit=3)}) as peers:
         await peers.watch.becomes(State.PARKED)
-        peer = await peers.join(*door)
-        told = (await greet(peer, door[1])).error["data"]["mcpx"]
+        peer = await peers.join(*endpoint)
+        told = (await greet(peer, endpoint[1])).error["data"]["mcpx"]
         assert (told["code"], told["outcome"]) == ("server_unavailable", "not_sent")
         assert told["server"] == "s"
         assert "3" in told["cause"]
-        if door[0] != "http":
+        if endpoint[0] != "http":
             peer._modern = not peer._modern
             again = await greet(peer, "modern" if peer._modern else "handshake")
             assert again.error["data"]["mcpx"]["code"] == "server_unavailable"

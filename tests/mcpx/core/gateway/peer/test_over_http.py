@@ -1,4 +1,4 @@
-"""The door for peers over HTTP: who is let in there, and to what."""
+"""The peer endpoint over HTTP: who is let in there, and to what."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.mcpx.core.gateway.doors import ACCEPT
+from tests.mcpx.core.gateway.endpoints import ACCEPT
 from tests.mcpx.core.gateway.frontends.test_http_tokens import (
     DEFAULT,
     LIST,

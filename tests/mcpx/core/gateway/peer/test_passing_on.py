@@ -1,4 +1,4 @@
-"""What is more than an answer passes the door for peers, too: questions, messages, changes, cancellation."""
+"""What is more than an answer passes the peer endpoint, too: questions, messages, changes, cancellation."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_so_are_those_of_o
 
 async def test_a_death_is_unknown_and_nothing_is_run_again(ears):
     async with open_peers({"s": entry(ears)}) as peers:
-        for door in (("fast", "handshake"), ("slow", "modern"), ("http", "modern")):
-            peer = await peers.open(*door)
+        for endpoint in (("fast", "handshake"), ("slow", "modern"), ("http", "modern")):
+            peer = await peers.open(*endpoint)
             error = (await peer.answer("tools/call", {"name": "die", "arguments": {}})).error
             told = error["data"]["mcpx"]
             assert (told["code"], told["outcome"], told["tool"]) == (Code.SERVER_DIED, "unknown", "die")

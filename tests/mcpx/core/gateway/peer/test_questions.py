@@ -12,8 +12,8 @@ from mcpx.cluster.federation.directory import read_directory
 from mcpx.cluster.federation.identity import own_id
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.system.endpoint import Door
-from tests.mcpx.core.gateway.doors import HttpDoor, LineDoor
+from mcpx.core.system.endpoint import Endpoint
+from tests.mcpx.core.gateway.endpoints import HttpEndpoint, LineEndpoint
 from tests.mcpx.core.gateway.peer.peers import open_peers
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.anyio
 SERVERS = {"shop": entry(), "down": entry(exit=3), "own": entry(settings={"sessions": "per_client"})}
 
 
-async def client(peers, era="handshake", **door):
-    line = LineDoor(peers.hub, modern=era == "modern", slow=False)
-    await peers._stack.enter_async_context(line.connected(peers.doors.gateway(Door(**door))))
+async def client(peers, era="handshake", **endpoint):
+    line = LineEndpoint(peers.hub, modern=era == "modern", slow=False)
+    await peers._stack.enter_async_context(line.connected(peers.endpoints.gateway(Endpoint(**endpoint))))
     await line.open()
     return line
 
@@ -35,16 +35,16 @@ async def directory(peer, **params):
     return read_directory(bytes(answer.result))
 
 
-@pytest.mark.parametrize("door", ["handshake", "modern", "http"])
-async def test_servers_with_their_states(door):
+@pytest.mark.parametrize("endpoint", ["handshake", "modern", "http"])
+async def test_servers_with_their_states(endpoint):
     async with open_peers(SERVERS) as peers:
         await peers.watch.becomes(State.PARKED, "down")
-        if door == "http":
+        if endpoint == "http":
             http = await peers.join("http", "modern")
-            asking = HttpDoor(http._client, peers.url, modern=True)
+            asking = HttpEndpoint(http._client, peers.url, modern=True)
             await asking.open()
         else:
-            asking = await client(peers, door)
+            asking = await client(peers, endpoint)
         found = await directory(asking)
         by_name = {each.name: each for each in found.servers}
         assert list(by_name) == list(SERVERS)
@@ -90,7 +90,7 @@ async def test_a_change_answers_who_waits_and_nothing_else_does(tmp_path):
         assert [each.name for each in gone.servers] == []
 
 
-async def test_what_a_door_hides_is_not_told_and_a_profile_may_not_restart(tmp_path):
+async def test_what_a_endpoint_hides_is_not_told_and_a_profile_may_not_restart(tmp_path):
     profiles = {"work": {"servers": ["shop"], "tools": {"shop": ["echo"]}}}
     async with open_peers(SERVERS, profiles=profiles) as peers:
         narrow, wide = await client(peers, profile="work"), await client(peers)

@@ -1,4 +1,4 @@
-"""Raw conversations with the odd server, directly and through a transparent door, and what came back.
+"""Raw conversations with the odd server, directly and through a transparent endpoint, and what came back.
 
 What came is compared member by member, in order, doubled ones too, with numbers as they were written; only
 the ids of the server's own requests are left out.
@@ -127,7 +127,7 @@ async def directly(*arguments: str):
 
 @asynccontextmanager
 async def on_stream(hub, server: str = "odd"):
-    """A client of the transparent door on a stream of this process."""
+    """A client of the transparent endpoint on a stream of this process."""
     fds = [*os.pipe(), *os.pipe()]
     for fd in fds:
         os.set_blocking(fd, False)
@@ -189,7 +189,7 @@ class Http(Talk):
 
 @asynccontextmanager
 async def over_http(url: str, client: httpx2.AsyncClient | None = None):
-    """A client of the door over HTTP, which has no stream beside those of its requests."""
+    """A client of the endpoint over HTTP, which has no stream beside those of its requests."""
     async with (
         httpx2.AsyncClient(timeout=PATIENCE_S) if client is None else nullcontext(client) as used,
         anyio.create_task_group() as tasks,

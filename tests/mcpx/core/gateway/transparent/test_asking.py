@@ -1,4 +1,4 @@
-"""A person is asked before a call at the transparent door, where rules want that."""
+"""A person is asked before a call at the transparent endpoint, where rules want that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.mcpx.core.gateway.transparent.test_audit import lines
 from tests.mcpx.core.gateway.transparent.test_equality import HELLO
-from tests.mcpx.core.gateway.transparent.test_rules import door, each_door, put_in_force
+from tests.mcpx.core.gateway.transparent.test_rules import each_endpoint, endpoint, put_in_force
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio
@@ -43,9 +43,9 @@ def modern(params, **members):
     return json.dumps(given)
 
 
-@each_door
+@each_endpoint
 async def test_a_client_that_cannot_be_asked_is_refused_with_the_way_out(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", **ASKS) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", **ASKS) as (_, client):
         assert await client.names("tools/list", "tools") == ["odd", "safe"]
         error = (await client.ask("tools/call", CALL))["error"]
         assert error["code"] == -32603
@@ -57,7 +57,7 @@ async def test_a_client_that_cannot_be_asked_is_refused_with_the_way_out(way, er
 
 @pytest.mark.parametrize("decision", ["once", "session", "no"])
 async def test_a_client_of_an_older_revision_is_asked_by_a_request(decision, tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (watch, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (watch, client):
         before = len(lines(watch))
         client.talk.reply = f'"result":{answer(decision)}'
         said = await client.ask("tools/call", CALL)
@@ -83,7 +83,7 @@ async def test_a_client_of_an_older_revision_is_asked_by_a_request(decision, tmp
 
 @pytest.mark.parametrize("way", ["stream", "http"])
 async def test_a_client_of_2026_07_28_gets_the_question_as_a_result(way, tmp_path):
-    async with door(way, "modern", tmp_path / "ears", **ASKS) as (watch, client):
+    async with endpoint(way, "modern", tmp_path / "ears", **ASKS) as (watch, client):
         before = len(lines(watch))
         asked = (await client.talk.ask("tools/call", modern(CALL), 5))["result"]
         assert asked["resultType"] == "input_required"
@@ -109,14 +109,14 @@ async def test_a_client_of_2026_07_28_gets_the_question_as_a_result(way, tmp_pat
 
 
 async def test_writes_are_asked_about_by_what_was_listed(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", approve="writes") as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", approve="writes") as (_, client):
         for name, runs in (("safe", True), ("odd", False), ("never listed", False)):
             said = await client.ask("tools/call", json.dumps({"name": name}))
             assert ("result" in said) is runs, name
 
 
 async def test_a_question_that_nobody_answers_ends_and_nothing_is_sent(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (watch, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (watch, client):
         watch.hub.approvals._within_s = lambda: 0.05
         client.talk.reply = None
         said = await client.ask("tools/call", CALL)
@@ -126,7 +126,7 @@ async def test_a_question_that_nobody_answers_ends_and_nothing_is_sent(tmp_path)
 
 
 async def test_a_call_that_is_cancelled_withdraws_its_question(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (watch, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (watch, client):
         client.talk.reply = None
         await client.talk.send("tools/call", CALL, "c")
         while not client.heard("elicitation/create"):
@@ -142,7 +142,7 @@ async def test_a_call_that_is_cancelled_withdraws_its_question(tmp_path):
 async def test_a_question_that_a_reload_has_decided_is_withdrawn(tmp_path):
     ears = tmp_path / "ears"
     for settings, runs in (({}, True), ({"tools": {"deny": ["odd"]}}, False)):
-        async with door("stream", "handshake", ears, hello=FORMS, **ASKS) as (watch, client):
+        async with endpoint("stream", "handshake", ears, hello=FORMS, **ASKS) as (watch, client):
             client.talk.reply = None
             await client.talk.send("tools/call", CALL, "c")
             while not client.heard("elicitation/create"):
@@ -153,7 +153,7 @@ async def test_a_question_that_a_reload_has_decided_is_withdrawn(tmp_path):
 
 
 async def test_arguments_that_can_be_read_in_two_ways_are_not_asked_about(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", hello=FORMS, **ASKS) as (_, client):
         for arguments in ('{"a":1,"a":2}', "[1]", '"text"'):
             said = await client.ask("tools/call", '{"name":"odd","arguments":' + arguments + "}")
             assert said["error"]["data"]["code"] == "invalid_arguments"

@@ -1,4 +1,4 @@
-"""The transparent door through the shim: the same as directly, through the end of a daemon, too."""
+"""The transparent endpoint through the shim: the same as directly, through the end of a daemon, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log of what passes a transparent door: a line for each request, whoever refused it."""
+"""The audit log of what passes a transparent endpoint: a line for each request, whoever refused it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.mcpx.core.gateway.transparent.test_rules import door, each_door
+from tests.mcpx.core.gateway.transparent.test_rules import each_endpoint, endpoint
 from tests.mcpx.scripted import soon
 
 pytestmark = pytest.mark.anyio
@@ -17,9 +17,9 @@ def lines(watch):
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-@each_door
+@each_endpoint
 async def test_each_request_is_a_line_with_who_asked_and_how_it_ended(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", tools={"deny": ["safe"]}) as (watch, client):
+    async with endpoint(way, era, tmp_path / "ears", tools={"deny": ["safe"]}) as (watch, client):
         before = len(lines(watch))
         await client.ask("tools/list")
         await client.ask("tools/call", '{"name":"odd","arguments":{"a":"a value"}}')
@@ -46,7 +46,7 @@ async def test_each_request_is_a_line_with_who_asked_and_how_it_ended(way, era, 
 
 
 async def test_a_call_that_a_server_died_in_is_unknown_and_its_error_has_failed(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears") as (watch, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears") as (watch, client):
         before = len(lines(watch))
         await client.ask("tools/call", '{"name":"error"}')
         await client.ask("tools/call", '{"name":"die"}')
@@ -58,7 +58,10 @@ async def test_a_call_that_a_server_died_in_is_unknown_and_its_error_has_failed(
 
 
 async def test_a_name_that_cannot_be_read_is_refused_under_rules_and_written(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["safe"]}) as (watch, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", tools={"deny": ["safe"]}) as (
+        watch,
+        client,
+    ):
         before = len(lines(watch))
         await client.ask("tools/call", '{"name":["safe"]}')
         await soon(lambda: len(lines(watch)) == before + 1)

@@ -1,4 +1,4 @@
-"""What a client sees through the transparent door equals what it sees directly, member by member."""
+"""What a client sees through the transparent endpoint equals what it sees directly, member by member."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def entry(*arguments):
 
 
 @asynccontextmanager
-async def door(kind, folder):
-    """A client of that kind of door, to the odd server over stdio or HTTP."""
+async def endpoint(kind, folder):
+    """A client of that kind of endpoint, to the odd server over stdio or HTTP."""
     way, _, upstream = kind.partition(" to ")
     with odd_http() if upstream == "http" else nullcontext() as url:
         servers = {"odd": {"url": url} if url else entry()}
@@ -85,7 +85,7 @@ async def older(talk, *, vendor):
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_all_that_an_older_client_sees(kind, tmp_path):
-    async with directly() as direct, door(kind, tmp_path) as through:
+    async with directly() as direct, endpoint(kind, tmp_path) as through:
         if kind != "stream to stdio":
             direct.reply = through.reply = '"result":{"action":"accept","vendor":1}'
         for talk in (direct, through):
@@ -95,7 +95,7 @@ async def test_all_that_an_older_client_sees(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_all_that_a_client_of_2026_07_28_sees(kind, tmp_path):
-    async with directly() as direct, door(kind, tmp_path) as through:
+    async with directly() as direct, endpoint(kind, tmp_path) as through:
         for talk in (direct, through):
             if kind.startswith("http"):
                 talk.headers = getattr(talk, "headers", {}) | {"mcp-protocol-version": "2026-07-28"}
@@ -125,7 +125,7 @@ def equal(direct, through):
 async def test_a_result_600_levels_deep(tmp_path):
     deep = '{"x":' * 600 + "1" + "}" * 600
     for kind in KINDS[:2]:
-        async with directly() as direct, door(kind, tmp_path) as through:
+        async with directly() as direct, endpoint(kind, tmp_path) as through:
             lines = []
             for talk in (direct, through):
                 await handshake(talk)

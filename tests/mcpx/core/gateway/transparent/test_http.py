@@ -1,4 +1,4 @@
-"""The transparent door over HTTP: sessions, deaths, removal, and the headers that its clients must send."""
+"""The transparent endpoint over HTTP: sessions, deaths, removal, and the headers of its clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-versio
 
 @asynccontextmanager
 async def served(**servers):
-    """A hub with these servers, and a client of the application of their transparent doors."""
+    """A hub with these servers, and a client of the application of their transparent endpoints."""
     async with open_watched(config_of(servers or {"odd": entry()})) as watch:
         outbox = NotificationOutbox(watch.hub.clients)
         endpoint = TransparentEndpoint(watch.hub, outbox, StreamableHTTPSessionManager)

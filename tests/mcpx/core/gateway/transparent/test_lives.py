@@ -1,4 +1,4 @@
-"""The transparent door through the server's and the configuration's lives."""
+"""The transparent endpoint through the server's and the configuration's lives."""
 
 from __future__ import annotations
 

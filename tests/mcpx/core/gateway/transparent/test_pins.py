@@ -1,4 +1,4 @@
-"""What is pinned holds at the transparent door, too, where a server has a session of its own."""
+"""What is pinned holds at the transparent endpoint, too, where a server has a session of its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tool(name, description="says", **more):
 
 
 class Lives:
-    """The lives of one server, each with an offer of its own, and a client in each at its own door."""
+    """The lives of one server, each with an offer of its own, and a client in each at its own endpoint."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -90,7 +90,7 @@ async def call(talk, name):
 
 @pytest.fixture(params=["beside the main session", "alone"])
 def lives(request, tmp_path, monkeypatch):
-    """In a daemon, or in a process for this door alone (`mcpx serve --direct`)."""
+    """In a daemon, or in a process for this endpoint alone (`mcpx serve --direct`)."""
     if request.param == "alone":
         alone = {"starts": False}
         monkeypatch.setattr("mcpx.core.daemon.hub.Fleet", lambda *args, **more: Fleet(*args, **more | alone))

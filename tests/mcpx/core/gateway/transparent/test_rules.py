@@ -1,4 +1,4 @@
-"""The rules at the transparent door: what is not admitted does not exist there, and reaches no server."""
+"""The rules at the transparent endpoint: what is not admitted does not exist there, and reaches no server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpx.core.config import parse
-from tests.mcpx.core.gateway.doors import SERVER as EXACT
+from tests.mcpx.core.gateway.endpoints import SERVER as EXACT
 from tests.mcpx.core.gateway.transparent.talking import on_stream, parsed
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO, handshake
 from tests.mcpx.core.gateway.transparent.test_http import served, talking
@@ -19,14 +19,14 @@ from tests.mcpx.scripted import PATIENCE_S, config_of, open_watched, soon
 
 pytestmark = pytest.mark.anyio
 
-DOORS = [(way, era) for way in ("stream", "http") for era in ("handshake", "modern")]
-each_door = pytest.mark.parametrize(("way", "era"), DOORS)
+ENDPOINTS = [(way, era) for way in ("stream", "http") for era in ("handshake", "modern")]
+each_endpoint = pytest.mark.parametrize(("way", "era"), ENDPOINTS)
 NO_PARAMS = -32602
 NOT_FOUND = {"handshake": -32002, "modern": -32602}
 
 
 class Client:
-    """A client of one era at a transparent door."""
+    """A client of one era at a transparent endpoint."""
 
     def __init__(self, talk, era, ears):
         self.talk, self.era, self.ears = talk, era, ears
@@ -53,8 +53,8 @@ class Client:
 
 
 @asynccontextmanager
-async def door(way, era, ears, *, hello=HELLO % "2025-11-25", **settings):
-    """A hub over the odd server with these settings, and a client at its door."""
+async def endpoint(way, era, ears, *, hello=HELLO % "2025-11-25", **settings):
+    """A hub over the odd server with these settings, and a client at its endpoint."""
     servers = {"odd": entry(ears, **settings)}
     async with (
         open_watched(config_of(servers)) if way == "stream" else served(**servers) as place,
@@ -78,10 +78,10 @@ async def put_in_force(watch, ears, **settings):
 RULES = [{"deny": ["odd"]}, {"deny": ["odd.od*"]}, {"allow": ["safe"]}, {"allow": ["*"], "deny": ["o?d"]}]
 
 
-@each_door
+@each_endpoint
 @pytest.mark.parametrize("rules", RULES)
 async def test_a_tool_that_is_not_admitted_is_neither_listed_nor_run(way, era, rules, tmp_path):
-    async with door(way, era, tmp_path / "ears", tools=rules) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", tools=rules) as (_, client):
         assert await client.names("tools/list", "tools") == ["safe"]
         denied = await client.ask("tools/call", '{"name":"odd","arguments":{"a":1}}')
         unknown = await client.ask("tools/call", '{"name":"not","arguments":{"a":1}}')
@@ -91,9 +91,9 @@ async def test_a_tool_that_is_not_admitted_is_neither_listed_nor_run(way, era, r
         assert "result" in await client.ask("tools/call", '{"name":"safe"}')
 
 
-@each_door
+@each_endpoint
 async def test_what_is_shown_keeps_the_bytes_of_the_server(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
         await client.ask("tools/list")
         (said,) = [value for member, value in client.talk.heard[-1] if member == "result"]
         members = dict(said)
@@ -107,9 +107,9 @@ async def test_what_is_shown_keeps_the_bytes_of_the_server(way, era, tmp_path):
         assert (await client.ask("tools/list", '{"cursor":"p 2"}'))["result"]["tools"] == []
 
 
-@each_door
+@each_endpoint
 async def test_a_resource_that_is_denied_is_neither_listed_nor_read_nor_heard_of(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", resources={"deny": ["odd://*"]}) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", resources={"deny": ["odd://*"]}) as (_, client):
         assert await client.names("resources/list", "resources") == []
         odd = ("odd:\t//x", "o\ndd://x", "odd:/%00/x", "odd://x\0", " odd://x", "odd://\uff58", "other://\tx")
         odd = () if (way, era) == ("http", "modern") else odd  # which are no values of headers
@@ -126,9 +126,9 @@ async def test_a_resource_that_is_denied_is_neither_listed_nor_read_nor_heard_of
         assert len(client.received("resources/read")) == 1
 
 
-@each_door
+@each_endpoint
 async def test_a_prompt_that_is_denied_is_neither_got_nor_completed(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", prompts={"deny": ["p*"]}) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", prompts={"deny": ["p*"]}) as (_, client):
         assert (await client.ask("prompts/get", '{"name":"p"}'))["error"]["code"] == NO_PARAMS
         argument = '"argument":{"name":"a","value":""}'
         for ref in ('{"type":"ref/prompt","name":"p"}', '{"type":"odd","name":"p"}', "{}"):
@@ -154,13 +154,13 @@ SMUGGLED = [
 
 @pytest.mark.parametrize("params", SMUGGLED)
 async def test_no_second_reading_of_the_params_gets_past_a_rule(params, tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd*"]}) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd*"]}) as (_, client):
         assert (await client.ask("tools/call", params))["error"]["code"] == NO_PARAMS
         assert not client.received("tools/call")
 
 
 async def test_the_server_gets_the_name_that_was_held_against_the_rules(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
         await client.ask("tools/call", '{"name":"odd","x":1e400,"name":"safe"}')
         (line,) = [each for each in client.ears.read_text().splitlines() if "tools/call" in each]
         assert '"odd"' not in line
@@ -170,7 +170,7 @@ async def test_the_server_gets_the_name_that_was_held_against_the_rules(tmp_path
 @pytest.mark.parametrize("settings", [{}, {"tools": {"deny": ["odd"]}}])
 async def test_a_call_in_the_form_of_a_notification_reaches_no_server(settings, tmp_path):
     """It would be in no audit log, and servers that do not look at the id would run it."""
-    async with door("stream", "handshake", tmp_path / "ears", **settings) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", **settings) as (_, client):
         await client.talk.send("tools/call", '{"name":"odd"}')
         await client.talk.send("notifications/vendor")
         await client.ask("ping")
@@ -180,7 +180,7 @@ async def test_a_call_in_the_form_of_a_notification_reaches_no_server(settings, 
 
 async def test_a_call_in_a_batch_is_held_against_the_rules(tmp_path):
     hello = HELLO % "2025-03-26"
-    async with door("stream", "handshake", tmp_path / "ears", hello=hello, tools={"deny": ["odd"]}) as (
+    async with endpoint("stream", "handshake", tmp_path / "ears", hello=hello, tools={"deny": ["odd"]}) as (
         _,
         client,
     ):
@@ -195,27 +195,27 @@ async def test_a_call_in_a_batch_is_held_against_the_rules(tmp_path):
         assert [each["name"] for each in client.received("tools/call")] == ["safe"]
 
 
-@each_door
+@each_endpoint
 async def test_annotations_are_shown_as_a_person_says(way, era, tmp_path):
     said = {"annotations": {"odd": {"destructiveHint": False}, "safe": {"readOnlyHint": False}}}
-    async with door(way, era, tmp_path / "ears", **said) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", **said) as (_, client):
         odd, safe = (await client.ask("tools/list"))["result"]["tools"]
         assert odd["annotations"] == {"destructiveHint": False}
         assert safe["annotations"] == {"readOnlyHint": False, "odd": [1.0]}
         assert odd["vendor"] == 1
 
 
-@each_door
+@each_endpoint
 async def test_annotations_that_are_not_trusted_are_not_shown(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", trust_annotations=False) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", trust_annotations=False) as (_, client):
         _, safe = (await client.ask("tools/list"))["result"]["tools"]
         assert "readOnlyHint" not in safe.get("annotations", {})
 
 
-@each_door
+@each_endpoint
 async def test_a_rule_is_in_force_at_once_and_the_client_hears_of_it(way, era, tmp_path):
     ears = tmp_path / "ears"
-    async with door(way, era, ears) as (watch, client):
+    async with endpoint(way, era, ears) as (watch, client):
         assert await client.names("tools/list", "tools") == ["odd", "safe"]
         await put_in_force(watch, ears, tools={"deny": ["odd"]})
         assert (await client.ask("tools/call", '{"name":"odd"}'))["error"]["code"] == NO_PARAMS
@@ -228,7 +228,7 @@ async def test_a_rule_is_in_force_at_once_and_the_client_hears_of_it(way, era, t
 
 async def test_a_subscription_hears_nothing_more_once_its_resource_is_denied(tmp_path):
     ears = tmp_path / "ears"
-    async with door("stream", "handshake", ears) as (watch, client):
+    async with endpoint("stream", "handshake", ears) as (watch, client):
         await client.ask("resources/subscribe", '{"uri":"odd://x"}')
         await put_in_force(watch, ears, resources={"deny": ["odd://x"]})
         client.talk.heard.clear()
@@ -240,7 +240,10 @@ async def test_a_subscription_hears_nothing_more_once_its_resource_is_denied(tmp
 
 
 async def test_a_stream_of_2026_07_28_is_not_for_a_resource_that_is_denied(tmp_path):
-    async with door("stream", "modern", tmp_path / "ears", resources={"deny": ["odd://x"]}) as (_, client):
+    async with endpoint("stream", "modern", tmp_path / "ears", resources={"deny": ["odd://x"]}) as (
+        _,
+        client,
+    ):
         wanted = '"notifications":{"resourceSubscriptions":["odd://x","odd://y"]}'
         await client.talk.send("subscriptions/listen", "{" + wanted + "," + ENVELOPE + "}", "l")
         acknowledged = await client.talk.take()
@@ -249,7 +252,7 @@ async def test_a_stream_of_2026_07_28_is_not_for_a_resource_that_is_denied(tmp_p
 
 async def test_a_call_that_waits_is_held_against_the_rules_again(tmp_path):
     ears = tmp_path / "ears"
-    async with door("stream", "handshake", ears, max_concurrency=1) as (watch, client):
+    async with endpoint("stream", "handshake", ears, max_concurrency=1) as (watch, client):
         waits = '{"name":"ask","arguments":{"method":"vendor/wait"}}'
         await client.talk.send("tools/call", waits, "w")
         await client.talk.send("tools/call", '{"name":"odd"}', "q")
@@ -269,7 +272,7 @@ async def test_a_call_that_waits_is_held_against_the_rules_again(tmp_path):
 
 async def test_an_override_of_annotations_holds_for_what_was_listed_before(tmp_path):
     ears = tmp_path / "ears"
-    async with door("stream", "handshake", ears, approve="writes") as (watch, client):
+    async with endpoint("stream", "handshake", ears, approve="writes") as (watch, client):
         await client.ask("tools/list")
         assert "result" in await client.ask("tools/call", '{"name":"safe"}')
         await put_in_force(watch, ears, approve="writes", annotations={"safe": {"readOnlyHint": False}})
@@ -278,7 +281,7 @@ async def test_an_override_of_annotations_holds_for_what_was_listed_before(tmp_p
 
 async def test_no_more_requests_reach_a_server_than_it_takes_in_a_minute(tmp_path):
     limits = {"calls_per_minute": 2}
-    async with door("stream", "handshake", tmp_path / "ears", limits=limits) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", limits=limits) as (_, client):
         await client.ask("ping")
         assert "result" in await client.ask("tools/call", '{"name":"safe"}')
         assert "result" in await client.ask("resources/read", '{"uri":"odd://x"}')
@@ -291,7 +294,7 @@ async def test_no_more_requests_reach_a_server_than_it_takes_in_a_minute(tmp_pat
 
 @pytest.mark.parametrize("rules", [{"deny": ["odd://*"]}, {"allow": ["other://*"]}])
 async def test_what_a_completion_is_for_must_be_admitted(rules, tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", resources=rules) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", resources=rules) as (_, client):
         for uri in ("odd://x", "odd://{x}", "ODD://x?y"):
             ref = json.dumps({"type": "ref/resource", "uri": uri})
             refused = await client.ask("completion/complete", f'{{"ref":{ref},"argument":{{}}}}')
@@ -324,7 +327,7 @@ async def test_a_task_of_a_tool_that_is_denied_meanwhile_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("method", ["Tools/Call", "tools/call ", "TOOLS/LIST", "resources/Read"])
 async def test_no_other_spelling_of_a_method_gets_past_a_rule(method, tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+    async with endpoint("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
         refused = await client.ask(method, '{"name":"odd","uri":"odd://x"}')
         assert refused["error"]["code"] == -32601
         await client.talk.send(method, '{"name":"odd"}')
@@ -332,9 +335,9 @@ async def test_no_other_spelling_of_a_method_gets_past_a_rule(method, tmp_path):
         assert not client.received(method)
 
 
-@each_door
+@each_endpoint
 async def test_no_value_is_suggested_that_makes_a_denied_uri(way, era, tmp_path):
-    async with door(way, era, tmp_path / "ears", resources={"deny": ["other://a"]}) as (_, client):
+    async with endpoint(way, era, tmp_path / "ears", resources={"deny": ["other://a"]}) as (_, client):
         for template, values in (("other://{x}", [1]), ("more://{x}", [1, "a"])):
             ref = (
                 '{"ref":{"type":"ref/resource","uri":"' + template + '"},"argument":{"name":"x","value":""}}'

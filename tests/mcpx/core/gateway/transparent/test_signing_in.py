@@ -1,4 +1,4 @@
-"""Requests at a transparent door of a server that wants a sign-in."""
+"""Requests at a transparent endpoint of a server that wants a sign-in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.gateway.transparent.sessions import DoorSessions
+from mcpx.core.gateway.transparent.sessions import TransparentSessions
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.errors import CallError
@@ -35,14 +35,14 @@ HELLO = {
 
 
 class Visitor:
-    """A client of the door, with a person who opens links or does not."""
+    """A client of the endpoint, with a person who opens links or does not."""
 
     def __init__(self, scene, *, action="accept", is_local=True):
         self.is_local = is_local
         self.scene = scene
         self.action = action
         self.asked = []
-        self.sessions = DoorSessions(scene.hub, "s", "stdio")
+        self.sessions = TransparentSessions(scene.hub, "s", "stdio")
         self.client = DirectClient(self)
 
     def notify(self, method, params): ...

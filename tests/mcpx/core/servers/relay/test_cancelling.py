@@ -1,4 +1,4 @@
-"""A call that its client cancels is cancelled at the server, and no other: every door, both eras."""
+"""A call that its client cancels is cancelled at the server, and no other: every endpoint, both eras."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ async def hang(client: Client, cancelled: anyio.CancelScope, results: list[Any])
         results.append(await exec_(client, "s", "hang"))
 
 
-@pytest.mark.parametrize("door", gateways.DOORS)
-async def test_the_call_that_was_cancelled_is_and_the_other_goes_on(door, tmp_path, ears):
+@pytest.mark.parametrize("endpoint", gateways.ENDPOINTS)
+async def test_the_call_that_was_cancelled_is_and_the_other_goes_on(endpoint, tmp_path, ears):
     config = gateways.write_config(tmp_path, {"s": entry(ears)}, startup_wait=20)
-    transport, _, mode = door.partition("-")
+    transport, _, mode = endpoint.partition("-")
     async with AsyncExitStack() as stack:
         if transport == "stdio":
-            one = (await stack.enter_async_context(gateways.open_gateway(door, config))).client
+            one = (await stack.enter_async_context(gateways.open_gateway(endpoint, config))).client
             two = one
         else:
-            serving = await stack.enter_async_context(gateways.http_door(config))
+            serving = await stack.enter_async_context(gateways.http_endpoint(config))
             one = await stack.enter_async_context(gateways.http_client(serving, mode=mode))
             two = await stack.enter_async_context(gateways.http_client(serving, mode="legacy"))
         scope, results, others = anyio.CancelScope(), [], []

@@ -1,4 +1,4 @@
-"""Questions, log messages and progress, through every door, in both eras, from servers of both.
+"""Questions, log messages and progress, through every endpoint, in both eras, from servers of both.
 
 The clients and the servers are built on the SDK; between them stands MCPX as a real process.
 """
@@ -47,29 +47,29 @@ async def entries() -> AsyncIterator[dict[str, Any]]:
         yield {kind: await running.enter_async_context(asking_server(kind)) for kind in KINDS}
 
 
-@pytest.fixture(scope="module", params=gateways.DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=gateways.ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @asynccontextmanager
 async def connected(
-    door: str, entries: dict[str, Any], folder: Path, **options: Any
+    endpoint: str, entries: dict[str, Any], folder: Path, **options: Any
 ) -> AsyncIterator[tuple[AnsweringClient, Client]]:
-    """Ann at that door of an MCPX with all servers."""
+    """Ann at that endpoint of an MCPX with all servers."""
     ann = AnsweringClient("ann")
     config = gateways.write_config(folder, entries, startup_wait=20, expose="both")
-    async with gateways.open_gateway(door, config, **ann.options(**options)) as gateway:
+    async with gateways.open_gateway(endpoint, config, **ann.options(**options)) as gateway:
         yield ann, gateway.client
 
 
 @pytest.fixture(scope="module")
 async def able(
-    door: str, entries: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    endpoint: str, entries: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[AnsweringClient, Client]]:
     """Ann, who can be asked everything and wants log messages."""
-    level = {"level": "info"} if door.endswith("auto") else {}
-    async with connected(door, entries, tmp_path_factory.mktemp(door), **level) as (ann, client):
+    level = {"level": "info"} if endpoint.endswith("auto") else {}
+    async with connected(endpoint, entries, tmp_path_factory.mktemp(endpoint), **level) as (ann, client):
         if not level:
             await set_level(client, "info")
         yield ann, client
@@ -77,10 +77,10 @@ async def able(
 
 @pytest.fixture(scope="module")
 async def unable(
-    door: str, entries: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    endpoint: str, entries: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[AnsweringClient, Client]]:
     """Ann, who has declared nothing."""
-    async with connected(door, entries, tmp_path_factory.mktemp(door), can="") as there:
+    async with connected(endpoint, entries, tmp_path_factory.mktemp(endpoint), can="") as there:
         yield there
 
 

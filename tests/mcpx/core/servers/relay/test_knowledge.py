@@ -20,8 +20,8 @@ def knowledge(*arguments: str) -> dict[str, Any]:
     return {"command": start, "args": args}
 
 
-@pytest.fixture(params=gateways.DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=gateways.ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
@@ -39,9 +39,9 @@ def folder_in(place: Path) -> Path:
     return inside
 
 
-async def test_the_leaflets_are_listed_and_read(door, tmp_path):
+async def test_the_leaflets_are_listed_and_read(endpoint, tmp_path):
     config = gateways.write_config(tmp_path, {"kb": knowledge()}, startup_wait=20)
-    async with gateways.open_gateway(door, config) as gateway:
+    async with gateways.open_gateway(endpoint, config) as gateway:
         listed = (await gateway.descriptions())["resources"]
         for name, first in (
             ("diabetes.txt", "糖尿病"),
@@ -55,7 +55,7 @@ async def test_the_leaflets_are_listed_and_read(door, tmp_path):
             assert read.content[0].text.startswith(first)
 
 
-async def test_nothing_outside_the_folder_is_read(door, tmp_path):
+async def test_nothing_outside_the_folder_is_read(endpoint, tmp_path):
     inside = folder_in(tmp_path)
     base = inside.resolve().as_uri()
     refused = [
@@ -78,7 +78,7 @@ async def test_nothing_outside_the_folder_is_read(door, tmp_path):
         "open.txt",
     ]
     config = gateways.write_config(tmp_path, {"kb": knowledge("--folder", str(inside))}, startup_wait=20)
-    async with gateways.open_gateway(door, config) as gateway:
+    async with gateways.open_gateway(endpoint, config) as gateway:
         for uri in refused:
             answer = await gateway.resources("kb", uri)
             assert answer.is_error, uri
@@ -87,13 +87,13 @@ async def test_nothing_outside_the_folder_is_read(door, tmp_path):
         assert read.content[0].text == "open"
 
 
-async def test_a_document_that_comes_is_offered_and_one_that_goes_is_not(door, tmp_path):
+async def test_a_document_that_comes_is_offered_and_one_that_goes_is_not(endpoint, tmp_path):
     inside = folder_in(tmp_path)
     new = inside / "new.txt"
     arguments = ("--folder", str(inside), "--poll", "0.02")
     config = gateways.write_config(tmp_path, {"kb": knowledge(*arguments)}, startup_wait=20)
     uri = new.parent.resolve().as_uri() + "/new.txt"
-    async with gateways.open_gateway(door, config) as gateway:
+    async with gateways.open_gateway(endpoint, config) as gateway:
         assert uri not in (await gateway.descriptions())["resources"]
         await gateway.exec("kb", "search_documents", {"query": "x"})  # by now it listens for changes
         new.write_text("brand new")

@@ -44,13 +44,13 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[gateways.HttpDoor]:
+async def endpoint(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[gateways.HttpEndpoint]:
     """One MCPX with all servers, for one pair of clients after another."""
     async with AsyncExitStack() as running:
         entries = {kind: await running.enter_async_context(asking_server(kind)) for kind in KINDS}
         entries["own"] = entries["stdio-handshake"] | {"sessions": "per_client"}
         config = gateways.write_config(tmp_path_factory.mktemp("mcpx"), entries, startup_wait=20)
-        yield await running.enter_async_context(gateways.http_door(config))
+        yield await running.enter_async_context(gateways.http_endpoint(config))
 
 
 class Talker:
@@ -97,15 +97,15 @@ def _question(kind: int, mine: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("eras", ERAS, ids="-".join)
 @pytest.mark.parametrize("server", KINDS)
-async def test_each_is_asked_and_told_its_own_or_nothing(door, server, eras):
+async def test_each_is_asked_and_told_its_own_or_nothing(endpoint, server, eras):
     seed = random.randrange(1_000_000)
     die = random.Random(seed)
     print("seed", seed)
     with anyio.fail_after(55):
         people = [AnsweringClient("ann"), AnsweringClient("bob")]
         async with (
-            gateways.http_client(door, mode=eras[0], **_options(people[0], eras[0])) as one,
-            gateways.http_client(door, mode=eras[1], **_options(people[1], eras[1])) as two,
+            gateways.http_client(endpoint, mode=eras[0], **_options(people[0], eras[0])) as one,
+            gateways.http_client(endpoint, mode=eras[1], **_options(people[1], eras[1])) as two,
         ):
             talkers = [Talker(people[0], one, server), Talker(people[1], two, server)]
             for talker, era in zip(talkers, eras, strict=True):
@@ -153,13 +153,13 @@ def _assert_own(talker: Talker, other: Talker) -> None:
     assert all(mine.name in str(each["data"]) for each in mine.logged)
 
 
-async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(door):
+async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(endpoint):
     """A process for each client: what one of them says is never another's, on stdio too."""
     people = [AnsweringClient("ann"), AnsweringClient("bob")]
     with anyio.fail_after(55):
         async with (
-            gateways.http_client(door, mode="legacy", **people[0].options()) as one,
-            gateways.http_client(door, mode="legacy", **people[1].options()) as two,
+            gateways.http_client(endpoint, mode="legacy", **people[0].options()) as one,
+            gateways.http_client(endpoint, mode="legacy", **people[1].options()) as two,
         ):
             talkers = [Talker(people[0], one, "own"), Talker(people[1], two, "own")]
             for talker in talkers:

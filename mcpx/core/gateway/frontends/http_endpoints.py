@@ -1,12 +1,12 @@
-"""`/mcp`, `/mcp/PROFILE` and `/mcp/peers/NAME`: an ASGI application for all doors but the transparent ones.
+"""`/mcp`, `/mcp/PROFILE` and `/mcp/peers/NAME`: an ASGI application for all but transparent endpoints.
 
 The query may choose how tools are shown (`?expose=all`) and name the servers that are shown
-(`?only=git,linear`, also more than once). A door's sessions are kept while the frontend runs. Of the doors
-that do not show all servers, of which there may be any number, `MAX_DOORS` are kept: the sessions of the one
-that was used longest ago end for another one, and those of a profile that is not configured any more. A token
-with a name has doors and sessions of its own, and if it is for a profile, for its clients there is no other.
-Another MCPX gets a server at `/mcp/peers/NAME`, NAME percent-encoded (`mcpx.core.gateway.peer`); those doors
-are kept for as long as there is the server.
+(`?only=git,linear`, also more than once). An endpoint's sessions are kept while the frontend runs. Of the
+endpoints that do not show all servers, of which there may be any number, `MAX_ENDPOINTS` are kept: the
+sessions of the one that was used longest ago end for another one, and those of a profile that is not
+configured any more. A token with a name has endpoints and sessions of its own, and if it is for a profile,
+for its clients there is no other. Another MCPX gets a server at `/mcp/peers/NAME`, NAME percent-encoded
+(`mcpx.core.gateway.peer`); those endpoints are kept for as long as there is the server.
 """
 
 from __future__ import annotations
@@ -25,39 +25,41 @@ from starlette.types import Receive, Scope, Send
 
 from mcpx.core.config import Config
 from mcpx.core.gateway.clients.bearer import Bearer, bearer_in
-from mcpx.core.gateway.doors import Doors
+from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_managers import SessionManagers
 from mcpx.core.gateway.frontends.http_sessions import resumed
 from mcpx.core.gateway.transparent.endpoint import not_found
-from mcpx.core.servers.fleet.profiles import DoorError, by_own_names, check_door
-from mcpx.core.system.endpoint import EXPOSURES, Door, only_of
+from mcpx.core.servers.fleet.profiles import EndpointError, by_own_names, check_endpoint
+from mcpx.core.system.endpoint import EXPOSURES, Endpoint, only_of
 
 PATH: Final = "/mcp"
 PROFILE_PATH: Final = "/mcp/{profile}"
 PEERS_PATH: Final = "/mcp/peers/{peer:path}"
-MAX_DOORS: Final = 64  # that do not show all servers
+MAX_ENDPOINTS: Final = 64  # that do not show all servers
 
 Guard = Callable[[Request], Awaitable[Response | None]]
 """Gives the response that refuses a request because of where it comes from; None for one that is let in."""
 
 
-class DoorEndpoint:
+class HttpEndpoints:
     """Serves while `running`. `make_manager` makes the session manager for a server of the SDK.
 
-    `guard` is asked before a door that there is not is refused; of any other the manager asks it.
+    `guard` is asked before an endpoint that there is not is refused; of any other the manager asks it.
     """
 
     def __init__(
         self,
-        doors: Doors,
+        endpoints: Endpoints,
         make_manager: Callable[[Server[Any]], StreamableHTTPSessionManager],
         guard: Guard,
     ) -> None:
-        def make(own: tuple[Door, Bearer | None], _tasks: object) -> StreamableHTTPSessionManager:
-            door = own[0]
-            return make_manager(doors.gateway(door) if door.peer is None else doors.peer(door))
+        def make(own: tuple[Endpoint, Bearer | None], _tasks: object) -> StreamableHTTPSessionManager:
+            endpoint = own[0]
+            return make_manager(
+                endpoints.gateway(endpoint) if endpoint.peer is None else endpoints.peer(endpoint)
+            )
 
-        self._hub = doors.hub
+        self._hub = endpoints.hub
         self._guard = guard
         self._managers = SessionManagers(make)
 
@@ -68,7 +70,7 @@ class DoorEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
         if "peer" in scope["path_params"]:
-            await self._serve(Door(peer=scope["path_params"]["peer"]), scope, receive, send)
+            await self._serve(Endpoint(peer=scope["path_params"]["peer"]), scope, receive, send)
             return
         query = QueryParams(scope["query_string"])
         expose = next((each for each in EXPOSURES if each == query.get("expose")), None)
@@ -77,30 +79,31 @@ class DoorEndpoint:
             await PlainTextResponse(text, status_code=400)(scope, receive, send)
             return
         only = only_of(query.getlist("only")) if "only" in query else None
-        door = Door(expose, only=only, profile=scope["path_params"].get("profile") or None)
-        await self._serve(door, scope, receive, send)
+        endpoint = Endpoint(expose, only=only, profile=scope["path_params"].get("profile") or None)
+        await self._serve(endpoint, scope, receive, send)
 
-    async def _serve(self, door: Door, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request at a door; it is that of the bearer's profile, where it names none."""
+    async def _serve(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request at an endpoint; it is that of the bearer's profile, where it names none."""
         bearer = bearer_in(scope)
-        if door.profile is None and bearer is not None:
-            door = replace(door, profile=bearer.token.profile)
-        door = by_own_names(door, self._hub.config)
+        if endpoint.profile is None and bearer is not None:
+            endpoint = replace(endpoint, profile=bearer.token.profile)
+        endpoint = by_own_names(endpoint, self._hub.config)
         try:
-            check_door(door, _visible_to(bearer, self._hub.config))
-        except DoorError as error:
-            self._managers.end((door, bearer))
+            check_endpoint(endpoint, _visible_to(bearer, self._hub.config))
+        except EndpointError as error:
+            self._managers.end((endpoint, bearer))
             response = await self._guard(Request(scope)) or not_found(str(error))
             await response(scope, receive, send)
             return
-        manager = await self._managers.get((door, bearer))
-        if door.peer is not None:
+        manager = await self._managers.get((endpoint, bearer))
+        if endpoint.peer is not None:
             receive, taken = await self._take_call(manager.app, scope, receive, send)
             if taken:
                 return
         else:  # of peers there are only so many servers
             self._managers.end_oldest(
-                lambda each: each[1] is bearer and each[0].peer is None and not each[0].shows_all, MAX_DOORS
+                lambda each: each[1] is bearer and each[0].peer is None and not each[0].shows_all,
+                MAX_ENDPOINTS,
             )
         await manager.handle_request(scope, receive, send)
 

@@ -1,7 +1,7 @@
 """The ways to a client that MCPX has, with clients without an SDK that see the bytes of each result.
 
-`open_doors` opens a hub over one exact server with a client at each: on a stream by the fast path and by the
-SDK's, and over HTTP, each of both eras.
+`open_endpoints` opens a hub over one exact server with a client at each: on a stream by the fast path and by
+the SDK's, and over HTTP, each of both eras.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import msgspec
 
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.doors import Doors as MCPXDoors
+from mcpx.core.gateway.endpoints import Endpoints as MCPXEndpoints
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.core.system.endpoint import FRONT_DOOR
+from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.exact_server import serve_http
 from tests.mcpx.line import Line
@@ -52,7 +52,7 @@ def exactly(encoded: bytes | str) -> Any:
     return json.loads(encoded, object_pairs_hook=lambda pairs: ("object", pairs), **options)
 
 
-class LineDoor(Line):
+class LineEndpoint(Line):
     """A client of a stream."""
 
     def __init__(self, hub: Any, *, modern: bool, slow: bool) -> None:
@@ -75,7 +75,7 @@ class LineDoor(Line):
         return {"result": None} | super().decode(line)
 
 
-class HttpDoor:
+class HttpEndpoint:
     """A client over HTTP."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str, *, modern: bool) -> None:
@@ -120,11 +120,11 @@ class HttpDoor:
         return response
 
 
-class Doors:
-    """Clients at all doors, by the name of the door and their era."""
+class Endpoints:
+    """Clients at all endpoints, by the name of the endpoint and their era."""
 
     def __init__(self, folder: Path) -> None:
-        self.clients: dict[tuple[str, str], LineDoor | HttpDoor] = {}
+        self.clients: dict[tuple[str, str], LineEndpoint | HttpEndpoint] = {}
         self._folder = folder
 
     def fail_with(self, error: dict[str, Any]) -> None:
@@ -144,7 +144,7 @@ class Doors:
     async def results(
         self, method: str, params: dict[str, Any], given: str, *, upstream: str | None = None
     ) -> dict[str, bytes]:
-        """What the clients of each era get for a server's result; it must be the same at all doors."""
+        """What the clients of each era get for a server's result; it must be the same at all endpoints."""
         file = self._folder / (upstream or method).replace("/", "-")
         file.write_bytes(given.encode())
         answers = await self.answers(method, params)
@@ -157,11 +157,11 @@ class Doors:
 
 
 @asynccontextmanager
-async def open_doors(
+async def open_endpoints(
     folder: Path, era: str, *, over_http: bool = False, **settings: Any
-) -> AsyncIterator[Doors]:
-    """A hub over a server of that era, and clients at all doors."""
-    doors = Doors(folder)
+) -> AsyncIterator[Endpoints]:
+    """A hub over a server of that era, and clients at all endpoints."""
+    endpoints = Endpoints(folder)
     async with AsyncExitStack() as stack:
         if over_http:
             entry: dict[str, Any] = {"url": stack.enter_context(serve_http(era, folder))}
@@ -171,17 +171,17 @@ async def open_doors(
         entry |= {"restart": QUICK, **settings}
         watch = await stack.enter_async_context(open_watched(config_of({"s": entry})))
         sessions = ClientSessions(watch.hub)
-        both = MCPXDoors(watch.hub, sessions)
-        server = both.gateway(FRONT_DOOR)
+        both = MCPXEndpoints(watch.hub, sessions)
+        server = both.gateway(DEFAULT_ENDPOINT)
         listener = stack.enter_context(listen("127.0.0.1", 0))
         http = HttpFrontend(both, listener, HttpGateway(), token=None, limit=1 << 24)
         watch.hub.root.add(ChildSpec(name="http", run=http.run))
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
         for of in ERAS:
             for name, slow in (("fast", False), ("slow", True)):
-                line = LineDoor(watch.hub, modern=of == "modern", slow=slow)
-                doors.clients[name, of] = await stack.enter_async_context(line.connected(server))
-            doors.clients["http", of] = HttpDoor(client, http.url, modern=of == "modern")
-        for each in doors.clients.values():
+                line = LineEndpoint(watch.hub, modern=of == "modern", slow=slow)
+                endpoints.clients[name, of] = await stack.enter_async_context(line.connected(server))
+            endpoints.clients["http", of] = HttpEndpoint(client, http.url, modern=of == "modern")
+        for each in endpoints.clients.values():
             await each.open()
-        yield doors
+        yield endpoints

@@ -1,7 +1,7 @@
-"""What the MCP servers of all doors but the transparent ones have in common: the SDK's server over a view.
+"""The base of all MCP servers but the transparent ones: the SDK's server over a view of the hub.
 
-One instance serves every connection of a door, in both protocol eras. `mcpx.core.gateway.server` is the one
-that shows servers to clients, `mcpx.core.gateway.peer` the one that gives a server to another MCPX.
+One instance serves every connection of an endpoint, in both protocol eras. `mcpx.core.gateway.server` is the
+one that shows servers to clients, `mcpx.core.gateway.peer` the one that gives a server to another MCPX.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mcpx.core.gateway.encoded_results import is_modern, unsieved
 from mcpx.core.gateway.extensions import declared_extensions, serving_tasks
 from mcpx.core.gateway.native.errors import as_protocol_error
 from mcpx.core.protocol.context import ClientId
-from mcpx.core.system.endpoint import Door
+from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import CallError
 
 Context = ServerRequestContext[Any, Any]
 
 
-class DoorServer(Server[Any]):
-    """Serves the clients of one door over what it shows of a hub.
+class EndpointServer(Server[Any]):
+    """Serves the clients of one endpoint over what it shows of a hub.
 
     `as_error` makes the error of a request about a task that failed; `parts` are those of the SDK's server.
     """
@@ -39,7 +39,7 @@ class DoorServer(Server[Any]):
         self,
         name: str,
         clients: ClientSessions,
-        door: Door,
+        endpoint: Endpoint,
         *,
         as_error: Callable[[CallError], MCPError] = as_protocol_error,
         **parts: Any,
@@ -50,7 +50,7 @@ class DoorServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.tool_list = clients.tool_list(door)
+        self.tool_list = clients.tool_list(endpoint)
         self.exposure = self.tool_list.exposure
         self.hub: HubView = self.tool_list.hub
         spans = []
