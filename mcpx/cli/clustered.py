@@ -28,6 +28,6 @@ def started_here(config: Config) -> Config:
     """
     if not is_clustered(config):
         return config
-    from mcpx.cluster.specs import cluster_config
+    from mcpx.cluster.node.spec import cluster_config
 
     return cluster_config(config)

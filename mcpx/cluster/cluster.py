@@ -23,15 +23,13 @@ import structlog
 from mcpx.cluster.assigning import Assignments
 from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
-from mcpx.cluster.node_requests import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, ask
-from mcpx.cluster.node_table import Node, NodeTable
-from mcpx.cluster.node_watch import NodeWatch
+from mcpx.cluster.node.spec import placed_spec
+from mcpx.cluster.node_table import Node, NodeTable, as_node_says, statuses, use_of
+from mcpx.cluster.node_watch import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, NodeWatch, ask
 from mcpx.cluster.placement import starts_at_once
 from mcpx.cluster.ray import Ray
 from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
-from mcpx.cluster.showing import as_node_says, statuses, use_of
-from mcpx.cluster.specs import placed_spec
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.daemon.status import NodeStatus

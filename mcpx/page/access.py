@@ -1,21 +1,38 @@
-"""Who may see the page: a code that is used once becomes a session, which a cookie stands for.
+"""`page.json` in a configuration's folder: the page's own port and its sessions, for the next daemon.
 
-`mcpx ui` asks the daemon for a code over its socket, which only the user can connect to, and the browser
-brings it back in the address. A code lets in once, within `CODE_S`. A session is good on the port on which
-it began. It ends when it is signed out of, and `SESSION_S` after it was last used; an open stream uses it
-(`go_on`). Of codes and sessions the digests are kept, and no more than `MAX_CODES` and `MAX_SESSIONS`: the
-one that was not used for longest makes room. Pure, but for the clock; `mcpx.page.memory` keeps the sessions
-for the next daemon.
+Of a session its digest is kept, its port and its end; the cookie itself is nowhere but in the browser. With
+the key the next daemon proves to a window that is still open that it is the same user's; it lets nobody in. A
+file that another user may have written, or that cannot be read, counts as none. One that cannot be written is
+removed: a session that has ended must not come back.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import re
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
+from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from mcpx.core.wire.loopback_peers import users_are_known
+from mcpx.paths import ensure_folder, read_own_file, replace_file
+
+# Who may see the page: a code that is used once becomes a session, which a cookie stands for.
+#
+# `mcpx ui` asks the daemon for a code over its socket, which only the user can connect to, and the browser
+# brings it back in the address. A code lets in once, within `CODE_S`. A session is good on the port on
+# which it began. It ends when it is signed out of, and `SESSION_S` after it was last used; an open stream
+# uses it (`go_on`). Of codes and sessions the digests are kept, and no more than `MAX_CODES` and
+# `MAX_SESSIONS`: the one that was not used for longest makes room. Pure, but for the clock;
+# `mcpx.page.access` keeps the sessions for the next daemon.
 
 CODE_S: Final = 120.0  # that a code waits for its browser
 SESSION_S: Final = 12 * 3600.0  # without a request
@@ -136,3 +153,92 @@ class Access:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="replace")).digest()
+
+
+log = structlog.get_logger()
+FILE_NAME: Final = "page.json"
+MAX_FILE_BYTES: Final = 64 * 1024
+KEY_BYTES: Final = 32
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class _KeptSession(msgspec.Struct, frozen=True):
+    sha256: str
+    port: int
+    until: float  # by the clock on the wall, which goes on while no daemon runs
+
+
+class _File(msgspec.Struct, frozen=True):
+    port: int = 0
+    key: str = ""
+    sessions: tuple[_KeptSession, ...] = ()
+
+
+class PageMemory:
+    """The file of one configuration. `access` gets the sessions that it holds; each change is written.
+
+    While no daemon runs, a program of another user may listen on the port, and be sent the cookie by a window
+    that is open. So sessions are taken up only where the system says to whom a connection belongs: there the
+    cookie is of no use to that user. And they are good on the port on which they began, and on no other.
+    """
+
+    def __init__(self, folder: Path, access: Access, clock: Callable[[], float] = time.time) -> None:
+        self._path = folder / FILE_NAME
+        self._access = access
+        self._clock = clock
+        kept = self._read()
+        self.port = kept.port
+        """Of the page's own listener; 0 where it has none yet."""
+        self._key = kept.key
+        if kept.sessions and users_are_known():
+            now = clock()
+            for each in kept.sessions[:MAX_SESSIONS]:
+                with suppress(ValueError):
+                    access.restore(bytes.fromhex(each.sha256), each.port, each.until - now)
+        access.on_change = self._write
+
+    @property
+    def key(self) -> str:
+        """What windows know their daemon by, in hexadecimal digits; a new one where there is none yet."""
+        if not _KEY.fullmatch(self._key):
+            self._key = secrets.token_hex(KEY_BYTES)
+            self._write()
+        return self._key
+
+    def proof(self, nonce: str) -> str:
+        """The HMAC-SHA256 of what a window has made up, in hexadecimal digits."""
+        return hmac.new(bytes.fromhex(self.key), nonce.encode(), "sha256").hexdigest()
+
+    def take(self, port: int) -> None:
+        """The page's own listener is at this port from now on."""
+        if port != self.port:
+            self.port = port
+            self._write()
+
+    def give_up(self, port: int) -> None:
+        """Somebody else has the port: neither it nor the sessions that began there are used again."""
+        self.port = 0
+        self._access.end_port(port)
+        self._write()
+
+    def _read(self) -> _File:
+        try:
+            return msgspec.json.decode(read_own_file(self._path, MAX_FILE_BYTES), type=_File)
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            log.warning("page.not_remembered", path=str(self._path), reason=str(error))
+        return _File()
+
+    def _write(self) -> None:
+        now = self._clock()
+        sessions = tuple(
+            _KeptSession(digest.hex(), port, now + left_s) for digest, port, left_s in self._access.sessions()
+        )
+        try:
+            ensure_folder(self._path.parent)
+            replace_file(self._path, msgspec.json.encode(_File(self.port, self._key, sessions)), synced=False)
+        except OSError as error:
+            log.warning("page.not_remembered", path=str(self._path), reason=error.strerror)
+            with suppress(OSError):
+                self._path.unlink()

@@ -14,17 +14,53 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import anyio
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive
 
+from mcpx.core.catalog.model import JSON
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError, MCPXError
 from mcpx.page.guard import PREFIX
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page
+
+
+# Requests that take their time: what is done for one ends when its browser has left.
+
+
+async def unless_gone(request: Request, work: Callable[[], Awaitable[JSON]]) -> JSON:
+    """What `work` gives; nothing, which nobody reads, where its browser leaves first and it is cancelled.
+
+    The body of the request has been read.
+
+    Raises:
+        MCPXError: From `work`.
+    """
+    done: JSON = {}
+    failure: MCPXError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(until_gone, request.receive, tasks.cancel_scope)
+        try:
+            done = await work()
+        except MCPXError as error:
+            failure = error  # raised outside of the task group, which would wrap it
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return done
+
+
+async def until_gone(receive: Receive, work: anyio.CancelScope) -> None:
+    """Cancel what is done for a request once its browser has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    work.cancel()
+
 
 Handler = Callable[["Page", Request], Awaitable[Any]]
 S = TypeVar("S", bound=msgspec.Struct)

@@ -27,9 +27,8 @@ from starlette.types import Receive, Scope, Send
 from mcpx.core.gateway.frontends.http_connection import TAKEN
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
-from mcpx.page.answers import encode
+from mcpx.page.answers import encode, until_gone
 from mcpx.page.guard import SESSION
-from mcpx.page.leaving import until_gone
 from mcpx.version import __version__
 
 if TYPE_CHECKING:

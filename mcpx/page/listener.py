@@ -23,7 +23,7 @@ from mcpx.errors import MCPXError
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 
 if TYPE_CHECKING:
-    from mcpx.page.memory import PageMemory
+    from mcpx.page.access import PageMemory
     from mcpx.page.page import Page
 
 log = structlog.get_logger()

@@ -20,18 +20,16 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.errors import MCPXError
-from mcpx.page.access import Access
-from mcpx.page.memory import PageMemory
+from mcpx.page.access import Access, PageMemory
 from mcpx.paths import configuration_folder
 from supervisors import ChildFailed, ChildSpec, Event, Incarnation, Shutdown, Supervisor
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from mcpx.page.cards import Cards
+    from mcpx.page.cards import Cards, Processes
     from mcpx.page.events import Streams, Topic
     from mcpx.page.listener import PageListener
-    from mcpx.page.processes import Processes
 
 log = structlog.get_logger()
 OFF: Final = "the page is off: the configuration says ui: false"
@@ -71,7 +69,7 @@ class Page:
     @cached_property
     def processes(self) -> Processes:
         """What the servers' processes use, for those who look."""
-        from mcpx.page.processes import Processes  # noqa: PLC0415 - for those who open it
+        from mcpx.page.cards import Processes  # noqa: PLC0415 - for those who open it
 
         return Processes()
 

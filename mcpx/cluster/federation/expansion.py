@@ -1,18 +1,20 @@
-"""Which servers other MCPX give this one, and as what: from their directories to a configuration. Pure.
+"""What was known last of each peer's servers, kept in a file, so that they are there at the next start.
 
-`expand` takes a configuration, with the servers of peers that it may hold already or without, and gives it
-with those that the directories name. A server that would come back here is left out, and so is one whose
-name cannot be used or is taken. Only what a server *is* counts here, not how it is: a server that changes
-its state changes no configuration.
+One file for each peer, in the folder of the configuration. An entry that reaches its MCPX in another way
+than when the file was written is a new peer. A file that cannot be read counts as none; one that cannot be
+written costs only what is remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from mcpx.cluster.federation.directory import Directory
@@ -20,6 +22,14 @@ from mcpx.core.config import Config, PeerConfig, ServerConfig
 from mcpx.core.config.peers import derived
 from mcpx.core.config.per_server import Sessions
 from mcpx.core.text import holds_controls
+from mcpx.paths import digest, ensure_folder, replace_file
+
+# Which servers other MCPX give this one, and as what: from their directories to a configuration. Pure.
+#
+# `expand` takes a configuration, with the servers of peers that it may hold already or without, and gives
+# it with those that the directories name. A server that would come back here is left out, and so is one
+# whose name cannot be used or is taken. Only what a server *is* counts here, not how it is: a server that
+# changes its state changes no configuration.
 
 MAX_OF_PEER: Final = 1000
 """Servers that one peer can add: each has a connection and a supervisor here."""
@@ -111,3 +121,45 @@ def _bad_name(name: str, here: str) -> str | None:
     if name in _OTHER_PATHS:
         return "its name means another path in a URL"
     return "its name is too long" if len(quote(here, safe="")) > MAX_NAME else None
+
+
+log = structlog.get_logger()
+FOLDER: Final = "peers"
+MAX_FILE_BYTES: Final = 16 << 20
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    reached: str
+    known: Known
+
+
+class PeerMemory:
+    """The files. `folder` is that of the configuration. The methods block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+
+    def read(self, peer: PeerConfig) -> Known | None:
+        """What is kept of a peer."""
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            path = self._path(peer)
+            if path.stat().st_size <= MAX_FILE_BYTES:
+                kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+                return kept.known if kept.reached == _reached(peer) else None
+        return None
+
+    def write(self, peer: PeerConfig, known: Known) -> None:
+        """Keep what is known of a peer."""
+        try:
+            ensure_folder(self._folder)
+            replace_file(self._path(peer), msgspec.json.encode(_Kept(_reached(peer), known)))
+        except OSError as error:
+            log.warning("peer.not_remembered", peer=peer.name, reason=error.strerror)
+
+    def _path(self, peer: PeerConfig) -> Path:
+        return self._folder / f"{digest(peer.name)}.json"
+
+
+def _reached(peer: PeerConfig) -> str:
+    """How a peer is reached, as a digest: the text may hold secrets."""
+    return digest(msgspec.json.encode(peer.transport).decode(errors="replace"))

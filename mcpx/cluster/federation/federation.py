@@ -18,8 +18,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.cluster.federation.expansion import Expansion, Known, LeftOut, expand
-from mcpx.cluster.federation.memory import PeerMemory
+from mcpx.cluster.federation.expansion import Expansion, Known, LeftOut, PeerMemory, expand
 from mcpx.cluster.federation.peer import Peer, PeerError, as_call_error
 from mcpx.cluster.federation.shown import SERVED, as_peer_says, peer_status
 from mcpx.cluster.federation.supervision import child_spec, log_event

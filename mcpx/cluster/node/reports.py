@@ -15,8 +15,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcpx.cluster.node.machine import Machine, look
 from mcpx.cluster.node.protocol import NodeReport, Ping, Pong, Report, ServerReport, line_of
+from mcpx.cluster.node.room import Machine, look
 from mcpx.cluster.node.servers import NodeServer, NodeServers
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import server_status

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from mcpx.cluster.node.credentials import Credentials
+from mcpx.cluster.node.starting import Credentials
 from mcpx.cluster.ray_process.joining import NAMESPACE
-from mcpx.cluster.ray_process.node_actor import MAX_CONCURRENCY, NodeActor, Setup
-from mcpx.cluster.ray_process.node_child import NodeState
+from mcpx.cluster.ray_process.node_actor import MAX_CONCURRENCY, NodeActor, NodeState, Setup
 from mcpx.cluster.ray_process.protocol import ActorState, NodeRecord
 from mcpx.core.text import one_line
 

@@ -28,11 +28,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.cluster.replicas import failures
-from mcpx.cluster.replicas.failures import with_length
-from mcpx.cluster.replicas.forwarding import Answer, AnswerLostError, Forwarder, HolderGoneError
-from mcpx.cluster.replicas.messages import Incoming, read, seal
-from mcpx.cluster.replicas.seals import AlteredError, Kind, Seals
+from mcpx.cluster.replicas.forwarding import (
+    Answer,
+    AnswerLostError,
+    Forwarder,
+    HolderGoneError,
+    altered,
+    answer_failure,
+    answer_lost,
+    error_of,
+    holder_gone,
+    looping,
+    with_length,
+)
+from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind, Seals, read, seal
 from mcpx.core.config.urls import is_loopback
 from mcpx.errors import CallError, Code
 
@@ -74,15 +83,15 @@ class ReplicaRouting:
             scope = {**scope, "client": None}  # not of this machine, whatever the connection is from
         try:
             request = read(body, self._seals)
-        except AlteredError as altered:
-            await failures.answer(scope, body, send, failures.altered(altered))
+        except AlteredError as error:
+            await answer_failure(scope, body, send, altered(error))
             return
         if request is None or request.holder is None:
             await self._serve(scope, body if request is None else request.body, request, receive, send)
         elif (refusal := await self._guard(Request(scope))) is not None:
             await refusal(scope, receive, send)
         elif is_marked:
-            await failures.answer(scope, body, send, failures.looping(request))
+            await answer_failure(scope, body, send, looping(request))
         else:
             await self._pass_on(scope, body, request, receive, send)
 
@@ -140,20 +149,20 @@ class ReplicaRouting:
                 await self._exchange(scope, body, request, responding)
             except HolderGoneError as gone:
                 log.warning("replica.gone", holder=request.holder, why=str(gone))
-                failure = failures.gone(request)
+                failure = holder_gone(request)
             except AnswerLostError as lost:
                 log.warning("replica.answer_lost", holder=request.holder, why=str(lost))
-                failure = failures.lost(request)
+                failure = answer_lost(request)
             tasks.cancel_scope.cancel()
         if failure is None:
             return
         if failure.code is Code.SERVER_UNAVAILABLE and request.kind in _GOES_ON_HERE:
             await self._serve(scope, request.body, request, receive, send)
         elif responding.is_begun:
-            event = b"event: message\r\ndata: " + failures.error_of(scope, request, failure) + b"\r\n\r\n"
+            event = b"event: message\r\ndata: " + error_of(scope, request, failure) + b"\r\n\r\n"
             await send({"type": "http.response.body", "body": event, "more_body": False})
         else:
-            await failures.answer(scope, body, send, failure)
+            await answer_failure(scope, body, send, failure)
 
     async def _exchange(self, scope: Scope, body: bytes, request: Incoming, responding: _Responding) -> None:
         """Send the request to its holder, and the answer to the client.

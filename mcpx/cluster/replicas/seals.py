@@ -1,9 +1,6 @@
-"""Seals: what a client brings back, signed, with the URL of the replica that holds what it stands for. Pure.
+"""What of a message is sealed on its way out, and opened when it comes back. Pure.
 
-`mcpx-at-KIND.URL.MAC.TEXT` around a state or an id, `ID~URL~MAC` for the id of a kept result, which models
-copy. MAC is HMAC-SHA256 (of the kept ones the first half) over the kind, the URL and the text, under the
-secret of all replicas. The URL counts only where the MAC is right: nobody else can have a request passed on
-anywhere.
+Looks at the members of `params` and `result` alone, never inside what a server or a model has written.
 """
 
 from __future__ import annotations
@@ -13,14 +10,25 @@ import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from mcpx.core.gateway.tools.definitions import RESOURCES
 from mcpx.core.policy.questions import PREFIX as APPROVAL
+from mcpx.core.protocol.context import TASK_METHODS
 from mcpx.core.protocol.result_address import read_address
+from mcpx.core.rendering.result_reading import INPUT_REQUIRED, TASK
 from mcpx.core.servers.relay.suspended import PREFIX as HELD
+from mcpx.core.wire import envelope
 from mcpx.errors import CallError, MCPXError
+
+# Seals: what a client brings back, signed, with the URL of the replica that holds what it stands for. Pure.
+#
+# `mcpx-at-KIND.URL.MAC.TEXT` around a state or an id, `ID~URL~MAC` for the id of a kept result, which
+# models copy. MAC is HMAC-SHA256 (of the kept ones the first half) over the kind, the URL and the text,
+# under the secret of all replicas. The URL counts only where the MAC is right: nobody else can have a
+# request passed on anywhere.
 
 PREFIX: Final = "mcpx-at-"
 SHORT_MAC_BYTES: Final = 16
@@ -153,3 +161,190 @@ def _decode(text: str) -> bytes:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return b""
+
+
+LISTEN: Final = "subscriptions/listen"
+_STATE: Final = "requestState"
+_TASK_ID: Final = "taskId"
+_SIGNS: Final = (b'"input_required"', b'"requestState"', b'"taskId"', b'"taskIds"')
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_EVENT: Final = b"event: message\r\ndata: "
+
+Members = dict[str, msgspec.Raw]
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A request: its id and method, the `body` as this replica takes it, and who else holds what it needs.
+
+    `holder` is None where nobody does. `kind` says what for.
+    """
+
+    id: Any
+    method: str
+    body: bytes
+    holder: str | None = None
+    kind: Kind | None = None
+
+
+def read(body: bytes, seals: Seals) -> Incoming | None:
+    """The request in a body; None for what is none, which others refuse.
+
+    Raises:
+        AlteredError: It brings something that no replica has given out so.
+    """
+    try:
+        message = envelope.decode_members(body)
+        method, params = _value(message.get("method")), envelope.decode_members(message.get("params", b"{}"))
+    except _UNREADABLE:
+        return None
+    if not isinstance(method, str):
+        return None
+    reading = _Reading(seals, params)
+    if method in TASK_METHODS:
+        reading.task()
+    if method == LISTEN:
+        reading.tasks_of_stream()
+    reading.state(method)
+    reading.kept_result(method)
+    body = envelope.encode(message | {"params": params}) if reading.is_changed else body
+    return Incoming(_value(message.get("id")), method, body, reading.holder, reading.kind)
+
+
+class _Reading:
+    """Opens what the params of a request bring, in place."""
+
+    def __init__(self, seals: Seals, params: Members) -> None:
+        self._seals = seals
+        self._params = params
+        self.holder: str | None = None
+        self.kind: Kind | None = None
+        self.is_changed = False
+
+    def task(self) -> None:
+        task_id = _value(self._params.get(_TASK_ID))
+        if isinstance(task_id, str):
+            self._put(_TASK_ID, self._opened(task_id, Kind.TASK))
+
+    def state(self, method: str) -> None:
+        state = _value(self._params.get(_STATE))
+        if not isinstance(state, str):
+            return
+        if method in TASK_METHODS and not state.startswith(PREFIX):
+            return  # of the task, which says where it is
+        self._put(_STATE, self._opened(state, Kind.APPROVAL, Kind.HELD, Kind.STATE, Kind.STATELESS))
+
+    def tasks_of_stream(self) -> None:
+        """The tasks that a client wants to hear of; those of other replicas only where all are of one."""
+        try:
+            wanted = envelope.decode_members(self._params.get("notifications", b"{}"))
+            ids = msgspec.json.decode(wanted.get("taskIds", b"[]"), type=list[str])
+        except _UNREADABLE:
+            return
+        found = [self._seals.open(each) for each in ids]
+        holders = {each.url for each in found}
+        if len(holders) == 1 and self._seals.url not in holders:
+            self.holder, self.kind = holders.pop(), Kind.TASK
+        elif ids:
+            own = [each.text for each in found if each.url == self._seals.url]
+            wanted["taskIds"] = _raw(own)
+            self._params["notifications"] = _raw(wanted)
+            self.is_changed = True
+
+    def kept_result(self, method: str) -> None:
+        uri: Any = None
+        if method == "resources/read":
+            uri = _value(self._params.get("uri"))
+        elif method == "tools/call" and _value(self._params.get("name")) == RESOURCES:
+            try:
+                uri = _value(envelope.decode_members(self._params.get("arguments", b"{}")).get("uri"))
+            except _UNREADABLE:
+                return
+        sealed = self._seals.holder_of(uri) if isinstance(uri, str) else None
+        if sealed is not None:
+            self._held(sealed.url, Kind.KEPT)
+
+    def _opened(self, text: str, *kinds: Kind) -> str | None:
+        sealed = self._seals.open(text)
+        if sealed.kind not in kinds:
+            raise AlteredError("it was given out for something else")
+        self._held(sealed.url, sealed.kind)
+        return None if sealed.kind is Kind.STATELESS else sealed.text
+
+    def _held(self, url: str, kind: Kind) -> None:
+        if self.kind is not None and url != (self.holder or self._seals.url):
+            raise AlteredError("it brings what two replicas hold")
+        self.holder = None if url == self._seals.url else url
+        self.kind = self.kind or kind
+
+    def _put(self, name: str, text: str | None) -> None:
+        self.is_changed = True
+        if text is None:
+            del self._params[name]
+        else:
+            self._params[name] = _raw(text)
+
+
+def seal(chunk: bytes, method: str, seals: Seals) -> bytes:
+    """A part of the response to a request of that method, with seals on what the client will bring back."""
+    if not any(sign in chunk for sign in _SIGNS):
+        return chunk
+    head = _EVENT if chunk.startswith(_EVENT) else b""
+    try:
+        message = envelope.decode_members(chunk[len(head) :])
+        if "result" in message:
+            changed = _seal_result(message, method, seals)
+        else:
+            changed = _seal_notification(message, seals)
+    except _UNREADABLE:
+        return chunk  # no message, or one whose members are not of the protocol
+    return head + envelope.encode(message) + (b"\r\n\r\n" if head else b"") if changed else chunk
+
+
+def _seal_result(message: Members, method: str, seals: Seals) -> bool:
+    result = envelope.decode_members(message["result"])
+    kind, is_about_task = _value(result.get("resultType")), method in TASK_METHODS
+    changed = False
+    if kind == INPUT_REQUIRED or (is_about_task and _STATE in result):
+        state = _value(result.get(_STATE))
+        result[_STATE] = _raw(seals.seal_state(state if isinstance(state, str) else None))
+        changed = True
+    task_id = _value(result.get(_TASK_ID))
+    if isinstance(task_id, str) and (is_about_task or kind == TASK):
+        result[_TASK_ID] = _raw(seals.seal_task(task_id))
+        changed = True
+    message["result"] = _raw(result)
+    return changed
+
+
+def _seal_notification(message: Members, seals: Seals) -> bool:
+    method = _value(message.get("method"))
+    if not isinstance(method, str) or "params" not in message:
+        return False
+    params = envelope.decode_members(message["params"])
+    if method.startswith("notifications/tasks") and isinstance(task_id := _value(params.get(_TASK_ID)), str):
+        params[_TASK_ID] = _raw(seals.seal_task(task_id))
+    elif method == "notifications/subscriptions/acknowledged" and "notifications" in params:
+        taken = envelope.decode_members(params["notifications"])
+        ids = msgspec.json.decode(taken.get("taskIds", b"[]"), type=list[str])
+        if not ids:
+            return False
+        taken["taskIds"] = _raw([seals.seal_task(each) for each in ids])
+        params["notifications"] = _raw(taken)
+    else:
+        return False
+    message["params"] = _raw(params)
+    return True
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(envelope.encode(value))
+
+
+def _value(raw: msgspec.Raw | None) -> Any:
+    """A member; None for one that is absent, or cannot be read."""
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except _UNREADABLE:
+        return None

@@ -5,10 +5,10 @@
                                      "tools": [{name, title, server, description: SIZED, parameters:
                                      [{name, description: SIZED}], tokens}], "left_out": n}
     GET /model/{client}/tools/{tool} {"text", "left_out", "bytes"}: the definition as it is sent
-    GET /search?q=&client=&server=   what `mcpx.page.model.search.found` gives
+    GET /search?q=&client=&server=   what `mcpx.page.views.ranking.found` gives
 
 `others` are clients that are not attached: those that MCPX knows, each as it would be at the default
-endpoint. SIZED is as `mcpx.page.model.texts.measured` gives it. The topic `model` yields what `GET /model`
+endpoint. SIZED is as `mcpx.page.views.sights.measured` gives it. The topic `model` yields what `GET /model`
 answers, again whenever that has changed.
 """
 
@@ -33,8 +33,8 @@ from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get
 from mcpx.page.events import Topic
-from mcpx.page.model.search import found
-from mcpx.page.model.texts import limits, look, seen_through, written
+from mcpx.page.views.ranking import found
+from mcpx.page.views.sights import limits, look, seen_through, written
 
 if TYPE_CHECKING:
     from mcpx.page.page import Page

@@ -17,9 +17,9 @@ import anyio
 from msgspec.structs import replace
 
 from mcpx.cluster.cluster import Cluster
+from mcpx.cluster.node.spec import cluster_config
 from mcpx.cluster.ray_client import RayError
 from mcpx.cluster.ray_process.protocol import Joined, NodeAddress, NodeRecord
-from mcpx.cluster.specs import cluster_config
 from mcpx.core.config import Config
 from mcpx.core.daemon.hub import Hub, open_hub
 from supervisors import ChildSpec, Supervisor

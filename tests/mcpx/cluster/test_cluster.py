@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from mcpx.cli.status_table import render
-from mcpx.cluster.node.machine import memory_now
+from mcpx.cluster.node.room import memory_now
 from mcpx.cluster.node_table import FIRST_WAIT_S
 from mcpx.cluster.node_watch import MAX_SILENCE_S
 from mcpx.core.catalog.snapshot import State

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 import mcpx.page
-from mcpx.page import files
+from mcpx.page import routes
 
 STATIC = Path(mcpx.page.__file__).parent / "static"
 OWN = sorted(each for each in STATIC.rglob("*") if each.is_file() and "vendor" not in each.parts)
@@ -35,7 +35,7 @@ def test_a_module_imports_what_there_is(module: Path) -> None:
 @pytest.mark.parametrize("path", OWN, ids=name_of)
 def test_the_page_serves_it_under_its_name(path: Path) -> None:
     if path.name != "index.html":
-        assert files._NAME.fullmatch(name_of(path)), "no such name is served"
+        assert routes._NAME.fullmatch(name_of(path)), "no such name is served"
 
 
 def test_the_page_names_only_files_that_there_are() -> None:

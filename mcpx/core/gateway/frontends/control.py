@@ -21,7 +21,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "login"}                                      {"needed": [NAME]}
     {"mcpx": "login_answer", "server", "address"}          the address that the browser came back to
     {"mcpx": "logout", "server"?}                          {"signed_in": [NAME]} without a server
-    {"mcpx": "cluster", "do"?, "node"?, "timeout"?}        the nodes of the cluster (`mcpx.cluster.control`),
+    {"mcpx": "cluster", "do"?, "node"?, "timeout"?}        the cluster (`mcpx.cluster.membership`),
                                                            after start_nodes, stop_nodes, leave, drain or
                                                            undrain
     {"mcpx": "environment"}                                what servers are started with: PATH, its source

@@ -9,8 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcpx.cluster.federation.expansion import ITSELF
-from mcpx.cluster.federation.memory import PeerMemory
+from mcpx.cluster.federation.expansion import ITSELF, PeerMemory
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.protocol.context import ClientId
 from mcpx.errors import CallError, Code, Outcome

@@ -8,8 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpx.cluster.node.machine import Memory
-from mcpx.cluster.node.room import LOOK_S, PROMISE_S, Room
+from mcpx.cluster.node.room import LOOK_S, PROMISE_S, Memory, Room
 from supervisors import Phase
 from tests.mcpx.cluster.nodes import spec
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mcpx.cluster.ray_process.node_child import NodeChild, child_environment
+from mcpx.cluster.ray_process.node_actor import NodeChild, child_environment
 
 SAYS = 'print(json.dumps({"host": "127.0.0.1", "port": 1, "pid": os.getpid(), "version": "9"}), flush=True)'
 BEGIN = "import json, os, sys; setup = sys.stdin.readline(); "

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcpx-gateway[ray]'")
 
 from mcpx.cluster.ray_process.node_actor import folder_name
-from mcpx.cluster.ray_process.nodes import MAX_NAME, difference, named, to_record
 from mcpx.cluster.ray_process.protocol import NodeRecord
+from mcpx.cluster.ray_process.session import MAX_NAME, difference, named, to_record
 from mcpx.core.text import holds_controls
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.cluster.replicas.messages import read, seal
-from mcpx.cluster.replicas.seals import AlteredError, Kind, Seals
+from mcpx.cluster.replicas.seals import AlteredError, Kind, Seals, read, seal
 from mcpx.core.protocol.result_address import PREFIX, read_address
 from tests.mcpx.cluster.replicas.site import SECRET
 

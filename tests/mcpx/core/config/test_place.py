@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpx.cluster.specs import cluster_config
+from mcpx.cluster.node.spec import cluster_config
 from mcpx.core.config import Config, Place, Placed, Stdio, parse
 from mcpx.core.config.secrets import secrets_of
 from mcpx.core.policy.pin_record import pin_identity

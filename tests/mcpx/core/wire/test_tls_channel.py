@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcpx.cluster.node.credentials import make_credentials
+from mcpx.cluster.node.starting import make_credentials
 from mcpx.core.wire.channel import HIGH_WATER, PeerNotReading
 from mcpx.core.wire.tls_channel import WrongCertificate, accept_tls, connect_tls
 from mcpx.core.wire.tls_sockets import server_context

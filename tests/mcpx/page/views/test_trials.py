@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from mcpx.core.config import Config
-from mcpx.page.server import results
-from mcpx.page.server.trials import PageClients
+from mcpx.page.views import trials
+from mcpx.page.views.trials import PageClients
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import Ears, config_of, entry, one_server, soon
 
@@ -90,7 +90,7 @@ async def test_agreeing_for_the_session_holds_until_the_page_has_tried_nothing_f
     async with visiting(asking()) as visitor:
         asked = await visitor.call("echo", {"text": "a"})
         given = {key: {"action": "accept", "content": {"decision": "session"}} for key in asked["asked"]}
-        monkeypatch.setattr("mcpx.page.server.trials.CLIENT_S", 0.01)
+        monkeypatch.setattr("mcpx.page.views.trials.CLIENT_S", 0.01)
         await visitor.call("echo", {"text": "a"}, answers=given, state=asked["state"])
         await soon(lambda: not visitor.hub.approvals._sessions)
         assert (await visitor.call("echo", {"text": "a"}))["asked"]
@@ -125,7 +125,7 @@ def test_results_are_bounded_in_plain_sight(monkeypatch):
     monkeypatch.setattr(results, "MAX_TEXT_CHARS", 10)
     monkeypatch.setattr(results, "MAX_BINARY_CHARS", 8)
     monkeypatch.setattr(results, "MAX_BLOCKS", 4)
-    shown = results.blocks(
+    shown = trials.blocks(
         [
             {"type": "text", "text": "12345678"},
             {"type": "text", "text": "abcdef"},

@@ -11,8 +11,8 @@ import pytest
 from mcpx.core.config import parse
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.errors import ConfigError
+from mcpx.page import commands
 from mcpx.page.page import Page
-from mcpx.page.setup import changing
 from mcpx.page.views import setup
 from tests.mcpx.page.signed_in import signed_in
 from tests.mcpx.scripted import PATIENCE_S, open_watched, soon
@@ -183,14 +183,14 @@ async def test_doctor_says_what_it_says_in_a_terminal(home):
 
 async def test_one_runs_at_a_time_and_the_next_one_waits(home, monkeypatch):
     async with looking(home, configuration()) as (page, _):
-        lock = changing._changing.setdefault(page.page.hub, anyio.Lock())
+        lock = commands._changing.setdefault(page.page.hub, anyio.Lock())
         async with anyio.create_task_group() as tasks:
             await lock.acquire()
             tasks.start_soon(page.post, "/setup/undo")
             tasks.start_soon(page.post, "/setup/import")
             await soon(lambda: lock.statistics().tasks_waiting == 2)
             lock.release()
-        monkeypatch.setattr(changing, "WAIT_S", 0.01)
+        monkeypatch.setattr(commands, "WAIT_S", 0.01)
         await lock.acquire()
         refused = await page.post("/setup/undo", fails=True)
         assert "wait for it" in refused["error"]
@@ -200,7 +200,7 @@ async def test_one_runs_at_a_time_and_the_next_one_waits(home, monkeypatch):
 
 async def test_one_doctor_is_enough(home):
     async with looking(home, configuration()) as (page, _):
-        async with changing._examining.setdefault(page.page.hub, anyio.Lock()):
+        async with commands._examining.setdefault(page.page.hub, anyio.Lock()):
             refused = await page.post("/setup/doctor", fails=True)
         assert "is running already" in refused["error"]
 

@@ -72,7 +72,7 @@ async def test_what_there_is_not_is_said_so():
 
 
 async def test_a_list_of_very_many_is_cut_in_plain_sight(tmp_path, monkeypatch):
-    monkeypatch.setattr("mcpx.page.server.offers.MAX_LISTED", 3)
+    monkeypatch.setattr("mcpx.page.views.offers.MAX_LISTED", 3)
     many = [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(5)]
     async with visiting(config_of({"s": entry(tools=tools_file(tmp_path, *many))})) as visitor:
         found = await visitor.get("/servers/s")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mcpx.core.telemetry.server_log import ServerLog
-from mcpx.page.server import logs
+from mcpx.page.views import server_topics
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon
 
@@ -88,8 +88,8 @@ async def test_the_log_of_a_server_that_is_replaced_goes_on(tmp_path):
 
 
 async def test_of_a_flood_the_last_lines_are_kept_and_the_others_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "MAX_LINES", 3)
-    monkeypatch.setattr(logs, "MAX_LINE_CHARS", 40)
+    monkeypatch.setattr(server_topics, "MAX_LINES", 3)
+    monkeypatch.setattr(server_topics, "MAX_LINE_CHARS", 40)
     config = config_of({"s": entry()})
     async with visiting(config, state=tmp_path) as visitor, visitor.following("log:s") as news:
         await news.next()
@@ -102,10 +102,10 @@ async def test_of_a_flood_the_last_lines_are_kept_and_the_others_counted(tmp_pat
         assert max(map(len, piece["lines"])) == 43
 
 
-@pytest.mark.parametrize(("lines", "long"), [(1, "FLOOD_PAUSE_S"), (2 * logs.MAX_LINES, "PAUSE_S")])
+@pytest.mark.parametrize(("lines", "long"), [(1, "FLOOD_PAUSE_S"), (2 * server_topics.MAX_LINES, "PAUSE_S")])
 async def test_the_pause_after_a_flood_is_one_of_its_own(tmp_path, monkeypatch, lines, long):
     for pause in ("PAUSE_S", "FLOOD_PAUSE_S"):
-        monkeypatch.setattr(logs, pause, 600.0 if pause == long else 0.0)
+        monkeypatch.setattr(server_topics, pause, 600.0 if pause == long else 0.0)
     config = config_of({"s": entry()})
     async with visiting(config, state=tmp_path) as visitor, visitor.following("log:s") as news:
         await news.next()

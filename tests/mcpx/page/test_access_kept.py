@@ -11,9 +11,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcpx.page import memory
-from mcpx.page.access import SESSION_S, Access
-from mcpx.page.memory import PageMemory
+from mcpx.page import access
+from mcpx.page.access import SESSION_S, Access, PageMemory
 from mcpx.paths import configuration_folder
 from tests.mcpx.page import visiting
 from tests.mcpx.page.visiting import HTTP, Visitor, served
@@ -30,7 +29,7 @@ async def forever(_page, _argument):
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path))
-    return configuration_folder(tmp_path / "c.json") / memory.FILE_NAME
+    return configuration_folder(tmp_path / "c.json") / access.FILE_NAME
 
 
 def running(tmp_path, monkeypatch, *arguments, **settings):
@@ -161,7 +160,7 @@ async def test_where_the_system_does_not_say_whose_a_connection_is_no_session_is
 ):
     async with running(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
-    monkeypatch.setattr(memory, "users_are_known", lambda: False)
+    monkeypatch.setattr(access, "users_are_known", lambda: False)
     async with running(tmp_path, monkeypatch) as page:
         again = await Visitor.entering(page)
         assert again.origin == visitor.origin
@@ -230,7 +229,7 @@ async def test_where_nothing_can_be_written_the_page_works_and_no_old_session_is
         def full(*_arguments, **_options):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(memory, "replace_file", full)
+        monkeypatch.setattr(access, "replace_file", full)
         assert (await visitor.get("/ui/")).status == 200
         await visitor.post("/ui/api/sign-out")
         assert not kept.exists()

@@ -16,9 +16,9 @@ from mcpx.core.gateway.clients import attached
 from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.wire.channel import Channel
-from mcpx.page.model.texts import measured
 from mcpx.page.page import Page
 from mcpx.page.views import model
+from mcpx.page.views.sights import measured
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.core.gateway.test_profiles import both, open_gateway

@@ -1,1 +1,0 @@
-"""The configuration as it is (`configuration`), and what changes it (`changing`), for `views/setup`."""
