@@ -13,7 +13,7 @@ RACERS = 10
 RACE = """
 import os, sys
 from pathlib import Path
-from mcpx.core.federation.identity import own_id
+from mcpx.cluster.federation.identity import own_id
 
 gate, opened = os.pipe()
 for _ in range(int(sys.argv[2])):

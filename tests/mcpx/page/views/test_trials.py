@@ -122,9 +122,9 @@ async def test_resources_are_read_as_text_or_bytes():
 
 
 def test_results_are_bounded_in_plain_sight(monkeypatch):
-    monkeypatch.setattr(results, "MAX_TEXT_CHARS", 10)
-    monkeypatch.setattr(results, "MAX_BINARY_CHARS", 8)
-    monkeypatch.setattr(results, "MAX_BLOCKS", 4)
+    monkeypatch.setattr(trials, "MAX_TEXT_CHARS", 10)
+    monkeypatch.setattr(trials, "MAX_BINARY_CHARS", 8)
+    monkeypatch.setattr(trials, "MAX_BLOCKS", 4)
     shown = trials.blocks(
         [
             {"type": "text", "text": "12345678"},
