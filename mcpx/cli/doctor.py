@@ -12,7 +12,7 @@ from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
     from mcpx.setup.doctor.examination import Section
-    from mcpx.setup.doctor.findings import Fix
+    from mcpx.setup.doctor.installation import Fix
 
 START_TIMEOUT_S = 30.0
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcpx.cli.printing import echo
 from mcpx.core.text import one_line
 from mcpx.setup.doctor.examination import Section
-from mcpx.setup.doctor.findings import Finding
+from mcpx.setup.doctor.installation import Finding
 from mcpx.version import __version__
 
 SIGNS: Final = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}

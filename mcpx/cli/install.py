@@ -18,7 +18,7 @@ from mcpx.cli.printing import echo, print_json
 if TYPE_CHECKING:
     from mcpx.setup.changes import Change, Edit
     from mcpx.setup.clients import ClientFile
-    from mcpx.setup.clients.uninstalling import Removal
+    from mcpx.setup.clients.installing import Removal
 
 
 @click.command(short_help="Put MCPX into your AI clients.")
@@ -126,7 +126,7 @@ def _removals(names: Sequence[str]) -> list[Removal]:
     """What becomes of each file out of which MCPX is to be taken."""
     from mcpx.setup.changes import history, real_path
     from mcpx.setup.clients import CLIENTS, client_named, find, find_all
-    from mcpx.setup.clients.uninstalling import plan_uninstall
+    from mcpx.setup.clients.installing import plan_uninstall
 
     changes = history()
     rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS

@@ -14,8 +14,7 @@ from mcpx.paths import config_hint
 if TYPE_CHECKING:
     from mcpx.setup.changes import Change
     from mcpx.setup.clients.install_plan import InstallPlan
-    from mcpx.setup.clients.installing import Installation
-    from mcpx.setup.clients.uninstalling import Removal
+    from mcpx.setup.clients.installing import Installation, Removal
 
 _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")

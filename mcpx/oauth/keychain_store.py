@@ -11,9 +11,6 @@ for a person.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import Final
 import anyio.to_thread
 
 from mcpx.core import running as environment
+from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.running.secrets import keychain_variables
 from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
@@ -97,26 +95,11 @@ async def _ask(request: dict[str, str]) -> str | None:
 def _run(data: bytes) -> str | None:
     variables = keychain_variables(environment.in_force())
     try:
-        process = subprocess.Popen(
-            _PROGRAM,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=variables,
-            cwd="/",
-            start_new_session=True,
-        )
-        with process:
-            try:
-                output, _ = process.communicate(data, timeout=TIMEOUT_S)
-            except BaseException:  # `with` would wait for it, however long
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
+        output = run(_PROGRAM, variables, timeout_s=TIMEOUT_S, sent=data).output
         answer = json.loads(output)
         problem, value = answer["problem"], answer["value"]
-    except subprocess.TimeoutExpired:
-        problem, value = f"the keychain did not answer within {TIMEOUT_S:g} s", None
+    except OutOfBounds as limit:
+        problem, value = f"the keychain {limit}", None
     except (OSError, ValueError, KeyError, TypeError):
         problem, value = "the keychain cannot be used", None
     if problem:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import sys
 import weakref
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -81,10 +80,8 @@ async def _output(line: Sequence[str], environ: Mapping[str, str], command: str,
         output = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
         await anyio.to_thread.run_sync(bounded.end, process)
     except BaseException as error:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.CancelScope(shield=True):  # bounded: it has been killed
-            await anyio.to_thread.run_sync(bounded.end, process)
+        with anyio.CancelScope(shield=True):  # bounded: it is killed
+            await anyio.to_thread.run_sync(partial(bounded.end, process, wait_s=0.0))
         if isinstance(error, bounded.OutOfBounds):
             raise MCPXError(f"mcpx {command} {error}") from None
         raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mcpx.core.daemon.service_files import LABEL, MARK, launchd_agent, served_by, systemd_unit
+from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint, ensure_folder
@@ -218,21 +218,9 @@ def _run_all(commands: tuple[Command, ...], environ: Mapping[str, str]) -> Repor
 def _run(command: Command, environ: Mapping[str, str]) -> str | None:
     """Why it failed; None for success."""
     try:
-        done = subprocess.run(
-            command,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
+        done = run(command, environ, timeout_s=COMMAND_TIMEOUT_S, with_errors=True)
     except OSError as error:
         return error.strerror
-    except subprocess.TimeoutExpired:
-        return f"no answer within {COMMAND_TIMEOUT_S:g} s"
-    if done.returncode == 0:
-        return None
-    output = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return output[-1] if output else f"exit code {done.returncode}"
+    except OutOfBounds as limit:
+        return str(limit)
+    return None if done.code == 0 else done.last_line or f"exit code {done.code}"

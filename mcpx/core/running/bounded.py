@@ -1,7 +1,8 @@
-"""Programs that are asked for something, for a bounded time and a bounded output.
+"""The bounded runner: programs that are asked for something, for a limited time and a limited output.
 
-Each has its own session, no standard input, and a standard error that nobody reads, for it may show secrets.
-`running` is the way to run one: whatever happens meanwhile, the program is ended.
+`run` is the way to have one answer and end; `running`, `read` and `end` are its parts, for who takes an
+answer before the end. Each program has its own session, and leaves no process of its group behind when it is
+cut short. Standard library only; blocks.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import IO, Final, NamedTuple
 
 from mcpx.core.system.polling import readable
 
 LEAVE_TIMEOUT_S: Final = 2.0  # for its last scripts, after it has answered
+MAX_OUTPUT_BYTES: Final = 1 << 20  # where a caller names no other limit
 _CHUNK_BYTES: Final = 65536
 
 
@@ -24,7 +27,60 @@ class OutOfBounds(Exception):  # noqa: N818 - a condition
     """The program did not answer in time, or prints too much; the text says which."""
 
 
-def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+class Done(NamedTuple):
+    """The output of a program that has ended, and its exit code; None if it did not leave by itself."""
+
+    output: bytes
+    code: int | None
+
+    @property
+    def last_line(self) -> str:
+        """The last line that is not blank; empty if there is none."""
+        lines = [line for line in self.output.decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip() if lines else ""
+
+
+def run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    timeout_s: float,
+    max_bytes: int = MAX_OUTPUT_BYTES,
+    sent: bytes = b"",
+    with_errors: bool = False,
+) -> Done:
+    """Run a program to its end, in the home folder of that environment.
+
+    `sent` is its standard input. Its standard error is a part of the output only `with_errors`: it may show
+    secrets.
+
+    Raises:
+        OSError: It cannot be started.
+        ValueError: Likewise: there is a null character in the command or in a variable.
+        OutOfBounds: It took too long, or printed too much.
+    """
+    errors = subprocess.STDOUT if with_errors else subprocess.DEVNULL
+    with running(
+        command, environ, stdin=subprocess.PIPE if sent else subprocess.DEVNULL, stderr=errors
+    ) as process:
+        if process.stdin is not None:
+            threading.Thread(target=_send, args=(process.stdin, sent), daemon=True).start()
+        output = read(process, timeout_s=timeout_s, max_bytes=max_bytes)
+        return Done(output, end(process))
+
+
+def _send(stream: IO[bytes], data: bytes) -> None:
+    with suppress(OSError), stream:  # it need not read all, or anything
+        stream.write(data)
+
+
+def start(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
     """Start a program in the home folder of that environment. The caller ends it.
 
     Raises:
@@ -33,9 +89,9 @@ def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Pope
     home = environ.get("HOME", "")
     return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
         env=environ,
         cwd=home if os.path.isdir(home) else "/",  # noqa: PTH112 - text to text
         start_new_session=True,
@@ -43,14 +99,16 @@ def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Pope
 
 
 @contextmanager
-def running(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: Sequence[str], environ: Mapping[str, str], **streams: int
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program, and kill it with its process group at the end, unless it was left to `end` before.
 
     Raises:
         OSError: It cannot be started.
         ValueError: Likewise: there is a null character in the command or in a variable.
     """
-    process = start(command, environ)
+    process = start(command, environ, **streams)
     try:
         yield process
     finally:
@@ -88,7 +146,7 @@ def read(
 
 
 def end(process: subprocess.Popen[bytes], *, wait_s: float = LEAVE_TIMEOUT_S) -> int | None:
-    """Let it leave, or kill it with its process group; its exit code, None if it was killed for this.
+    """Let it leave, or kill it with its process group; return its exit code, None if it was killed for this.
 
     The children of a program that has left keep running.
     """

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
-from mcpx.core.running.bounded import OutOfBounds, end, read, running
+from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.running.person import Environment
 from mcpx.core.system.environment import loads_code
 from mcpx.core.text import quoted
@@ -120,9 +120,7 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
         SecretProblem: It failed, or did not end in time.
     """
     try:
-        with running(command, environ) as process:
-            output = read(process, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
-            code = end(process)
+        output, code = run(command, environ, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
     except OutOfBounds as limit:
         raise SecretProblem(str(limit)) from None
     except (OSError, ValueError) as error:  # too many open files, or a null character in it

@@ -34,8 +34,7 @@ from mcpx.setup.changes.files import (
     remove_empty,
     stage,
 )
-from mcpx.setup.changes.journal import Journal
-from mcpx.setup.changes.record import Change, FileRecord, State
+from mcpx.setup.changes.journal import Change, FileRecord, Journal, State
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,20 @@
 them into MCPX's configuration; `write_entry` makes MCPX's own entry for a client.
 """
 
-from mcpx.setup.clients.entries import starts_mcpx, write_entry
-from mcpx.setup.clients.finding import ClientFile, candidates, client_named, find, find_all, this_system
+from mcpx.setup.clients.forms import starts_mcpx, write_entry
 from mcpx.setup.clients.planning import ImportPlan, Origin, Planned, plan_import
-from mcpx.setup.clients.reading import ClientServers, LeftOut, read_client_file, read_servers
+from mcpx.setup.clients.reading import (
+    ClientFile,
+    ClientServers,
+    LeftOut,
+    candidates,
+    client_named,
+    find,
+    find_all,
+    read_client_file,
+    read_servers,
+    this_system,
+)
 from mcpx.setup.clients.rows import CLIENTS, Client, ClientCommand, Form, System
 from mcpx.setup.clients.translating import Server
 

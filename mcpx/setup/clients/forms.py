@@ -1,35 +1,94 @@
-"""The forms in which clients write a server, each brought to the one that most clients share.
+"""The forms in which clients write a server: MCPX's own entry written in each, and theirs read from each.
 
-That form has `command`, `args`, `env`, `envFile` and `cwd`, or `url`, `headers` and `oauth`; `type`,
-`disabled` and `enabled`. `tls`, `connect_timeout` and `call_timeout` are MCPX's. Other keys stay as they are.
-Pure.
+Entries are read to the form that most clients share: `command`, `args`, `env`, `envFile` and `cwd`, or
+`url`, `headers` and `oauth`; `type`, `disabled` and `enabled`. `tls`, `connect_timeout` and `call_timeout`
+are MCPX's. Other keys stay as they are. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final, TypeVar
 
 from mcpx.core.config.per_server import YEAR_S
 from mcpx.setup.clients.rows import Form
 from mcpx.setup.clients.variables import NotImportedError, OwnText, Variables, variable
 
+GOOSE_TIMEOUT_S: Final = 300
+
 Given = dict[str, Any]
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 
+# --- MCPX's own entry
+
+
+def write_entry(
+    form: Form,
+    command: str,
+    args: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    *,
+    name: str = "mcpx",
+) -> dict[str, Any]:
+    """Return the entry of a stdio server in a client's form; `name` is in it where the form has it inside."""
+    words, given = list(args), dict(env or {})
+    plain = {"command": command, "args": words, **({"env": given} if given else {})}
+    match form:
+        case "typed":
+            return {"type": "stdio", **plain}
+        case "copilot":
+            return {"type": "local", **plain, "tools": ["*"]}
+        case "continue":
+            return {"name": name, **plain}
+        case "zed":
+            return {"source": "custom", "command": command, "args": words, "env": given}
+        case "opencode":
+            environment = {"environment": given} if given else {}
+            return {"type": "local", "command": [command, *words], **environment, "enabled": True}
+        case "goose":
+            start = {"type": "stdio", "cmd": command, "args": words, "envs": given}
+            return {"name": name, "enabled": True, **start, "timeout": GOOSE_TIMEOUT_S}
+        case _:
+            return plain
+
+
+def starts_mcpx(entry: object) -> bool:
+    """Return True if an entry, of whatever form, is MCPX itself: it runs `mcpx attach` or `mcpx serve`."""
+    if not isinstance(entry, Mapping):
+        return False
+    texts = [part for word in command_words(entry) if isinstance(word, str) for part in word.split()]
+    return not {"attach", "serve"}.isdisjoint(texts) and any(_base(word) == "mcpx" for word in texts)
+
+
+def command_words(entry: Mapping[str, Any]) -> list[Any]:
+    """Return the command of an entry, of whatever form, with its arguments."""
+    command: Any = next((entry[key] for key in ("command", "cmd") if key in entry), None)
+    args = entry.get("args")
+    if isinstance(command, Mapping):  # Zed's older form
+        command, args = command.get("path"), command.get("args")
+    return [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
+
+
+def _base(word: str) -> str:
+    """Return the last part of a path of either kind, without `.exe`."""
+    name = PureWindowsPath(word).name if "\\" in word else PurePosixPath(word).name
+    return name.lower().removesuffix(".exe")
+
+
+# --- the clients' entries
+
+
 def shared_form(form: Form, given: Mapping[str, Any], variables: Variables) -> Given:
-    """An entry in the shared form, a copy.
+    """Return an entry in the shared form, a copy.
 
     Raises:
         NotImportedError: It is nothing that MCPX can run.
     """
-    return _READERS.get(form, _as_it_is)(dict(given), variables)
-
-
-def _as_it_is(given: Given, _: Variables) -> Given:
-    return given
+    reader = _READERS.get(form)
+    return reader(dict(given), variables) if reader else dict(given)
 
 
 def _copilot(given: Given, _: Variables) -> Given:
@@ -73,19 +132,18 @@ def _goose(given: Given, variables: Variables) -> Given:
 
 
 def _with_values(text: object, env: Mapping[str, Any], variables: Variables) -> object:
-    """A header with the values of the extension's own variables."""
+    """Return a header with the values of the extension's own variables."""
     if not isinstance(text, str) or not env:
         return text
     names = "|".join(re.escape(name) for name in sorted(env, key=len, reverse=True))
     pieces = re.split(rf"\$\{{({names})\}}|\$({names})", text)
     done = ""
     for index, piece in enumerate(pieces):
-        if piece is not None:
-            done += (
-                variables(env[piece] if isinstance(env[piece], OwnText) else str(env[piece]))
-                if index % 3
-                else variables(piece)
-            )
+        if piece is not None and index % 3:  # a name
+            value = env[piece]
+            done += variables(value if isinstance(value, OwnText) else str(value))
+        elif piece is not None:
+            done += variables(piece)
     return OwnText(done)
 
 
@@ -145,7 +203,7 @@ def _seconds(given: Given, theirs: str, ours: str, unit: float) -> None:
 
 
 def duration(value: object, unit: float) -> float | None:
-    """A number of units of so many seconds, in seconds; None if MCPX would not take it as a time limit."""
+    """Return a number of units of so many seconds, in seconds; None if MCPX takes no such time limit."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= YEAR_S / unit:
         return None
     seconds = round(value * unit, 3)

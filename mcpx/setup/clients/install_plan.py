@@ -17,12 +17,10 @@ from mcpx.core.documents import DocumentError
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
 from mcpx.setup.changes import ChangeError, Edit, obstacle, read_file, real_path
-from mcpx.setup.clients.finding import ClientFile
 from mcpx.setup.clients.installing import Installation, plan_install, refusal
-from mcpx.setup.clients.launching import Launch, own_launch
-from mcpx.setup.clients.own_command import add_command, run
+from mcpx.setup.clients.launching import Launch, add_command, own_launch, run
 from mcpx.setup.clients.planning import ImportPlan, plan_import
-from mcpx.setup.clients.reading import ClientServers, read_servers
+from mcpx.setup.clients.reading import ClientFile, ClientServers, read_servers
 
 _OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
 

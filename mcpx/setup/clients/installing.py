@@ -1,12 +1,16 @@
-"""MCPX's entry put into a client's file: the content that the file is to have. Pure.
+"""MCPX put into a client's file, and taken out of it: the content that the file is to have.
 
 Where MCPX is in the file already, under whatever name, that entry is brought up to date and keeps its name,
-its options and what the person has set beside them. A file that is not understood is refused.
+its options and what the person has set beside them. It is taken out byte for byte as it was put in, where
+the file is as MCPX left it: the journal has each change that MCPX made in it, and they are taken back one by
+one, the last first, until the file is one without MCPX. Where the file was changed since, members of MCPX
+alone are taken out. A file that is not understood is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
@@ -14,12 +18,13 @@ import msgspec
 
 from mcpx.core.documents import DocumentError
 from mcpx.core.documents.editing import append_item, read, remove_member, set_member
-from mcpx.setup.clients.entries import command_words, write_entry
-from mcpx.setup.clients.finding import ClientFile
-from mcpx.setup.clients.launching import Launch, is_same_command
-from mcpx.setup.clients.reading import read_servers, servers_key
+from mcpx.setup.changes import Change, ChangeError, State, obstacle, read_file, real_path, take_back, undone
+from mcpx.setup.clients.forms import command_words, write_entry
+from mcpx.setup.clients.launching import NAME, Launch, is_same_command
+from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key
 
-NAME: Final = "mcpx"
+UNINSTALL: Final = "uninstall"
+"""The command by which a change that takes MCPX out is known in the journal."""
 _NEW_CONTINUE: Final = b"name: My assistant\nversion: 1.0.0\nschema: v1\n"
 _ENVIRONMENTS: Final = frozenset({"env", "envs", "environment"})
 _STARTS: Final = frozenset({"command", "cmd", "args"})
@@ -158,17 +163,17 @@ class _Planner:
     def _update(self, name: str, launch: Launch) -> dict[str, Any]:
         """Bring an entry of MCPX up to date, member by member, so that its comments stay."""
         path, old = self.entries[name]
-        words = _words(old)
-        options = [word for option in _options(words) for word in option]
+        options = [word for pair in _pairs(_words(old)) if pair[0] != "--config" for word in pair]
         if launch.config is None and (given := configuration_of(old)) is not None:
             options = ["--config", given, *options]
         launch = _as_it_is(old, launch)
         wanted = write_entry(self.form, launch.command, launch.args(tuple(options)), launch.env, name=name)
         entry = {**old}
-        for key, value in wanted.items():
+        for key, own in wanted.items():
+            value = own
             if key in _ENVIRONMENTS:
                 kept = old.get(key)
-                value = {**(kept if isinstance(kept, Mapping) else {}), **value}  # noqa: PLW2901
+                value = {**(kept if isinstance(kept, Mapping) else {}), **own}
                 if not value and key not in old:
                     continue
             elif key not in _STARTS and (key in old or key not in _REQUIRED):
@@ -196,11 +201,6 @@ def configuration_of(entry: Mapping[str, Any]) -> str | None:
     return next((value for option, value in _pairs(_words(entry)) if option == "--config"), None)
 
 
-def _options(words: list[str]) -> list[tuple[str, ...]]:
-    """The options of an entry other than that of the configuration, each with its value."""
-    return [(option, value) for option, value in _pairs(words) if option != "--config"]
-
-
 def _pairs(words: list[str]) -> list[tuple[str, str]]:
     """Every option with its value, as `mcpx attach` reads them."""
     pairs = []
@@ -219,3 +219,114 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
     texts = [str(word) for word in command_words(entry)]
     start = next((index for index, word in enumerate(texts) if word in {"attach", "serve"}), len(texts))
     return texts[start + 1 :]
+
+
+# --- taken out
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a client's file; `before` and `after` are its contents, None where there is none.
+
+    It is `restored` byte for byte or `edited`; where it is `refused`, `problem` says why.
+    """
+
+    file: ClientFile
+    outcome: Literal["restored", "edited", "absent", "refused"]
+    before: bytes | None
+    after: bytes | None
+    names: tuple[str, ...] = ()
+    """Under which MCPX is in the file."""
+    folders: tuple[str, ...] = ()
+    """Which MCPX created for the file."""
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
+    """What the file of a client becomes when MCPX is taken out of it."""
+    try:
+        data = read_file(file.path)
+    except ChangeError as error:
+        return Removal(file=file, outcome="refused", before=None, after=None, problem=str(error))
+    found = read_servers(file, data or b"")
+    if data is None or not (found.own or (found.problem is not None and b"mcpx" in data)):
+        return Removal(file=file, outcome="absent", before=data, after=data)
+    refused = partial(Removal, file=file, outcome="refused", before=data, after=data)
+    if (problem := obstacle(file.path)) is not None:
+        return refused(problem=problem)
+    walk = _Walk(file, data)
+    walk.back(history)
+    if walk.contents is not None and walk.has_mcpx():
+        now = read_servers(file, walk.contents)
+        if now.problem is not None:
+            return refused(problem=now.problem)
+        try:
+            walk.contents = remove_entries(walk.contents, file, now.own)
+        except DocumentError as error:
+            return refused(problem=str(error))
+        walk.is_exact = False
+    return Removal(
+        file=file,
+        outcome="restored" if walk.is_exact else "edited",
+        before=data,
+        after=walk.contents,
+        names=found.own,
+        folders=walk.folders if walk.contents is None else (),
+        notes=tuple(walk.notes),
+    )
+
+
+class _Walk:
+    """Back through the changes of one file."""
+
+    def __init__(self, file: ClientFile, contents: bytes) -> None:
+        self.file = file
+        self.contents: bytes | None = contents
+        self.is_exact = True
+        self.folders: tuple[str, ...] = ()
+        self.notes: list[str] = []
+
+    def has_mcpx(self) -> bool:
+        """Whether MCPX is in the file, or may be, since it is not understood."""
+        if self.contents is None:
+            return False
+        found = read_servers(self.file, self.contents)
+        return found.problem is not None or bool(found.own)
+
+    def back(self, history: Sequence[Change]) -> None:
+        """Take back changes until MCPX is not in the file, or one cannot be taken back."""
+        target = str(real_path(self.file.path))
+        gone = undone(history)
+        for change in reversed(history):
+            index = next((i for i, each in enumerate(change.files) if each.target == target), None)
+            if index is None or change.state is not State.DONE or change.undoes or change.id in gone:
+                continue
+            if change.command.split()[:1] == [UNINSTALL] or not self.has_mcpx():
+                return
+            try:
+                if not self._back_before(change, index):
+                    return
+            except ChangeError as error:
+                self.notes.append(str(error))
+                return
+
+    def _back_before(self, change: Change, index: int) -> bool:
+        """Take one change back, if it can be.
+
+        Raises:
+            ChangeError: Its copy is gone.
+        """
+        before, after = change.before(index), change.after(index)
+        if self.contents == after:
+            self.contents = before
+            if before is None:
+                self.folders = change.files[index].created_folders
+            return True
+        if self.contents is None:
+            return False
+        merged = take_back(before, after, self.contents, self.file.client.syntax)
+        if merged is None:
+            return False
+        self.contents, self.is_exact = merged.contents, False
+        self.notes += merged.notes
+        return True

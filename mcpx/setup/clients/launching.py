@@ -1,20 +1,30 @@
-"""How a client starts MCPX: by its absolute path, since clients have another PATH than terminals."""
+"""How clients start MCPX: the command line of its entry, and the clients' own commands that add it.
+
+The command has its absolute path, since clients have another `PATH` than terminals. A client's own command
+(`claude mcp add`) is preferred to an edit of its file.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from mcpx.core.running import bounded
 from mcpx.core.system.environment import COMMAND
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file, home
+from mcpx.setup.clients.forms import write_entry
+from mcpx.setup.clients.rows import Client
 
-_COMMAND: Final = "mcpx"
+NAME: Final = "mcpx"
+"""Of MCPX's entry in a client's file, and of its command."""
+ADD_TIMEOUT_S: Final = 30.0  # for a client's own command, which starts Node as a rule
 _LINK: Final = ".local/bin/mcpx"
 """In the home folder: where pipx and uv put a link to the command. It outlives what it leads to."""
 _FLEETING: Final = ("/uv/archive-v", "/uv/environments-v", "/uv/builds-v", "/pipx/.cache/", "/.cache/pipx/")
@@ -35,14 +45,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def args(self, options: tuple[str, ...] = ()) -> list[str]:
-        """The arguments for `mcpx attach`, with further options of its own."""
+        """Return the arguments for `mcpx attach`, with further options of its own."""
         return [*self.prefix, "attach", *(("--config", self.config) if self.config else ()), *options]
 
 
 def own_launch(
     config: str | None, environ: Mapping[str, str] = os.environ, argv: list[str] | None = None
 ) -> Launch:
-    """How clients are to start this MCPX, with the configuration that was named, if any.
+    """Return the way for clients to start this MCPX, with the configuration that was named, if any.
 
     The command is the same whoever asks, a terminal or the daemon's page: a link to this MCPX where pipx and
     uv put theirs, or on `PATH`; else the one that was typed, or by which the daemon was started; else the one
@@ -66,12 +76,12 @@ def own_launch(
 
 
 def _commands(argv: list[str], environ: Mapping[str, str]) -> list[str]:
-    """Where the command may be, the best place first."""
-    beside = str(Path(sys.executable).with_name(_COMMAND))
-    typed = argv[0] if argv and Path(argv[0]).name == _COMMAND else ""
+    """Return the paths that the command may have, the best one first."""
+    beside = str(Path(sys.executable).with_name(NAME))
+    typed = argv[0] if argv and Path(argv[0]).name == NAME else ""
     if typed and os.sep not in typed:
         typed = shutil.which(typed, path=environ.get("PATH")) or ""
-    links = (f"{home(environ)}/{_LINK}", shutil.which(_COMMAND, path=environ.get("PATH")) or "")
+    links = (f"{home(environ)}/{_LINK}", shutil.which(NAME, path=environ.get("PATH")) or "")
     lasting = [link for link in links if link and is_same_command(link, typed or beside)]
     started = environ.get(COMMAND, "")
     if not is_same_command(started, beside):
@@ -80,7 +90,7 @@ def _commands(argv: list[str], environ: Mapping[str, str]) -> list[str]:
 
 
 def is_same_command(one: str, other: str) -> bool:
-    """Whether two paths lead to one program."""
+    """Return True if two paths lead to one program."""
     try:
         return os.path.samefile(one, other)  # noqa: PTH121 - text to text
     except OSError:
@@ -92,9 +102,49 @@ def _runs(path: str) -> bool:
 
 
 def _named_config(config: str | None, environ: Mapping[str, str]) -> str | None:
-    """The configuration that the entry must name: one that a client would not find by itself."""
+    """Return the configuration that the entry must name: one that a client would not find by itself."""
     chosen = environ.get("XDG_CONFIG_HOME", "")
     elsewhere = chosen.startswith("/") and Path(chosen) != Path(home(environ), ".config")
     if config is None and not environ.get(CONFIG_VARIABLE) and not elsewhere:
         return None
     return os.path.abspath(config_file(config, environ=environ))  # noqa: PTH100 - as above
+
+
+def add_command(
+    client: Client, launch: Launch, environ: Mapping[str, str] = os.environ
+) -> tuple[str, ...] | None:
+    """Return the command line that adds MCPX to a client; None if it has none, or is not installed."""
+    if client.command is None:
+        return None
+    # where Claude Code installs itself behind an alias of the shell
+    hidden = Path(home(environ), f".claude/local/{client.command.program}")
+    program = shutil.which(client.command.program, path=environ.get("PATH"))
+    if program is None and os.access(hidden, os.X_OK):
+        program = str(hidden)
+    if program is None:
+        return None
+    return (program, *(word for part in client.command.add for word in _filled(part, client, launch)))
+
+
+def _filled(part: str, client: Client, launch: Launch) -> Iterator[str]:
+    if part == "{args}":
+        yield from launch.args()
+    elif part == "{env}":
+        for name, value in launch.env.items():
+            yield from ("--env", f"{name}={value}")
+    elif part == "{json}":
+        entry = write_entry(client.form, launch.command, launch.args(), launch.env, name=NAME)
+        yield json.dumps({"name": NAME, **entry})
+    else:
+        yield {"{name}": NAME, "{command}": launch.command}.get(part, part)
+
+
+def run(line: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> str | None:
+    """Run a command line to its end, in the home folder; return why it failed, None for success."""
+    try:
+        done = bounded.run(line, environ, timeout_s=ADD_TIMEOUT_S, with_errors=True)
+    except bounded.OutOfBounds as limit:
+        return f"it {limit}"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None if done.code == 0 else done.last_line or f"it ended with exit code {done.code}"

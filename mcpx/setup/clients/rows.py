@@ -23,7 +23,7 @@ Form = Literal[
     "continue",
     "codex",
 ]
-"""How an entry is written: see `mcpx.setup.clients.entries`."""
+"""How an entry is written: see `mcpx.setup.clients.forms`."""
 
 
 class ClientCommand(msgspec.Struct, frozen=True):

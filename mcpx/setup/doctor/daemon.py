@@ -1,4 +1,4 @@
-"""The daemon: whether it answers, how its servers are, its socket and port, and whether there are several."""
+"""The daemon: does it answer, how are its servers and its cluster, its socket and port; and other daemons."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ from mcpx.core.system.stale import clean_up
 from mcpx.core.text import one_line
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.errors import DaemonError, MCPXError
-from mcpx.setup.doctor.cluster import check_cluster
-from mcpx.setup.doctor.findings import Finding, Fix, note, ok, wrong
-from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.installation import Finding, Fix, Installation, note, ok, wrong
 from mcpx.setup.doctor.servers import offline_text
 from mcpx.version import __version__
 
 SUBJECT: Final = "daemon"
+CLUSTER: Final = "cluster"
 TWO: Final = "two daemons"
 LARGE_BYTES: Final = 80 << 20  # of a server that is worth stopping while nobody uses it
 UNUSED_S: Final = 3600.0
-MAX_LEFT_OUT: Final = 5  # servers of another MCPX that are named
 """Of uptime without a call, after which a large server is worth stopping."""
+MAX_LEFT_OUT: Final = 5  # servers of another MCPX that are named
+MAX_NAMED: Final = 8  # nodes
 MIB: Final = 1 << 20
+OPEN: Final = (
+    "Ray answers without a token: whoever reaches it, other users of its machines too, can run programs there"
+    " and read the token and key of the nodes"
+)
 
 
 def check_daemon(installation: Installation) -> Iterator[Finding]:
@@ -243,3 +247,57 @@ def _elsewhere() -> Iterator[tuple[int, str]]:
         for at in range(len(words) - 3):
             if words[at : at + 3] == ["daemon", "run", "--config"] and os.path.isabs(words[at + 3]):  # noqa: PTH117 - text
                 yield pid, words[at + 3]
+
+
+# --- the cluster, as status has it
+
+
+def check_cluster(
+    installation: Installation, cluster: dict[str, Any], nodes: Iterable[dict[str, Any]], version: str
+) -> Iterator[Finding]:
+    """Check the cluster that a daemon of that version has joined, or has not."""
+    known, gateways = list(nodes), cluster.get("gateways", [])
+    if not cluster["joined"]:
+        why = one_line(str(cluster.get("problem") or "it has not answered yet"))
+        text = f"the Ray cluster {cluster['address']} is not joined: {why}"
+        yield wrong(CLUSTER, text, "ray status, on that machine; then mcpx cluster status")
+    elif not known:
+        yield wrong(CLUSTER, "it has no node", installation.command("cluster", "start"))
+    elif not (up := [node for node in known if node["state"] in {"ready", "draining"}]):
+        yield wrong(CLUSTER, "no node answers", installation.command("cluster", "status"))
+    else:
+        here = "1 gateway" if len(gateways) <= 1 else f"{len(gateways)} gateways"
+        yield ok(CLUSTER, f"{cluster['address']}: {len(up)} of {len(known)} nodes answer, {here}")
+    if cluster.get("open"):
+        yield note(CLUSTER, OPEN, "RAY_AUTH_MODE=token for all of Ray, then mcpx cluster start")
+    for node in known:
+        if node["state"] == "lost":
+            why = one_line(str(node.get("problem") or "no reason is known"))
+            text = f"the node {one_line(node['name'])} does not answer: {why}"
+            yield wrong(CLUSTER, text, installation.command("cluster", "status"))
+    if others := [node for node in known if node.get("version") not in {None, version}]:
+        text = f"nodes of another version than this gateway's ({version}): {_named(others)}"
+        yield note(
+            CLUSTER, text, f"mcpx cluster stop --nodes, then {installation.command('cluster', 'start')}"
+        )
+    if problem := cluster.get("not_shared"):
+        yield wrong(CLUSTER, f"pins are not shared with other gateways: {one_line(str(problem))}")
+    for gateway in gateways:
+        yield from _its_gateway(gateway, version)
+
+
+def _its_gateway(gateway: dict[str, Any], version: str) -> Iterator[Finding]:
+    where = f"the gateway on {one_line(gateway['host'])} (pid {gateway['pid']})"
+    if problem := gateway.get("problem"):
+        yield wrong(CLUSTER, f"{where} has not reloaded: {one_line(str(problem))}", "mcpx check, there")
+    if gateway["version"] != version:
+        yield note(CLUSTER, f"{where} is of another version: {one_line(gateway['version'])}")
+    if not gateway["same_config"]:
+        yield note(
+            CLUSTER, f"{where} has another configuration", "put the same file there, if it is to be the same"
+        )
+
+
+def _named(nodes: list[dict[str, Any]]) -> str:
+    names = [f"{one_line(node['name'])} ({one_line(node['version'])})" for node in nodes[:MAX_NAMED]]
+    return ", ".join(names) + (f" and {len(nodes) - MAX_NAMED} more" if len(nodes) > MAX_NAMED else "")

@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from mcpx.setup.doctor.approvals import check_approvals
 from mcpx.setup.doctor.clients import check_clients
-from mcpx.setup.doctor.configuration import check_configuration
+from mcpx.setup.doctor.configuration import check_approvals, check_changes, check_configuration
 from mcpx.setup.doctor.daemon import check_daemon
-from mcpx.setup.doctor.files import check_changes
-from mcpx.setup.doctor.findings import Finding, wrong
-from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.installation import Finding, Installation, wrong
 from mcpx.setup.doctor.machine import check_machine
 from mcpx.setup.doctor.servers import check_servers
-from mcpx.setup.doctor.service import check_service
-from mcpx.setup.doctor.versions import check_versions
+from mcpx.setup.doctor.versions import check_service, check_versions
 
 
 class Check(NamedTuple):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mcpx.cli import doctor as command
 from mcpx.errors import MCPXError
 from mcpx.setup.doctor.examination import Section
-from mcpx.setup.doctor.findings import Fix, note, ok, wrong
+from mcpx.setup.doctor.installation import Fix, note, ok, wrong
 
 
 def examined(monkeypatch, *findings):

@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     for name in ("MCPX_CONFIG", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("mcpx.setup.clients.finding.this_system", lambda: "linux")
+    monkeypatch.setattr("mcpx.setup.clients.reading.this_system", lambda: "linux")
     return tmp_path
 
 

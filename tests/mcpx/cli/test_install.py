@@ -345,7 +345,7 @@ def test_a_command_of_the_client_that_hangs_is_ended(home: Path, monkeypatch: py
     own.parent.mkdir()
     own.write_text("#!/bin/sh\nsleep 60\n")
     own.chmod(0o755)
-    monkeypatch.setattr("mcpx.setup.clients.own_command.LIMIT_S", 0.05)
+    monkeypatch.setattr("mcpx.setup.clients.launching.ADD_TIMEOUT_S", 0.05)
     result = mcpx(home, "install", "claude-code", "--yes")
     assert result.exit_code == 0
     assert "claude did not work (it did not end within 0.05 s)" in result.stdout

@@ -21,8 +21,7 @@ from mcpx.core.system.locks import sign_lock, take_lock
 from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.paths import ensure_folder
 from mcpx.setup.doctor.examination import Section, examine
-from mcpx.setup.doctor.findings import Finding
-from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.installation import Finding, Installation
 from mcpx.version import __version__
 from tests.mcpx.scripted import entry
 

@@ -16,8 +16,7 @@ from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.paths import ensure_folder
 from mcpx.setup.changes import Edit, State, carry_out, history
 from mcpx.setup.doctor.examination import Check, examine
-from mcpx.setup.doctor.findings import ok
-from mcpx.setup.doctor.installation import Installation
+from mcpx.setup.doctor.installation import Installation, ok
 from tests.mcpx.scripted import entry
 from tests.mcpx.setup.doctor.homes import server
 

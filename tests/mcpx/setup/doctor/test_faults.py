@@ -13,7 +13,7 @@ import click
 import pytest
 
 from mcpx.cli.main import cli
-from mcpx.setup.doctor.findings import wrong
+from mcpx.setup.doctor.installation import wrong
 from tests.mcpx.scripted import entry
 from tests.mcpx.setup.doctor import planting
 from tests.mcpx.setup.doctor.homes import Home, server

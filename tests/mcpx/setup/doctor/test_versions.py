@@ -1,14 +1,17 @@
-"""Whether what is installed fits together."""
+"""Versions that fit together, and the command of a service unit, read as it is written."""
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
+from mcpx.core.daemon.service import install, service
 from mcpx.paths import ensure_folder
 from mcpx.setup.doctor.installation import Installation
-from mcpx.setup.doctor.versions import check_versions
+from mcpx.setup.doctor.versions import check_versions, command_of
 from mcpx.version import __version__
 
 
@@ -52,3 +55,21 @@ def test_another_mcpx_that_is_typed_is_named(home, monkeypatch, code, text):
     (finding,) = findings("note")
     assert str(other) in finding.text
     assert text in finding.text
+
+
+ODD = 'my "own" 100% $HOME \\ config.json'
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_the_command_of_a_unit_is_read_as_it_was_meant(home, platform):
+    environ = {"HOME": str(home.folder), "PATH": "/nowhere"}
+    config = home.folder / ODD
+    install(config, platform=platform, environ=environ)
+    file = service(platform, environ).file
+    words = command_of(file, file.read_text())
+    assert words == [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", str(config)]
+
+
+@pytest.mark.parametrize("name", ["mcpx.service", "mcpx.core.daemon.plist"])
+def test_a_unit_without_a_command_has_none(name):
+    assert command_of(Path(name), "nothing") == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpx.setup.doctor.cluster import check_cluster
+from mcpx.setup.doctor.daemon import check_cluster
 
 OWN = {"host": "a", "pid": 1, "version": "1", "is_self": True, "same_config": True}
 CLUSTER = {"address": "head:6379", "joined": True, "gateways": [OWN]}
