@@ -1,0 +1,218 @@
+"""Count the figures of the house, and fail where one is above its limit. Started by `scripts/check`.
+
+They hold the plan of `mcpx/` (docs/architecture.md): no circle of imports, few entries in a folder, few
+modules that one other alone imports, few imports inside functions. An import counts wherever it stands, under
+`TYPE_CHECKING` and in functions as well; those of a package's own `__init__` do not. A limit goes down with
+what is mended; it goes up only with a reason in the commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+LONG_FUNCTION: Final = 40  # lines
+NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
+LIMITS: Final = {
+    "lines": 72_000,
+    "files": 420,
+    "modules with one importer": 60,
+    "circles of modules": 0,
+    "circles of packages": 0,
+    "imports inside functions": 150,
+    "noqa": 250,
+    "entries in a folder": 25,
+    "lines of the median function": 9,
+    "functions over 40 lines": 40,
+    "docstrings that begin with a question word": 150,
+    "files that say door": 5,
+    "imports of the core from its neighbours": 0,
+    "mcpx: rooms": 18,
+    "mcpx: floors": 9,
+    "mcpx: arrows": 50,
+    "mcpx.core: rooms": 18,
+    "mcpx.core: floors": 10,
+    "mcpx.core: arrows": 90,
+}
+_QUESTION: Final = re.compile(r"(What|Whether|Why|How|Where|Who|Whom|Whose|Those|That|As)\b")
+
+Graph = Mapping[str, set[str]]
+
+
+class Module(NamedTuple):
+    """A module of `mcpx`, parsed."""
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+
+
+def modules(root: Path) -> list[Module]:
+    """Every module below `mcpx/`, `__init__` under the name of its package."""
+    found = []
+    for path in sorted((root / "mcpx").rglob("*.py")):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        text = path.read_text(encoding="utf-8")
+        found.append(Module(name, path, text, ast.parse(text)))
+    return found
+
+
+def imports(found: Iterable[Module]) -> Graph:
+    """Every import of one module of `mcpx` by another, without those of a package's `__init__`."""
+    known = {module.name: module for module in found}
+    graph: dict[str, set[str]] = {name: set() for name in known}
+    for module in known.values():
+        for node in ast.walk(module.tree):
+            for name in _imported(node, known):
+                if name != module.name and known[name].path.name != "__init__.py":
+                    graph[module.name].add(name)
+    return graph
+
+
+def _imported(node: ast.AST, known: Mapping[str, Module]) -> Iterable[str]:
+    if isinstance(node, ast.ImportFrom) and node.module:
+        names = {f"{node.module}.{alias.name}" for alias in node.names}
+        yield from names & known.keys() or {node.module} & known.keys()
+    elif isinstance(node, ast.Import):
+        yield from {alias.name for alias in node.names} & known.keys()
+
+
+def rooms(graph: Graph, package: str) -> Graph:
+    """What the direct entries of a package import of each other."""
+    depth = package.count(".") + 2
+
+    def room(name: str) -> str | None:
+        parts = name.split(".")
+        return ".".join(parts[:depth]) if name.startswith(f"{package}.") else None
+
+    drawn: dict[str, set[str]] = defaultdict(set)
+    for name, others in graph.items():
+        if (own := room(name)) is not None:
+            drawn[own] |= {other for each in others if (other := room(each)) not in {None, own}}
+    return drawn
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of two and more that reach each other (Tarjan, 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in graph.get(name, ()):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            group = stack[at:]
+            del stack[at:]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def floors(graph: Graph) -> int:
+    """The longest way down, in rooms; 0 where there is a circle."""
+    if circles(graph):
+        return 0
+
+    @cache
+    def floor(name: str) -> int:
+        return 1 + max(map(floor, graph.get(name, ())), default=0)
+
+    return max(map(floor, graph), default=0)
+
+
+def figures(found: list[Module]) -> dict[str, int]:
+    """Every figure of `LIMITS`."""
+    graph = imports(found)
+    functions = [node for module in found for node in ast.walk(module.tree) if _is_function(node)]
+    lengths = sorted((node.end_lineno or 0) - node.lineno + 1 for node in functions)
+    importers = Counter(name for others in graph.values() for name in others)
+    packages = [module.name for module in found if module.path.name == "__init__.py"]
+    core = {name: others for name, others in graph.items() if name.startswith("mcpx.core")}
+    said = [module for module in found if re.search(r"\bdoors?\b|[a-z]_doors?\b|Doors?[A-Z]?", module.text)]
+    counted = {
+        "lines": sum(module.text.count("\n") for module in found),
+        "files": len(found),
+        "modules with one importer": sum(count == 1 for count in importers.values()),
+        "circles of modules": len(circles(graph)),
+        "circles of packages": sum(len(circles(rooms(graph, package))) for package in packages),
+        "imports inside functions": len(
+            {node for each in functions for node in ast.walk(each) if _imports(node)}
+        ),
+        "noqa": sum(len(re.findall(r"#\s*noqa", module.text)) for module in found),
+        "entries in a folder": max(_entries(module.path.parent) for module in found),
+        "lines of the median function": lengths[len(lengths) // 2],
+        "functions over 40 lines": sum(length > LONG_FUNCTION for length in lengths),
+        "docstrings that begin with a question word": sum(map(_questions, found)),
+        "files that say door": len(said),
+        "imports of the core from its neighbours": sum(
+            not name.startswith("mcpx.core.") and name not in NEIGHBOURS_OF_CORE
+            for others in core.values()
+            for name in others
+        ),
+    }
+    for package in ("mcpx", "mcpx.core"):
+        drawn = rooms(graph, package)
+        counted[f"{package}: rooms"] = len(drawn)
+        counted[f"{package}: floors"] = floors(drawn)
+        counted[f"{package}: arrows"] = sum(map(len, drawn.values()))
+    return counted
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _imports(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _entries(folder: Path) -> int:
+    return sum(each.name not in {"__init__.py", "__pycache__"} for each in folder.iterdir())
+
+
+def _questions(module: Module) -> int:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(module.tree) if isinstance(node, documented)]
+    return sum(bool(_QUESTION.match(ast.get_docstring(node) or "")) for node in nodes)
+
+
+def main() -> int:
+    """Print the figures; return 1 if one is above its limit."""
+    found = modules(ROOT)
+    counted = figures(found)
+    over = {name for name, limit in LIMITS.items() if counted[name] > limit}
+    for name, limit in LIMITS.items():
+        print(f"{counted[name]:>8,} of {limit:>7,}  {name}{'  TOO MANY' if name in over else ''}")
+    graph = imports(found)
+    for place in [
+        graph,
+        *(rooms(graph, module.name) for module in found if module.path.name == "__init__.py"),
+    ]:
+        for circle in circles(place):
+            print(f"circle: {', '.join(circle)}", file=sys.stderr)
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
