@@ -22,7 +22,7 @@ DAEMON = f"""
 import json, sys
 import anyio
 from importlib import import_module
-from mcpx.light_imports import PACKAGES
+from mcpx.core.system.light_imports import PACKAGES
 {OFFERS}
 def run(*arguments, **options):
     loaded = sorted(sys.modules)

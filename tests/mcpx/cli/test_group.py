@@ -24,7 +24,7 @@ import sys
 from mcpx.cli import main
 def fail(*_given, **_options):
     raise {}
-import mcpx.config.findings
+import mcpx.core.config.findings
 mcpx.core.config.findings.examine = fail
 main.cli(sys.argv[1:])
 """

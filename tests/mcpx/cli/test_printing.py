@@ -17,7 +17,7 @@ FAILS = f"""
 import sys
 from mcpx.cli import main
 from mcpx.errors import MCPXError
-import mcpx.config.findings
+import mcpx.core.config.findings
 def refuse(*_given, **_options):
     raise MCPXError({EVIL!r})
 mcpx.core.config.findings.examine = refuse

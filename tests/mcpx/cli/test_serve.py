@@ -20,8 +20,8 @@ SERVERS = 3
 CRASHING = """
 import anyio
 from mcpx.__main__ import main
-from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.{module} import {endpoint}
+from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.gateway.{module} import {endpoint}
 
 run, listed, asked = {endpoint}.run, GatewayServer._list_tools, []
 

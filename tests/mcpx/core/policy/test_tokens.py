@@ -19,7 +19,7 @@ RACERS = 10
 RACE = """
 import os, sys
 from pathlib import Path
-from mcpx.trust.tokens import load_token
+from mcpx.core.policy.tokens import load_token
 
 gate, opened = os.pipe()
 for _ in range(int(sys.argv[2])):

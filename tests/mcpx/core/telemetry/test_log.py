@@ -10,7 +10,7 @@ from tests.mcpx.serving import environment
 
 PROGRAM = """
 import sys
-from mcpx.observe.log import configure
+from mcpx.core.telemetry.log import configure
 import logging, structlog
 assert "rich" not in sys.modules
 configure({level})
@@ -79,7 +79,7 @@ def test_for_people_a_traceback_is_plain(tmp_path):
 
 REPEATING = """
 import logging, structlog
-from mcpx.observe.log import configure
+from mcpx.core.telemetry.log import configure
 configure()
 library = logging.getLogger("a.library")
 for number in range(1000):

@@ -10,7 +10,7 @@ import pytest
 WRITE = """
 import anyio, os, sys
 from pathlib import Path
-from mcpx.observe.log_rotation import LogRotation, rotate
+from mcpx.core.telemetry.log_rotation import LogRotation, rotate
 from supervisors import ChildSpec, Supervisor
 
 path = Path(sys.argv[1])

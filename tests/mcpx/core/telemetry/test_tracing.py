@@ -130,8 +130,8 @@ def test_the_protocol_of_otlp_is_that_of_the_environment():
 
 PROGRAM = """
 import json, sys
-from mcpx.observe.log import configure
-from mcpx.observe.tracing_setup import open_tracing
+from mcpx.core.telemetry.log import configure
+from mcpx.core.telemetry.tracing_setup import open_tracing
 configure("debug")
 {before}
 tracing = open_tracing()

@@ -9,8 +9,8 @@ import pytest
 
 PROGRAM = """
 import asyncio, re, sys, time
-from mcpx.observe.log import configure
-from mcpx.observe.watchdog import Patience, watching
+from mcpx.core.telemetry.log import configure
+from mcpx.core.telemetry.watchdog import Patience, watching
 
 def blocks(): time.sleep(60)
 def computes():

@@ -181,9 +181,9 @@ async def test_no_process_outlives_its_mcpx(how):
     arguments = HANGS if how == "at work" else {"a": "x"}
     program = f"""
 import asyncio, msgspec
-from mcpx.workers.pool import WorkerPool
-from mcpx.catalog.model import ToolInfo
-from mcpx.validation.checker import ArgumentChecker
+from mcpx.core.wire.workers.pool import WorkerPool
+from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.validation.checker import ArgumentChecker
 async def main():
     checker = ArgumentChecker(WorkerPool())
     tool = ToolInfo(server_name="s", name="t", input_schema={ENDLESS!r})
