@@ -38,9 +38,9 @@ from mcpx.core.gateway.frontends.stdio import StdioFrontend
 from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.servers.fleet.profiles import by_own_names, serving_only
-from mcpx.core.servers.transport.descriptors import raise_limit
 from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import DaemonPaths, check_state_folder
 from mcpx.core.system.stale import clean_up
 from mcpx.core.telemetry.hangup import Hangup

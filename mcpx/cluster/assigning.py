@@ -27,7 +27,7 @@ from mcpx.cluster.ray import Ray
 from mcpx.cluster.ray_client import RayError
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.config import ServerConfig
-from mcpx.core.servers.transport.loss import ConnectionLost
+from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.servers.transport.placement import Endpoint
 
 # Reservations at Ray: which node it chooses among those that this gateway knows to be there.

@@ -32,7 +32,7 @@ from mcpx.cluster.node.protocol import (
 )
 from mcpx.cluster.node_table import Node
 from mcpx.cluster.ray_process.protocol import NodeAddress
-from mcpx.core.servers.transport.loss import Ending
+from mcpx.core.servers.transport.link import Ending
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.first_answer import answer_to

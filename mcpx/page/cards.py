@@ -19,8 +19,8 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import call_counts, server_status
 from mcpx.core.events.stats import Count, total
 from mcpx.core.servers.actor import Upstream
-from mcpx.core.servers.fleet.process_figures import ProcessFigures, Use, own_memory
 from mcpx.core.servers.transport.placement import PlacedUse
+from mcpx.core.system.processes import ProcessFigures, Use, own_memory
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
 

@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from mcpx.core.daemon.status import Status
-from mcpx.core.servers.fleet.process_figures import Use
+from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
 from mcpx.top.history import History, Overview, Row
 from mcpx.top.polling import Answer, Polling

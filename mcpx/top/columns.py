@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mcpx.cli.stats import tokens
 from mcpx.cli.status_table import count, duration, remarks, shown_state
-from mcpx.core.servers.fleet.process_figures import Use
+from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
 from mcpx.top.history import Row, bars
 

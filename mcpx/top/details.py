@@ -12,7 +12,7 @@ from rich.text import Text
 from mcpx.cli.stats import saved, tokens
 from mcpx.cli.status_table import count, duration, remarks, shown_state
 from mcpx.core.daemon.status import Cost, ServerStatus, SignInStatus, Status, Tokens
-from mcpx.core.servers.fleet.process_figures import Use
+from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
 from mcpx.top.columns import in_bytes, latency, percent, rate
 from mcpx.top.history import Row, bars

@@ -16,8 +16,8 @@ from mcpx.cli.changing import RELOAD_TIMEOUT_S
 from mcpx.cli.status_table import converted
 from mcpx.core.daemon.control_client import request_or_fail
 from mcpx.core.daemon.status import Status
-from mcpx.core.servers.fleet.process_figures import ProcessFigures, Use
 from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.system.processes import ProcessFigures, Use
 from mcpx.core.telemetry.server_log import server_log_path
 from mcpx.errors import MCPXError
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import anyio.to_thread
 
-from mcpx.core.servers.transport.process_table import boot_id, pid_namespace, start_time
 from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.processes import boot_id, pid_namespace, start_time
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
 from tests.forking.client import run

@@ -33,7 +33,7 @@ from mcpx.cluster.federation.identity import own_id
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.daemon.status_snapshot import server_status
 from mcpx.core.events.stats import Count
-from mcpx.core.servers.fleet.process_figures import group_memory
+from mcpx.core.system.processes import group_memory
 from mcpx.core.telemetry.server_log import last_lines
 from mcpx.core.text import cut
 from mcpx.paths import configuration_folder

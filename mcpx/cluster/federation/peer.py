@@ -29,17 +29,14 @@ from mcpx.cluster.federation.directory import (
 )
 from mcpx.cluster.federation.expansion import MAX_OF_PEER, Known, offered_by
 from mcpx.core.config import Era, PeerConfig, redactor_of
-from mcpx.core.servers.errors import call_error
-from mcpx.core.servers.relay.attribution import RunningCall
-from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.call_errors import call_error
+from mcpx.core.servers.relay.clients import ConnectedClients, RunningCall
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
-from mcpx.core.servers.session.attempts import Attempts
-from mcpx.core.servers.session.handshake import Handshake
+from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
 from mcpx.core.servers.transport.ledger import Ledger
-from mcpx.core.servers.transport.link import Hooks, Link
-from mcpx.core.servers.transport.loss import ConnectionLost
+from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
 from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.core.text import cut, paragraphs
 from mcpx.errors import CallError, Code, MCPXError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import structlog
 
 from mcpx.cluster.federation.peer import Peer
-from mcpx.core.servers.errors import cause_of
+from mcpx.core.servers.causes import cause_of
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S, restart_policy
 from supervisors import (
     ChildFailed,

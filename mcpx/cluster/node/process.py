@@ -36,7 +36,7 @@ from mcpx.core.daemon.signals import obey_signals
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.running import own
-from mcpx.core.servers.transport.descriptors import raise_limit
+from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching

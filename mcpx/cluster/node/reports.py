@@ -20,7 +20,7 @@ from mcpx.cluster.node.room import Machine, look
 from mcpx.cluster.node.servers import NodeServer, NodeServers
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import server_status
-from mcpx.core.servers.fleet.process_figures import ProcessFigures, Use, own_memory
+from mcpx.core.system.processes import ProcessFigures, Use, own_memory
 from mcpx.core.text import cut
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.lines import LineSplitter, TooLong

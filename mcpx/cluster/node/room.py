@@ -21,7 +21,7 @@ from mcpx.cluster.node.servers import NodeServers
 from mcpx.cluster.node.spec import ServerSpec
 from mcpx.cluster.placement import has_memory
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.servers.transport.process_table import PROC
+from mcpx.core.system.processes import PROC
 from supervisors import Phase
 
 # The machine of a node: how much memory it has and has left, its load, its descriptors. Blocks for a

@@ -44,7 +44,7 @@ from mcpx.core.protocol.origin import Origin
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.rendering.results import ToolResult
-from mcpx.core.servers.unavailable import SignInNeeded, without_link
+from mcpx.core.servers.call_errors import SignInNeeded, without_link
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire import envelope

@@ -14,7 +14,7 @@ from typing import Final
 from mcpx.core.catalog.native_names import native_name
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.rendering.search_answer import best_tools
-from mcpx.core.servers.unavailable import unavailable
+from mcpx.core.servers.call_errors import unavailable
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, quoted, shown_name
 from mcpx.errors import CallError, Code

@@ -23,7 +23,7 @@ from mcpx.core.daemon.status_snapshot import restarts
 from mcpx.core.events import metric_families as families
 from mcpx.core.events.audit.entry import End
 from mcpx.core.events.stats import Count
-from mcpx.core.servers.fleet.process_figures import ProcessFigures
+from mcpx.core.system.processes import ProcessFigures
 from mcpx.core.telemetry.contained import contained
 from mcpx.core.telemetry.openmetrics import Family, Samples, encode
 from mcpx.core.text import cut, visible

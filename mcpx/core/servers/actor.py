@@ -23,6 +23,7 @@ from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.servers.admission import refusal_of
+from mcpx.core.servers.call_errors import without_link
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.companion import Companion
@@ -39,7 +40,6 @@ from mcpx.core.servers.server_info import server_info
 from mcpx.core.servers.session.handshake import KnownEras
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import PlacedUse, Placement
-from mcpx.core.servers.unavailable import without_link
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.errors import CallError

@@ -20,8 +20,8 @@ import msgspec
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import Request, size_of, tool_of
+from mcpx.core.servers.call_errors import unavailable
 from mcpx.core.servers.expiry import Expiry
-from mcpx.core.servers.unavailable import unavailable
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.errors import CallError, Code
 from supervisors import (

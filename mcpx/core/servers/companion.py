@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpx.core.config import Era
 from mcpx.core.servers.call_rate import CallRate
-from mcpx.core.servers.errors import EraRefused, NoAnswer
+from mcpx.core.servers.causes import EraRefused, NoAnswer
+from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.offers.topic import Listener
 from mcpx.errors import CallError
 from supervisors import Cause, Phase
 

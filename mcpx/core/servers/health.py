@@ -24,7 +24,7 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from mcpx.core.config import HealthCheck
-from mcpx.core.servers.errors import Unhealthy
+from mcpx.core.servers.causes import Unhealthy
 from mcpx.core.servers.transport.link import Link
 from supervisors import Signal
 

@@ -22,8 +22,7 @@ from mcpx.core.servers.offers.catalogue_cache import CatalogueCache
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
-from mcpx.core.servers.session.attempts import Attempts
-from mcpx.core.servers.session.handshake import Handshake
+from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.link import Hooks, Link

@@ -15,9 +15,8 @@ from typing import Any, Final
 from mcpx.core.config import Config
 from mcpx.core.daemon.running import running_daemons
 from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, token_file
-from mcpx.core.servers.fleet.process_figures import group_memory
-from mcpx.core.servers.transport.process_table import PROC, has_proc, processes
 from mcpx.core.system.paths import DaemonPaths
+from mcpx.core.system.processes import PROC, group_memory, has_proc, processes
 from mcpx.core.system.stale import clean_up
 from mcpx.core.text import one_line
 from mcpx.core.wire.unreachable import OFFLINE

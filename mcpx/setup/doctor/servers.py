@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from mcpx.core.config import Config, Http, ServerConfig, Sse, Stdio, Transport, redactor_of, starting_limit
 from mcpx.core.config.diagnosis import DISABLED, INVALID, diagnose
 from mcpx.core.config.urls import is_loopback, split_url
-from mcpx.core.servers.fleet.process_figures import group_memory
+from mcpx.core.system.processes import group_memory
 from mcpx.core.text import one_line
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.oauth.record import identity_of

@@ -27,7 +27,7 @@ from mcpx.core.events.metric_families import FAMILIES
 from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS
 from mcpx.core.gateway.tools.definitions import tools
 from mcpx.core.rendering.descriptions import describe, instructions
-from mcpx.core.servers.offers.auto_describe import _TEXT_TYPES as TEXT_TYPES
+from mcpx.core.servers.offers.catalogue_cache import _TEXT_TYPES as TEXT_TYPES
 from mcpx.errors import CallError, Code
 from mcpx.setup.clients.rows import CLIENTS
 

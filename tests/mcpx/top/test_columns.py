@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from mcpx.core.servers.fleet.process_figures import Use
+from mcpx.core.system.processes import Use
 from mcpx.top.columns import NAME, SORTS, chosen, fitted, in_bytes, latency, percent, rate, signed_tokens
 from mcpx.top.history import Row
 from tests.mcpx.top.statuses import server, tokens

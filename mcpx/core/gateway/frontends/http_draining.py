@@ -20,7 +20,7 @@ from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.core.gateway.frontends.http_endpoints import PEERS_PATH
-from mcpx.core.servers.remote_errors import FAILURE_KEY
+from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire import envelope
 from mcpx.errors import Code, Outcome
 

@@ -26,7 +26,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from mcpx.core.gateway.frontends.http_connection import HttpConnection, Shared
 from mcpx.core.gateway.frontends.http_draining import Draining
-from mcpx.core.servers.transport.descriptors import share
+from mcpx.core.system.limits import share
 from mcpx.core.telemetry.log import Throttle
 
 if TYPE_CHECKING:

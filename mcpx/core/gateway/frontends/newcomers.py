@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import anyio
 import structlog
 
-from mcpx.core.servers.transport.descriptors import share
+from mcpx.core.system.limits import share
 from mcpx.core.telemetry.log import Throttle
 from supervisors import Signal
 

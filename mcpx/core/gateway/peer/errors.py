@@ -10,7 +10,7 @@ import msgspec
 from mcp import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.servers.remote_errors import FAILURE_KEY
+from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire.enclosed import enclose
 from mcpx.errors import CallError
 

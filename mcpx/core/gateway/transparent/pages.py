@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
-from mcpx.core.servers.offers.decoding import decode_entry
 from mcpx.core.servers.offers.entries import InvalidEntry, read_entry
+from mcpx.core.servers.offers.pages import decode_entry
 from mcpx.core.servers.passthrough.messages import NOTHING, elements_of, members_of
 from mcpx.core.wire import envelope
 

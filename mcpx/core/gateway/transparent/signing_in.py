@@ -22,10 +22,10 @@ from mcpx.core.gateway.transparent.asking import answer_in, answers_in, with_ans
 from mcpx.core.gateway.transparent.errors import as_call_error
 from mcpx.core.protocol.context import Capabilities, OnStep
 from mcpx.core.protocol.requests import Passed
+from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, without_link
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import members_of, result_answer
-from mcpx.core.servers.unavailable import LINK_KEY, SignInNeeded, without_link
 from mcpx.core.wire import envelope
 from mcpx.errors import Outcome
 

@@ -12,7 +12,7 @@ from mcpx.core.config import ServerConfig
 from mcpx.core.config.per_server import PerServer
 from mcpx.core.running import InForce
 from mcpx.core.servers.actor import Upstream
-from mcpx.core.servers.errors import cause_of
+from mcpx.core.servers.causes import cause_of
 from mcpx.core.telemetry.contained import contain
 from supervisors import (
     Backoff,

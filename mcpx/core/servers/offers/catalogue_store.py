@@ -18,9 +18,8 @@ import structlog
 
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import ServerConfig
-from mcpx.core.servers.offers.remembered import CatalogueFiles, Remembered
+from mcpx.core.servers.offers.remembered import CatalogueFiles, Descriptions, Remembered
 from mcpx.core.servers.offers.server_identity import server_identity
-from mcpx.core.servers.offers.stored_form import Descriptions
 from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation, Signal
 

@@ -19,7 +19,7 @@ from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.protocol.requests import Passed, Request
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
-from mcpx.core.servers.errors import NoAnswer
+from mcpx.core.servers.causes import NoAnswer
 from mcpx.core.servers.health import Health, open_health
 from mcpx.core.servers.malformed_log import MalformedLog
 from mcpx.core.servers.passthrough.carriers import open_carrier
@@ -28,8 +28,9 @@ from mcpx.core.servers.passthrough.connection import DirectConnection
 from mcpx.core.servers.passthrough.headers import Headers, ToolSchemas
 from mcpx.core.servers.passthrough.standing import METHODS, Standing
 from mcpx.core.servers.server_info import server_info
+from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.ledger import Ledger
-from mcpx.core.servers.transport.link import Hooks, Link, open_link
+from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.transport.placement import Placement, Placing
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.telemetry.server_log import ServerLog

@@ -24,8 +24,13 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.policy.server_questions import presented
 from mcpx.core.protocol.context import ELICITATION, QUESTIONS, CallerHandle, OnStep
 from mcpx.core.protocol.requests import Request
-from mcpx.core.servers.relay.attribution import Attributed, Attribution, RunningCall, Unattributed
-from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.relay.clients import (
+    Attributed,
+    Attribution,
+    ConnectedClients,
+    RunningCall,
+    Unattributed,
+)
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher

@@ -15,8 +15,7 @@ import structlog
 from mcpx.core.catalog.model import JSON
 from mcpx.core.protocol.context import LEVELS, wants
 from mcpx.core.protocol.requests import Request
-from mcpx.core.servers.relay.attribution import Attributed, Attribution, CallsInFlight
-from mcpx.core.servers.relay.clients import LOG, ConnectedClients
+from mcpx.core.servers.relay.clients import LOG, Attributed, Attribution, CallsInFlight, ConnectedClients
 from mcpx.core.servers.relay.server_requests import ELICITATION_COMPLETE, ServerRequestRouter
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.telemetry.server_log import ServerLog

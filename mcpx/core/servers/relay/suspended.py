@@ -24,7 +24,7 @@ from mcpx.core.protocol.context import ELICITATION, InputAnswers
 from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.rendering.request_states import made_here
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.relay.attribution import RunningCall
+from mcpx.core.servers.relay.clients import RunningCall
 from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import CallError, Code
 

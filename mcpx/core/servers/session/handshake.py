@@ -1,29 +1,36 @@
-"""The handshake: agreeing with a server on the era of the protocol.
+"""The attempts to open a session with one server: which question its next process is asked first.
 
-A `Handshake` is one attempt, made with one process or connection. It asks in one era (`initialize`, or
-`server/discover`), and only if the server refuses in the other. A process may also end at a question, or
-never answer one: some accept nothing before `initialize`, others nothing but `server/discover`. Then
-`in_another_process` says what to ask a fresh one.
-
-`KnownEras` is what the sessions with one server have learnt, so that the next one asks the right thing first.
+Owned by the server's `Upstream`, whose incarnations come and go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import anyio
+import structlog
 from mcp import MCPError
 from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from pydantic import ValidationError
 
 from mcpx.core.config import Era, Http, Placed, ServerConfig, Stdio
-from mcpx.core.servers.errors import EraRefused
+from mcpx.core.servers.causes import EraRefused, NoAnswer
 from mcpx.core.servers.session.greeting import Greeting
 from mcpx.core.servers.session.sdk_session import PassingSession
 from mcpx.core.servers.transport.exchange import CLIENT_ERRORS, Refused, capture_failures
-from mcpx.core.servers.transport.link import Link
+from mcpx.core.servers.transport.link import ConnectionLost, Link
+from supervisors import Incarnation
+
+# The handshake: agreeing with a server on the era of the protocol.
+#
+# A `Handshake` is one attempt, made with one process or connection. It asks in one era (`initialize`, or
+# `server/discover`), and only if the server refuses in the other. A process may also end at a question, or
+# never answer one: some accept nothing before `initialize`, others nothing but `server/discover`. Then
+# `in_another_process` says what to ask a fresh one.
+#
+# `KnownEras` is what the sessions with one server have learnt, so that the next one asks the right thing
+# first.
 
 SILENCE_S: Final = 10.0  # of a process that has read a question, before it is asked the other one too
 HANDSHAKE_FIRST: Final[tuple[Era, ...]] = ("handshake", "modern")
@@ -180,3 +187,40 @@ class KnownEras:
     def forget(self) -> None:
         """Ask in the usual order again: the last attempt failed."""
         self._first = self._usual[0]
+
+
+log = structlog.get_logger()
+
+
+class Attempts:
+    """Runs sessions, each with a handshake that asks in the order of `eras`."""
+
+    def __init__(self, server: str, eras: Callable[[], tuple[Era, ...]]) -> None:
+        self._server = server
+        self._eras = eras
+        self._next: Handshake | None = None
+
+    async def run(self, incarnation: Incarnation, live: Callable[[Handshake], Awaitable[None]]) -> None:
+        """Run `live`, once more with another process where the first has ended at the question.
+
+        Raises:
+            Exception: What `live` has raised.
+        """
+        handshake, self._next = self._next or Handshake(self._eras()), None
+        try:
+            await live(handshake)
+        except (ConnectionLost, NoAnswer) as error:
+            again = handshake.in_another_process()
+            if again is None or incarnation.stopping.is_set():
+                raise
+            if isinstance(error, NoAnswer):
+                self._next = again
+                raise
+            # some servers end at a question that they do not know: asking a fresh one is no failure
+            log.info("upstream.greeted_again", server=self._server, reason=str(error))
+            try:
+                await live(again)
+            except (EraRefused, ConnectionLost):
+                if again.agreed is not None:
+                    raise
+                raise error from None  # it ends at either question: what it said to the first counts

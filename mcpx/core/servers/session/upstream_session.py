@@ -21,14 +21,15 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.core.config import ServerConfig, redactor_of
-from mcpx.core.servers.errors import EraRefused, NoAnswer, Unhealthy, ends_session
+from mcpx.core.servers.call_errors import ends_session
+from mcpx.core.servers.causes import EraRefused, NoAnswer, Unhealthy
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.session.handshake import Handshake
-from mcpx.core.servers.session.log_level import LogLevelSync
 from mcpx.core.servers.session.sdk_session import PassingSession
-from mcpx.core.servers.session.senders import Sender, SessionSender, WireSender
+from mcpx.core.servers.session.senders import LogLevelSync, Sender, SessionSender, WireSender
+from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.exchange import capture_failures
-from mcpx.core.servers.transport.link import Hooks, Link, open_link
+from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.transport.placement import Placing
 from mcpx.errors import leaves
 from mcpx.oauth.account import Account

@@ -19,7 +19,7 @@ import anyio
 import msgspec
 from mcp import MCPError
 
-from mcpx.core.servers.transport.loss import Ending
+from mcpx.core.servers.transport.link import Ending
 from mcpx.core.wire.enclosed import encode_read
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.outgoing import MalformedMessage, OnAnswer, PeerError, ResponseTooLarge

@@ -34,8 +34,7 @@ from mcpx.core.servers.transport.http_network import (
     Network,
     open_network,
 )
-from mcpx.core.servers.transport.loss import ConnectionLost, Ending
-from mcpx.core.servers.transport.no_process import NoProcess
+from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
 from supervisors import Signal
 
 MAX_SSE_EVENT_BYTES: Final = 1_000_000  # the SDK takes no more in an event over the older transport

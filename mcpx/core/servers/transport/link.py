@@ -1,32 +1,73 @@
 """A connection to an upstream server, whatever carries it: a child process, a node of a cluster, or HTTP.
 
-`open_link` gives a `Link` to the session layer and owns the only way in which a connection is lost: whatever
-finds it over (the exit of a process, a refused HTTP session, a failed health check) sets `lost` with the
-reason, and that ends the body of `open_link` with `ConnectionLost`, even while no call is in flight. Those in
-flight are settled while the body unwinds (`Calls.close`).
+There is one way in which a connection is lost: whatever finds it over (the exit of a process, a refused HTTP
+session, a failed health check) sets `lost` with the reason, and that ends the body of `open_link`
+(`transport.connecting`) with `ConnectionLost`, even while no call is in flight. Those in flight are settled
+while the body unwinds (`Calls.close`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import anyio
 import msgspec
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.core.config import Placed, Sse, Stdio, Transport
-from mcpx.core.servers.transport.loss import ConnectionLost, Ending
-from mcpx.core.servers.transport.placement import Placing
-from mcpx.core.servers.transport.stdio_link import open_stdio
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Signal
 
-if TYPE_CHECKING:
-    from mcpx.core.servers.transport.http_network import Authorizer
+
+class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
+    """The connection ended by itself. `stderr` is the tail of what the server wrote to standard error.
+
+    `retryable` says whether connecting again can help, `held` whether a person has to sign in before it can,
+    `lacks_command` whether the server's program ended because it did not find another one.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        stderr: str = "",
+        *,
+        retryable: bool = True,
+        held: bool = False,
+        lacks_command: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.stderr = stderr
+        self.retryable = retryable
+        self.held = held
+        self.lacks_command = lacks_command
+
+
+class Ending:
+    """An event that happens once, for a reason. The first reason counts."""
+
+    __slots__ = ("_event", "reason")
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self.reason = ""
+        """Empty until it has happened."""
+
+    def set(self, reason: str) -> None:
+        """It has happened. Callbacks may call this: it never raises, and calls nothing back."""
+        if not self._event.is_set():
+            self.reason = reason
+            self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._event.is_set()
+
+    async def wait(self) -> str:
+        """Wait until it happens; its reason."""
+        await self._event.wait()
+        return self.reason
 
 
 class Link(Protocol):
@@ -126,64 +167,24 @@ class Hooks(msgspec.Struct, frozen=True):
     """Called when notifications may have been missed, of changed lists for instance."""
 
 
-@asynccontextmanager
-async def open_link(
-    transport: Transport,
-    *,
-    limit: int,
-    hooks: Hooks,
-    redact: Callable[[str], str],
-    authorizer: Authorizer | None = None,
-    placing: Placing | None = None,
-) -> AsyncIterator[Link]:
-    """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
+class NoProcess:
+    """A link whose server is no child of this process."""
 
-    `limit` is the longest message in bytes. `redact` removes secrets from errors. `authorizer` puts tokens
-    on requests over HTTP, `placing` says on which node a server is that is placed on one.
+    pid: int | None = None
+    mark = ""
 
-    Raises:
-        ConnectionLost: The connection ended by itself (inside an exception group).
-        OSError: The command cannot be started.
-        httpx2.HTTPError: The server cannot be reached (mostly inside exception groups).
-    """
-    async with (
-        _connected(transport, limit, hooks, redact, authorizer, placing) as link,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(_raise_when_lost, link)
-        hooks.on_open(link)
-        yield link
-        tasks.cancel_scope.cancel()
+    def is_doomed(self) -> bool:
+        """Never known."""
+        return False
 
+    def is_stopped(self) -> bool:
+        """Never known."""
+        return False
 
-def _connected(  # noqa: PLR0917 - it is called once
-    transport: Transport,
-    limit: int,
-    hooks: Hooks,
-    redact: Callable[[str], str],
-    authorizer: Authorizer | None,
-    placing: Placing | None,
-) -> AbstractAsyncContextManager[Link]:
-    if isinstance(transport, Stdio):
-        return open_stdio(
-            transport,
-            limit=limit,
-            on_malformed=hooks.on_malformed,
-            on_stderr=hooks.on_stderr,
-            redact=redact,
-        )
-    if isinstance(transport, Placed):
-        from mcpx.core.servers.transport.node_link import open_placed  # noqa: PLC0415 - for those in a cluster
+    def first_unread(self) -> int | None:
+        """Never known: what the other system has taken, the server may not have read."""
+        return None
 
-        return open_placed(placing, limit=limit, on_malformed=hooks.on_malformed)
-    from mcpx.core.servers.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
-
-    missed = hooks.on_events_missed
-    if isinstance(transport, Sse):
-        return open_sse(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
-    return open_http(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
-
-
-async def _raise_when_lost(link: Link) -> None:
-    await link.lost.wait()
-    raise link.failure()
+    def stderr_tail(self) -> str:
+        """Nothing: what the server says on standard error stays where it runs."""
+        return ""

@@ -14,8 +14,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcpx.core.servers.transport.loss import ConnectionLost, Ending
-from mcpx.core.servers.transport.no_process import NoProcess
+from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
 from mcpx.core.servers.transport.placement import Endpoint, Placement, Placing
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.channel import PeerNotReading

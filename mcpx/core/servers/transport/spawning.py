@@ -16,15 +16,15 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 import structlog
+from msgspec.structs import asdict
 
 from mcpx.core.config import Stdio
 from mcpx.core.config.trust import ProcessLimits
 from mcpx.core.running import in_force
-from mcpx.core.servers.transport.descriptors import restore_for
 from mcpx.core.servers.transport.ledger import Ledger
-from mcpx.core.servers.transport.process_limits import limit_processes
-from mcpx.core.servers.transport.process_table import has_proc, resting
 from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.limits import limit_processes, restore_for
+from mcpx.core.system.processes import has_proc, resting
 
 log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
@@ -64,7 +64,7 @@ def spawn(stdio: Stdio) -> Spawned:
     )
     restore_for(popen.pid)
     if stdio.limits != NO_LIMITS:
-        limit_processes(popen.pid, stdio.limits)
+        limit_processes(popen.pid, **asdict(stdio.limits))
     return Spawned(popen, mark)
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.running import Environment
-from mcpx.core.servers.transport.process_table import started_with
+from mcpx.core.system.processes import started_with
 from mcpx.core.telemetry.log import redacted
 from mcpx.errors import Code
 from supervisors import ChildStopped

@@ -11,7 +11,7 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.events.stats import Count
 from mcpx.core.protocol.context import InputAnswers
 from mcpx.core.protocol.messages import Exec
-from mcpx.core.servers.unavailable import LINK_KEY
+from mcpx.core.servers.call_errors import LINK_KEY
 from mcpx.errors import CallError, Code
 from tests.mcpx.core.calls.signing import COUNTED, Person, needs_sign_in, scene_with
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer

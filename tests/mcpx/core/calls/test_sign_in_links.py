@@ -14,8 +14,8 @@ from mcp_types import METHOD_NOT_FOUND
 from mcpx.core.config import Http, ServerConfig
 from mcpx.core.protocol.context import ClientId, InputAnswers, read_capabilities
 from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, answer_to_link, without_link
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.servers.unavailable import LINK_KEY, SignInNeeded, answer_to_link, without_link
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_links import SignInLinks

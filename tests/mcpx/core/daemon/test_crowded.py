@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mcpx.core.servers.transport.process_table import started_with
+from mcpx.core.system.processes import started_with
 from tests.mcpx.core.daemon.daemons import processes, until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import serving

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from mcpx.core.config import parse
-from mcpx.core.servers.errors import call_error, cause_of
+from mcpx.core.servers.call_errors import SignInNeeded, call_error
+from mcpx.core.servers.causes import cause_of
 from mcpx.core.servers.transport.exchange import PersonNeeded
-from mcpx.core.servers.unavailable import SignInNeeded
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.errors import Code, Outcome
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
-from mcpx.core.servers.errors import call_error
+from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.transport.exchange import Refused
 from mcpx.errors import CallError, Code, Outcome
 

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from mcpx.core.servers.fleet.process_figures import group_memory
+from mcpx.core.system.processes import group_memory
 from mcpx.setup.doctor import probe
 from mcpx.setup.doctor.probe import ask
 

@@ -13,7 +13,7 @@ from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.servers.offers.topic import MIN_READ_INTERVAL_S
+from mcpx.core.servers.offers.resource_updates import MIN_READ_INTERVAL_S
 from tests.mcpx import scripted
 from tests.mcpx.core.gateway.native.connecting import entry, open_gateway, subscribe, unsubscribe
 from tests.mcpx.core.gateway.native.listeners import barrier, open_listener

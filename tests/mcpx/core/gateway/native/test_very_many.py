@@ -12,7 +12,7 @@ import pytest
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.gateway.native.pagination import PAGE_ENTRIES
-from mcpx.core.servers.offers.auto_describe import MAX_CONCURRENT_READS
+from mcpx.core.servers.offers.catalogue_cache import MAX_CONCURRENT_READS
 from mcpx.core.servers.offers.pages import MAX_PAGES
 from mcpx.core.system.control_protocol import SETTLED_KEY
 from tests.mcpx.core.gateway.native.connecting import open_gateway

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.servers.offers.auto_describe import is_text
+from mcpx.core.servers.offers.catalogue_cache import is_text
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from mcpx.core.catalog.model import PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
-from mcpx.core.servers.offers.decoding import decode_entry
 from mcpx.core.servers.offers.entries import MAX_ORDER_CHARS, InvalidEntry, read_entry
+from mcpx.core.servers.offers.pages import decode_entry
 
 OWN = {"com.acme/x": {"deep": [None, {"n": 1}]}, "none": None, "title_of_mine": ""}
 COMMON = {"_meta": {"a/b": None, **OWN}, "icons": [{"src": "data:,", "theme": "dark", **OWN}], **OWN}

@@ -9,8 +9,8 @@ from anyio.lowlevel import checkpoint
 
 from mcpx.core.catalog.model import Catalogue, ResourceInfo
 from mcpx.core.protocol.requests import ReadResource, Subscribe, Unsubscribe
+from mcpx.core.servers.offers.resource_updates import MAX_DIGEST_BYTES, REFUSED, read_digest
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.offers.topic import MAX_DIGEST_BYTES, REFUSED, read_digest
 from mcpx.errors import CallError, Code
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import httpx2
 import pytest
 
-from mcpx.core.servers.errors import call_error, ends_session
+from mcpx.core.servers.call_errors import call_error, ends_session
 from mcpx.core.servers.transport.exchange import Answer, ConnectionDropped, NotExecuted, Refused
 from mcpx.core.servers.transport.http_answers import (
     Posted,

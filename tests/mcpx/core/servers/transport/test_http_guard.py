@@ -15,7 +15,7 @@ from mcpx.core.servers.transport.exchange import NotExecuted, capture_failures
 from mcpx.core.servers.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard
 from mcpx.core.servers.transport.http_link import guarded_client
 from mcpx.core.servers.transport.http_network import Network
-from mcpx.core.servers.transport.loss import Ending
+from mcpx.core.servers.transport.link import Ending
 from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 
 pytestmark = pytest.mark.anyio

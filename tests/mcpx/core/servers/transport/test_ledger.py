@@ -15,10 +15,11 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.core.servers.transport import orphans, process_table
+from mcpx.core.servers.transport import ledger as module
 from mcpx.core.servers.transport.ledger import MAX_FOREIGN_AGE_S, Entry, Ledger, _File, boot_id, start_time
-from mcpx.core.servers.transport.process_table import has_proc, pid_namespace
+from mcpx.core.system import processes as process_table
 from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.processes import has_proc, pid_namespace
 
 STUBBORN = (
     "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"
@@ -222,7 +223,7 @@ def test_numbers_that_are_no_servers_are_never_signalled(tmp_path, monkeypatch, 
     monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
     monkeypatch.setattr(os, "killpg", lambda *given: sent.append(given))
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *given: sent.append(given), raising=False)
-    monkeypatch.setattr(orphans, "started_with", lambda *_: True)  # whatever they carry
+    monkeypatch.setattr(module, "started_with", lambda *_: True)  # whatever they carry
     left_behind(tmp_path, Entry(number, start_time(1) or "", MARK))
     for proc in (process_table.PROC, Path("/nowhere")):
         monkeypatch.setattr(process_table, "PROC", proc)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from mcpx.core.servers.fleet import process_figures as module
-from mcpx.core.servers.fleet.process_figures import ProcessFigures, group_memory, own_memory
+from mcpx.core.system import processes as module
+from mcpx.core.system.processes import ProcessFigures, group_memory, own_memory
 
 BUSY = "import os; print('here', flush=True)\nwhile True: pass"
 IDLE = "import sys; print('here', flush=True); sys.stdin.read()"

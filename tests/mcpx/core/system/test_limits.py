@@ -8,13 +8,14 @@ import resource
 import sys
 
 import pytest
+from msgspec.structs import asdict
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Stdio
 from mcpx.core.config.trust import ProcessLimits
-from mcpx.core.servers.transport import process_limits
-from mcpx.core.servers.transport.process_limits import limit_processes
 from mcpx.core.servers.transport.spawning import spawn
+from mcpx.core.system import limits as module
+from mcpx.core.system.limits import limit_processes
 from tests.mcpx.scripted import config_of, entry, open_watched
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
@@ -44,11 +45,11 @@ def test_what_a_server_has_started_before_is_limited_too():
     try:
         for _ in range(3):
             child.popen.stdout.readline()
-        pids |= (found := set(process_limits._children(child.popen.pid)))
+        pids |= (found := set(module._children(child.popen.pid)))
         (forked,) = found
-        pids |= set(process_limits._children(forked))
+        pids |= set(module._children(forked))
         assert len(pids) == 3
-        limit_processes(child.popen.pid, LIMITS)
+        limit_processes(child.popen.pid, **asdict(LIMITS))
         for pid in pids:
             assert resource.prlimit(pid, FILES) == (99, 99)
             assert resource.prlimit(pid, AS) == (3 << 30, 3 << 30)
@@ -62,7 +63,7 @@ def test_what_a_server_has_started_before_is_limited_too():
 def test_no_limit_is_raised():
     child = spawn(python("input()", limits=ProcessLimits(nice=2, open_files=64)))
     try:
-        limit_processes(child.popen.pid, ProcessLimits(nice=1, open_files=128))
+        limit_processes(child.popen.pid, nice=1, open_files=128)
         assert resource.prlimit(child.popen.pid, FILES) == (64, 64)
         assert os.getpriority(os.PRIO_PROCESS, child.popen.pid) == 2
     finally:
@@ -127,13 +128,13 @@ def test_what_the_system_does_not_allow_is_logged_and_no_more(monkeypatch, gone)
     told = []
     monkeypatch.setattr(resource, "prlimit", refuse, raising=False)
     monkeypatch.setattr(os, "getpriority", refuse)
-    monkeypatch.setattr(process_limits.log, "warning", lambda event, **fields: told.append((event, fields)))
-    limit_processes(1, LIMITS)
+    monkeypatch.setattr(module.log, "warning", lambda event, **fields: told.append((event, fields)))
+    limit_processes(1, **asdict(LIMITS))
     limits = [fields["limit"] for _, fields in told]
     assert limits == ([] if gone else ["address_space", "open_files", "nice"])
     monkeypatch.delattr(resource, "prlimit")
     told.clear()
-    limit_processes(1, ProcessLimits(open_files=99))
+    limit_processes(1, open_files=99)
     assert told == [
         ("upstream.limit_not_set", {"limit": "open_files", "pid": 1, "reason": "this system cannot"})
     ]

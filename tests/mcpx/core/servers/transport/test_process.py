@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from mcpx.core.config import Redactor
-from mcpx.core.servers.transport.last_words import (
+from mcpx.core.servers.transport.process import (
     MAX_LINE_CHARS,
     MAX_TAIL_CHARS,
     MAX_UNENDED_BYTES,

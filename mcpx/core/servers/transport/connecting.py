@@ -1,24 +1,28 @@
-"""The link to a child process: messages as lines on its standard streams.
+"""Opening connections to servers, over whatever their entry says; and the link to a child process.
 
-The connection is lost when the process exits or closes its standard output, whichever is seen first, and
-when it lives but never reads its standard input.
+Messages of a child are lines on its standard streams. Its connection is lost when the process exits or closes
+its standard output, whichever is seen first, and when it lives but never reads its standard input.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Final
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from mcpx.core.config import Stdio
-from mcpx.core.servers.transport.loss import ConnectionLost, Ending
+from mcpx.core.config import Placed, Sse, Stdio, Transport
+from mcpx.core.servers.transport.link import ConnectionLost, Ending, Hooks, Link
+from mcpx.core.servers.transport.placement import Placing
 from mcpx.core.servers.transport.process import ChildProcess, running
 from mcpx.core.wire.channel import PeerNotReading
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Signal
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.transport.http_network import Authorizer
 
 NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
 EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message
@@ -124,3 +128,66 @@ async def open_stdio(
             yield link
         finally:
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_link(
+    transport: Transport,
+    *,
+    limit: int,
+    hooks: Hooks,
+    redact: Callable[[str], str],
+    authorizer: Authorizer | None = None,
+    placing: Placing | None = None,
+) -> AsyncIterator[Link]:
+    """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
+
+    `limit` is the longest message in bytes. `redact` removes secrets from errors. `authorizer` puts tokens
+    on requests over HTTP, `placing` says on which node a server is that is placed on one.
+
+    Raises:
+        ConnectionLost: The connection ended by itself (inside an exception group).
+        OSError: The command cannot be started.
+        httpx2.HTTPError: The server cannot be reached (mostly inside exception groups).
+    """
+    async with (
+        _connected(transport, limit, hooks, redact, authorizer, placing) as link,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(_raise_when_lost, link)
+        hooks.on_open(link)
+        yield link
+        tasks.cancel_scope.cancel()
+
+
+def _connected(  # noqa: PLR0917 - it is called once
+    transport: Transport,
+    limit: int,
+    hooks: Hooks,
+    redact: Callable[[str], str],
+    authorizer: Authorizer | None,
+    placing: Placing | None,
+) -> AbstractAsyncContextManager[Link]:
+    if isinstance(transport, Stdio):
+        return open_stdio(
+            transport,
+            limit=limit,
+            on_malformed=hooks.on_malformed,
+            on_stderr=hooks.on_stderr,
+            redact=redact,
+        )
+    if isinstance(transport, Placed):
+        from mcpx.core.servers.transport.node_link import open_placed  # noqa: PLC0415 - for those in a cluster
+
+        return open_placed(placing, limit=limit, on_malformed=hooks.on_malformed)
+    from mcpx.core.servers.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
+
+    missed = hooks.on_events_missed
+    if isinstance(transport, Sse):
+        return open_sse(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
+    return open_http(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
+
+
+async def _raise_when_lost(link: Link) -> None:
+    await link.lost.wait()
+    raise link.failure()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpx.core.servers.transport.loss import Ending
+from mcpx.core.servers.transport.link import Ending
 
 
 @pytest.mark.anyio

@@ -1,0 +1,219 @@
+"""The stream on which a 2026-07-28 server announces changed resources: one for all URIs that are wanted.
+
+The URIs of a `subscriptions/listen` stream cannot be changed, so a new stream is opened before the old one is
+closed, and no update is missed between them. A stream that ends by itself is opened again. Runs inside the
+incarnation whose session it uses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import msgspec
+from mcp import ClientSession, MCPError
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.subscriptions import ResourceUpdated
+from mcp_types import CONNECTION_CLOSED
+
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.protocol.requests import INTERNAL_CONTEXT, ReadResource, Request
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.telemetry.contained import contain
+from mcpx.errors import CallError, Code
+from supervisors import Signal
+
+# One URI with listeners, and the digest that says after a reconnect whether its content changed meanwhile.
+#
+# Used by `Subscriptions` alone. The digest is read when a subscription begins and after each update; when
+# an update may have been missed, the listeners are notified unless it is unchanged.
+
+READ_TIMEOUT_S: Final = 10.0
+MIN_READ_INTERVAL_S: Final = 1.0  # of one resource: a storm of updates is no storm of reads
+MAX_DIGEST_BYTES: Final = 1024 * 1024  # by the listing; a larger resource is not read for this
+REFUSED: Final = b""  # the digest of a resource that the server refuses to give
+
+Submit = Callable[[Request, RawReply], None]
+"""Sends a request to the server, or queues it.
+
+Raises:
+    CallError: Neither is possible.
+"""
+Listener = Callable[[str], None]
+"""Called with the URI that changed: the one subscribed to, or one below it. It may unsubscribe; it must not
+raise."""
+
+
+class _Contents(msgspec.Struct):
+    contents: msgspec.Raw = msgspec.Raw()
+
+
+class Topic:
+    """One URI, its listeners, and what is known of its content."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.listeners: list[Listener] = []
+        self.error: CallError | None = None
+        self.settled = anyio.Event()  # the server has agreed, or there is an error
+        self.outdated = False  # the digest is to be read
+        self.maybe_missed = False  # an update may have been missed: the digest decides
+        self.reading = False
+        self.silent = False  # there is no such resource for clients
+        self.digest: bytes | None = None
+        self._read_at = -math.inf  # by the loop's clock
+
+    @property
+    def established(self) -> bool:
+        """Whether the server has agreed at some time."""
+        return self.settled.is_set() and self.error is None
+
+    @property
+    def needs_reading(self) -> bool:
+        """Whether its digest is to be read, and is not being read."""
+        return (
+            not self.silent and (self.outdated or self.maybe_missed) and self.established and not self.reading
+        )
+
+    def covers(self, uri: str) -> bool:
+        """Whether that URI is below this one: a server may name a part of what was subscribed to."""
+        return uri.startswith(self.uri if self.uri.endswith("/") else f"{self.uri}/")
+
+    def notify(self, uri: str) -> None:
+        """Call the listeners with the URI that changed."""
+        for listener in list(self.listeners):
+            try:
+                listener(uri)
+            except Exception as error:  # noqa: BLE001 - one listener must not keep the others from being called
+                contain(error, "resource update")
+
+    async def refresh_digest(
+        self, submit: Submit, catalogue: Callable[[], Catalogue | None], limiter: anyio.CapacityLimiter
+    ) -> None:
+        """Read the digest; notify the listeners where an update may have been missed and it differs."""
+        if not self.maybe_missed:
+            await anyio.sleep(max(0.0, self._read_at + MIN_READ_INTERVAL_S - anyio.current_time()))
+        async with limiter:
+            unknown, self.outdated = self.outdated or self.digest is None, False
+            digest = await read_digest(submit, catalogue(), self.uri)
+        self._read_at = anyio.current_time()
+        if self.maybe_missed and (unknown or digest is None or digest != self.digest):
+            self.notify(self.uri)
+        self.maybe_missed = False
+        self.digest = digest
+
+
+async def read_digest(submit: Submit, catalogue: Catalogue | None, uri: str) -> bytes | None:
+    """A digest of 16 bytes, `REFUSED` where the server gives no content, None where it cannot be known."""
+    listed = catalogue.resources.get(uri) if catalogue else None
+    if listed is not None and (listed.size or 0) > MAX_DIGEST_BYTES:
+        return None
+    reply = RawReply()
+    with anyio.move_on_after(READ_TIMEOUT_S):
+        try:
+            submit(ReadResource(uri, context=INTERNAL_CONTEXT), reply)
+            contents = msgspec.json.decode(await reply.wait(), type=_Contents).contents
+            return hashlib.blake2b(contents, digest_size=16).digest()
+        except msgspec.DecodeError:
+            return None
+        except CallError as error:
+            return REFUSED if error.code is Code.UPSTREAM_ERROR else None
+    return None
+
+
+OPEN_TIMEOUT_S: Final = 10.0  # for the server to acknowledge a stream
+RETRY_DELAY_S: Final = 1.0  # after a lost stream
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream that was opened, or could not be: then `error` is set, and `honoured` is empty."""
+
+    wanted: list[str]
+    honoured: frozenset[str]
+    after_a_gap: bool
+    """Whether no stream was open just before: an update may have been missed."""
+    error: Exception | None = None
+
+
+OnOpened = Callable[[Opened], None]
+
+
+class UpdateStream:
+    """The stream of one session. `on_update` is called with each URI that changed."""
+
+    def __init__(self, client: ClientSession, on_update: Callable[[str], None], log: Any) -> None:
+        self._client = client
+        self._on_update = on_update
+        self._log = log
+        self._current: anyio.CancelScope | None = None
+        self._live: set[anyio.CancelScope] = set()
+
+    async def keep(self, changed: Signal, wanted: Callable[[], list[str]], on_opened: OnOpened) -> None:
+        """Keep a stream open for the URIs that `wanted` returns, which is called again when `changed` is set.
+
+        `on_opened` is called after each attempt.
+        """
+        async with anyio.create_task_group() as streams:
+            while True:
+                changed.clear()
+                before, self._current = self._current, None
+                opened = None
+                if uris := wanted():
+                    opened = await self._open(streams, uris, changed, after_a_gap=before not in self._live)
+                    on_opened(opened)
+                if opened is not None and opened.error is not None:
+                    self._current = before  # better than none, until the next attempt
+                elif before is not None:
+                    before.cancel()
+                await changed.wait()
+
+    async def _open(
+        self,
+        streams: anyio.abc.TaskGroup,
+        uris: list[str],
+        changed: Signal,
+        *,
+        after_a_gap: bool,
+    ) -> Opened:
+        try:
+            with anyio.fail_after(OPEN_TIMEOUT_S):
+                scope, honoured = await streams.start(self._run, uris, changed)
+        except (SubscriptionLost, MCPError, TimeoutError) as error:
+            self._log.warning("upstream.unsubscribed", reason=str(error) or "no answer", uris=len(uris))
+            streams.start_soon(_set_later, changed)
+            if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+                uris = []  # nothing was refused: the next incarnation opens it again
+            return Opened(wanted=uris, honoured=frozenset(), after_a_gap=after_a_gap, error=error)
+        self._current = scope
+        return Opened(wanted=uris, honoured=frozenset(honoured), after_a_gap=after_a_gap)
+
+    async def _run(
+        self,
+        uris: list[str],
+        changed: Signal,
+        *,
+        task_status: anyio.abc.TaskStatus[tuple[anyio.CancelScope, set[str]]],
+    ) -> None:
+        with anyio.CancelScope() as scope:
+            try:
+                async with listen(self._client, resource_subscriptions=uris) as stream:
+                    self._live.add(scope)
+                    task_status.started((scope, set(stream.honored.resource_subscriptions or ())))
+                    async for event in stream:
+                        if isinstance(event, ResourceUpdated):
+                            self._on_update(event.uri)
+            except (SubscriptionLost, MCPError, TimeoutError):
+                if scope not in self._live:
+                    raise
+            finally:
+                self._live.discard(scope)
+            await _set_later(changed)
+
+
+async def _set_later(changed: Signal) -> None:
+    await anyio.sleep(RETRY_DELAY_S)
+    changed.set()
