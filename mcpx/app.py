@@ -42,7 +42,7 @@ from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import DaemonPaths, check_state_folder
-from mcpx.core.system.stale import clean_up
+from mcpx.core.system.stale import claim_configuration_folder, clean_up
 from mcpx.core.telemetry.hangup import Hangup
 from mcpx.core.telemetry.log_rotation import LogRotation
 from mcpx.core.telemetry.suspend import AwakeLoop
@@ -50,7 +50,7 @@ from mcpx.core.telemetry.systemd import Notifier
 from mcpx.core.telemetry.tracing_setup import open_tracing
 from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
 from mcpx.page.page import Page
-from mcpx.paths import claim_configuration_folder, configuration_folder
+from mcpx.paths import configuration_folder
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:

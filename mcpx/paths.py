@@ -6,17 +6,12 @@ Standard library alone, and platformdirs where no folder is given: `mcpx attach`
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import stat
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-OWNER_ONLY = 0o700
-_LOCK_POLL_S = 0.01
 CONFIG_VARIABLE = "MCPX_CONFIG"
 STATE_VARIABLE = "MCPX_STATE_DIR"
 CONFIG_NAME = "config.json"
@@ -24,16 +19,6 @@ CONFIGURATIONS = "configs"
 """In the state folder: a folder for each configuration."""
 AUDIT_FOLDER = "audit"
 """In the state folder: the audit log, of all configurations."""
-CONFIGURATION_NOTE = "config"
-"""In the folder of a configuration: a file with its path."""
-_OVERFLOW_UID = 65534
-_ALL_UIDS = 2**32 - 1
-PARTIAL_SUFFIX = ".new"
-"""Of a file that `replace_file` has not finished."""
-READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""To open a file of MCPX's own: through no link, and without waiting where a pipe has its name."""
-CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-"""To create a file that must not exist yet, also not as a link."""
 
 
 def state_folder() -> Path:
@@ -115,18 +100,6 @@ def configuration_folder(path: str | os.PathLike[str], state: Path | None = None
     return (state or state_folder()) / CONFIGURATIONS / configuration_key(path)
 
 
-def claim_configuration_folder(path: str | os.PathLike[str]) -> Path:
-    """`configuration_folder`, created if possible, with the path of the configuration in it."""
-    folder = configuration_folder(path)
-    with suppress(OSError):
-        ensure_folder(folder)
-        absolute = os.fsencode(os.path.abspath(path))  # noqa: PTH100 - text to text
-        note = folder / CONFIGURATION_NOTE
-        if not note.exists() or note.read_bytes() != absolute or note.stat().st_mode & 0o077:
-            replace_file(note, absolute, synced=False)
-    return folder
-
-
 def digest(text: str) -> str:
     """FNV-1a in sixteen hexadecimal digits: enough for one user's files, with nothing to import."""
     value = 0xCBF29CE484222325
@@ -138,158 +111,3 @@ def digest(text: str) -> str:
 def home(environ: Mapping[str, str] = os.environ) -> str:
     """The user's home folder."""
     return environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
-
-
-def ensure_folder(path: Path) -> Path:
-    """Create `path` and its missing parents, readable by their owner only.
-
-    Raises:
-        OSError: One of them cannot be created.
-    """
-    try:
-        path.mkdir(mode=OWNER_ONLY, exist_ok=True)
-    except FileNotFoundError:
-        if path.parent == path:
-            raise
-        ensure_folder(path.parent)
-        path.mkdir(mode=OWNER_ONLY, exist_ok=True)
-    return path
-
-
-def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
-    """Put a whole file, for its owner alone, in the place of `path`, whose folder exists.
-
-    It is written beside it, as `*.new`, which stays if the process is killed. If it is not `synced`, a power
-    cut may cost the file.
-
-    Raises:
-        OSError: It cannot be written; `path` is as it was.
-    """
-    new = path.with_name(f"{path.stem}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}")
-    try:
-        with os.fdopen(os.open(new, CREATE_FLAGS, 0o600), "wb") as file:
-            file.write(contents)
-            if synced:
-                file.flush()
-                os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
-        raise
-
-
-class ForeignFileError(OSError):
-    """A file that another user may have written; the text says why."""
-
-
-def read_own_file(path: Path, max_bytes: int) -> bytes:
-    """The bytes of a regular file that nobody but its owner, this user, can have written.
-
-    Raises:
-        OSError: It cannot be read; there is none.
-        ForeignFileError: Another user may have written it, or it is too long.
-    """
-    opened = os.open(path, READ_FLAGS)
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise ForeignFileError(f"{path} is not a file that is yours alone")
-        data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise ForeignFileError(f"{path} is too long")
-        return data
-
-
-def wait_for_lock(descriptor: int, path: Path, *, timeout_s: float) -> None:
-    """Lock an open file or folder against other processes, until it is closed. Blocks, `timeout_s` at most.
-
-    Raises:
-        BlockingIOError: Another process has the lock all the while.
-    """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise BlockingIOError(errno.EWOULDBLOCK, "another process has it locked", str(path)) from None
-            time.sleep(_LOCK_POLL_S)
-        else:
-            return
-
-
-def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:
-    """Whether other users can change what is in this folder: they own it, or may write to it.
-
-    In a sticky folder (/tmp) others can add files, but not change this user's: that is enough if the owner of
-    each file is checked (`sticky_is_safe`).
-    """
-    open_to_others = bool(found.st_mode & 0o022)
-    if sticky_is_safe and found.st_mode & stat.S_ISVTX:
-        open_to_others = False
-    return found.st_uid not in {os.getuid(), 0} or open_to_others
-
-
-def replaceable_above(folder: Path) -> Path | None:
-    """The folder above `folder`, or above what that links to, in which others can replace what leads there.
-
-    None where there is none. A pod of Kubernetes has no others, and its volumes are open to all.
-    """
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return None
-    lexical, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - no links
-    for above in (*lexical.parents, *real.parents):
-        try:
-            if _may_be_replaced_in(above.stat()):
-                return above
-        except OSError:  # it is made, or cannot be seen into
-            continue
-    return None
-
-
-def _may_be_replaced_in(found: os.stat_result) -> bool:
-    """Whether other users own that folder, or may rename what is in it."""
-    if found.st_uid not in {os.getuid(), 0} and not _is_unmapped(found.st_uid):
-        return True
-    if found.st_mode & stat.S_ISVTX:
-        return False
-    return bool(found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_own_group(found.st_gid)))
-
-
-def _is_unmapped(uid: int) -> bool:
-    """Whether this is what root outside of this user namespace is seen as (user_namespaces(7))."""
-    if uid != _OVERFLOW_UID:
-        return False
-    with suppress(OSError, ValueError):
-        return int(Path("/proc/self/uid_map").read_text().split()[-1]) < _ALL_UIDS
-    return False
-
-
-def _is_own_group(gid: int) -> bool:
-    """Whether a group has nobody in it but root or this user, as the one of each user's name has."""
-    import grp  # noqa: PLC0415 - only folders that a group may write in need it
-    import pwd  # noqa: PLC0415 - as above
-
-    if gid == 0:
-        return True
-    try:
-        group, name = grp.getgrgid(gid), pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return gid == os.getgid()
-    return group.gr_name == name and set(group.gr_mem) <= {name, "root"}
-
-
-def distrust_folder(folder: Path, found: os.stat_result) -> str | None:
-    """Why other users may have written in the folder, which was `found` so; None if they cannot have.
-
-    Raises:
-        OSError: The folder that it is in cannot be seen.
-    """
-    if others_may_change(folder.parent.stat()):
-        return f"{folder.parent}: others may change it"
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        return f"{folder}: not a folder of yours"
-    if found.st_mode & 0o022:
-        return f"{folder}: open to others (mode {stat.S_IMODE(found.st_mode):o})"
-    return None

@@ -10,7 +10,6 @@ nothing else.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 from contextlib import suppress
@@ -20,17 +19,11 @@ from typing import Final
 import msgspec
 
 from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
+from mcpx.core.store.folders import distrust_folder, ensure_folder
+from mcpx.core.store.private_files import PARTIAL_SUFFIX, ForeignFileError, read_own_file, replace_file
 from mcpx.core.system.control_protocol import PROBE_KEY
 from mcpx.core.system.paths import DaemonPaths
-from mcpx.paths import (
-    PARTIAL_SUFFIX,
-    READ_FLAGS,
-    digest,
-    distrust_folder,
-    ensure_folder,
-    others_may_change,
-    replace_file,
-)
+from mcpx.paths import digest
 from mcpx.version import __version__
 
 FOLDER: Final = "attach"
@@ -177,20 +170,14 @@ class RememberedAnswers:
         """The answers in the file; none if it is missing. One that is not in order is removed."""
         path = self._path()
         try:
-            distrusted = distrust_folder(self._folder, self._folder.lstat())
-            opened = os.open(path, READ_FLAGS)
+            trusted = distrust_folder(self._folder) is None
+            data = read_own_file(path, MAX_FILE_BYTES) if trusted else b""
+        except ForeignFileError:
+            data = b""
         except OSError:
             return {}
-        with os.fdopen(opened, "rb") as file:
-            found = os.fstat(opened)
-            if (
-                distrusted is None
-                and stat.S_ISREG(found.st_mode)
-                and not others_may_change(found)
-                and (read := _decode(file.read(MAX_FILE_BYTES + 1))) is not None
-                and read.key == self._key()
-            ):
-                return read.answers
+        if (read := _decode(data)) is not None and read.key == self._key():
+            return read.answers
         with suppress(OSError):
             path.unlink()
         return {}

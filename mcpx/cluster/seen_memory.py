@@ -6,14 +6,14 @@ for for ever. The file is a statistic: one that cannot be read or written costs 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
 
-from mcpx.paths import READ_FLAGS, ensure_folder, replace_file
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import read_own_file, replace_file
 
 log = structlog.get_logger()
 FILE_NAME: Final = "memory.json"
@@ -46,8 +46,8 @@ class SeenMemory:
     def load(self) -> None:
         """Read the file, if there is one. Blocks."""
         try:
-            with os.fdopen(os.open(self._path, READ_FLAGS), "rb") as file:
-                found = msgspec.json.decode(file.read(MAX_FILE_BYTES), type=dict[str, int])
+            data = read_own_file(self._path, MAX_FILE_BYTES, closed_to=0)
+            found = msgspec.json.decode(data, type=dict[str, int])
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return
         self._saved = {name: each for name, each in list(found.items())[:MAX_SERVERS] if each > 0}

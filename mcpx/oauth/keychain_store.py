@@ -21,11 +21,11 @@ import anyio.to_thread
 from mcpx.core import running as environment
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.running.secrets import keychain_variables
+from mcpx.core.store.private_files import replace_file
 from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, Record
 from mcpx.oauth.token_store import FileStore
-from mcpx.paths import replace_file
 
 TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it
 _PROGRAM: Final = (sys.executable, "-P", "-m", "mcpx.oauth.keychain_program")

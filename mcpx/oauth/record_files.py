@@ -17,8 +17,9 @@ from typing import Final
 
 import msgspec
 
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import PARTIAL_SUFFIX, READ_FLAGS, replace_file
 from mcpx.oauth.record import Identity, Record
-from mcpx.paths import PARTIAL_SUFFIX, READ_FLAGS, ensure_folder, replace_file
 
 FORMAT: Final = 1
 MAX_RECORD_BYTES: Final = 2 << 20  # the metadata of two servers, of 256 KiB each before it is written as JSON

@@ -22,8 +22,9 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import read_own_file, replace_file
 from mcpx.core.wire.loopback_peers import users_are_known
-from mcpx.paths import ensure_folder, read_own_file, replace_file
 
 # Who may see the page: a code that is used once becomes a session, which a cookie stands for.
 #

@@ -11,10 +11,10 @@ import os
 import signal
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from mcpx.paths import wait_for_lock
+from mcpx.core.store.private_files import locked
 
 TURN_TIMEOUT_S = 1800.0  # a whole run of the tests, and another one
 
@@ -79,7 +79,7 @@ def _parent(process: Path) -> int | None:
     return None if state == "Z" else int(parent)
 
 
-_held: list[int] = []
+_turn: list[AbstractContextManager[None]] = []
 
 
 def take_turn() -> None:
@@ -87,9 +87,9 @@ def take_turn() -> None:
 
     Waits for those of other workers and of other runs of the tests. Does nothing the second time.
     """
-    if _held:
+    if _turn:
         return
     path = Path(tempfile.gettempdir(), f"mcpx-tests-ray-{os.getuid()}.lock")
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    wait_for_lock(lock, path, timeout_s=TURN_TIMEOUT_S)
-    _held.append(lock)
+    lock = locked(path, timeout_s=TURN_TIMEOUT_S)
+    lock.__enter__()  # until this process ends
+    _turn.append(lock)

@@ -21,8 +21,10 @@ from mcpx.cluster.federation.directory import Directory
 from mcpx.core.config import Config, PeerConfig, ServerConfig
 from mcpx.core.config.peers import derived
 from mcpx.core.config.per_server import Sessions
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import read_own_file, replace_file
 from mcpx.core.text import holds_controls
-from mcpx.paths import digest, ensure_folder, replace_file
+from mcpx.paths import digest
 
 # Which servers other MCPX give this one, and as what: from their directories to a configuration. Pure.
 #
@@ -142,10 +144,8 @@ class PeerMemory:
     def read(self, peer: PeerConfig) -> Known | None:
         """What is kept of a peer."""
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            path = self._path(peer)
-            if path.stat().st_size <= MAX_FILE_BYTES:
-                kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
-                return kept.known if kept.reached == _reached(peer) else None
+            kept = msgspec.json.decode(read_own_file(self._path(peer), MAX_FILE_BYTES), type=_Kept)
+            return kept.known if kept.reached == _reached(peer) else None
         return None
 
     def write(self, peer: PeerConfig, known: Known) -> None:

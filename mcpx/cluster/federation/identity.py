@@ -7,19 +7,20 @@ comes from is noticed.
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from mcpx.paths import READ_FLAGS, ensure_folder, replace_file, wait_for_lock
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import locked, read_own_file, replace_file
 
 log = structlog.get_logger()
 FILE: Final = "id"
 LOCK_TIMEOUT_S: Final = 2.0  # for another process that makes it, of a moment
 _BYTES: Final = 16
+_MAX_BYTES: Final = 4096  # of a file that holds something else
 _CHARS: Final = frozenset("0123456789abcdef")
 
 
@@ -38,23 +39,17 @@ def own_id(folder: Path) -> str:
 
 def _make(path: Path) -> str:
     """Make the file, in place of one that holds no id; of several processes the first one's id counts."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        wait_for_lock(folder, path, timeout_s=LOCK_TIMEOUT_S)
+    with locked(path.parent, timeout_s=LOCK_TIMEOUT_S):
         if (known := _read(path)) is not None:  # made by another, while this one waited
             return known
         made = secrets.token_hex(_BYTES)
         replace_file(path, f"{made}\n".encode(), synced=False)
         return made
-    finally:
-        os.close(folder)
 
 
 def _read(path: Path) -> str | None:
     try:
-        descriptor = os.open(path, READ_FLAGS)
+        text = read_own_file(path, _MAX_BYTES, closed_to=0).decode(errors="replace").strip()
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        text = file.read(4 * _BYTES).decode(errors="replace").strip()
     return text if len(text) == 2 * _BYTES and set(text) <= _CHARS else None

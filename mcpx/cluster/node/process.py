@@ -36,13 +36,14 @@ from mcpx.core.daemon.signals import obey_signals
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.running import own
+from mcpx.core.store.folders import ensure_folder
 from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
 from mcpx.core.wire.tls_sockets import server_context
 from mcpx.errors import MCPXError
-from mcpx.paths import STATE_VARIABLE, ensure_folder
+from mcpx.paths import STATE_VARIABLE
 from mcpx.version import __version__
 from supervisors import ChildSpec, Shutdown, SupervisorError
 

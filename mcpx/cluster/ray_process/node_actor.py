@@ -20,8 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.cluster.ray_process.protocol import NodeAddress
+from mcpx.core.store.folders import ensure_folder
 from mcpx.core.text import one_line
-from mcpx.paths import digest, ensure_folder, state_folder
+from mcpx.paths import digest, state_folder
 
 # The node process of one machine, as a child: started, told what it is, and started again when it ends.
 #

@@ -19,9 +19,10 @@ import msgspec
 
 from mcpx.core.daemon.service_files import LABEL, MARK, launchd_agent, served_by, systemd_unit
 from mcpx.core.running.bounded import OutOfBounds, run
+from mcpx.core.store.folders import ensure_folder
 from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
-from mcpx.paths import config_hint, ensure_folder
+from mcpx.paths import config_hint
 
 UNIT: Final = "mcpx.service"
 COMMAND_TIMEOUT_S: Final = 60.0  # a service manager answers at once; stopping MCPX may take its grace time

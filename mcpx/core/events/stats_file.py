@@ -8,11 +8,6 @@ file that cannot be written is logged once; the counts are kept, and written whe
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +17,10 @@ import msgspec
 import structlog
 
 from mcpx.core.events.stats import Totals
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import locked, read_own_file, remove_partial, replace_file
 from mcpx.core.telemetry.contained import contain
-from mcpx.paths import CONFIGURATIONS, READ_FLAGS, ensure_folder, state_folder, wait_for_lock
+from mcpx.paths import CONFIGURATIONS, state_folder
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -34,7 +31,6 @@ STATS_NAME: Final = "stats.json"
 WRITE_INTERVAL_S: Final = 60.0
 LOCK_TIMEOUT_S: Final = 1.0  # another process holds the lock for milliseconds
 MAX_FILE_BYTES: Final = 16 << 20  # ten times what the largest sums take
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def stats_file(folder: Path) -> StatsFile:
@@ -88,26 +84,23 @@ class StatsFile:
         if not counted.clients:
             return self.read()
         ensure_folder(self._folder)
-        with self._locked():
+        with locked(self.path.with_suffix(".lock"), timeout_s=LOCK_TIMEOUT_S):
             try:
                 kept = self._load()
             except (msgspec.MsgspecError, RecursionError) as error:
                 self._set_aside(error)
                 kept = Totals()
             kept.merge(counted)
-            self._replace(msgspec.json.encode(kept))
+            remove_partial(self.path)
+            replace_file(self.path, msgspec.json.encode(kept))
             return kept
 
     def _load(self) -> Totals:
         try:
-            opened = os.open(self.path, READ_FLAGS)
+            data = read_own_file(self.path, MAX_FILE_BYTES, closed_to=0)
         except FileNotFoundError:
             return self._load() if self._take_over() else Totals()
-        with os.fdopen(opened, "rb") as file:
-            found = os.fstat(opened)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-                raise PermissionError(errno.EPERM, "not a file of yours")
-            return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=Totals)
+        return msgspec.json.decode(data, type=Totals)
 
     def _take_over(self) -> bool:
         """Make the former file this one; whether there was one to be had."""
@@ -126,24 +119,6 @@ class StatsFile:
         aside = self.path.with_suffix(".unreadable.json")
         self.path.replace(aside)
         log.warning("stats.unreadable", path=str(self.path), kept_as=aside.name, reason=str(error))
-
-    def _replace(self, contents: bytes) -> None:
-        new = self.path.with_suffix(".new")
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, _WRITE | os.O_EXCL, 0o600), "wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = os.open(self.path.with_suffix(".lock"), _WRITE, 0o600)
-        try:
-            wait_for_lock(lock, self.path, timeout_s=LOCK_TIMEOUT_S)
-            yield
-        finally:
-            os.close(lock)
 
 
 class StatsWriter:

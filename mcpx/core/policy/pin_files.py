@@ -20,8 +20,9 @@ import msgspec
 from mcpx.core.config import ServerConfig
 from mcpx.core.policy.pin_record import Edit, PinRecord, empty_record, entry_key, successor
 from mcpx.core.policy.pin_sharing import Marks
+from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.sealed_files import Key, SealedFiles, UntrustedFile
-from mcpx.paths import ensure_folder, state_folder
+from mcpx.paths import state_folder
 
 _INDEX: Final = "index"
 

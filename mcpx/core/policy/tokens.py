@@ -9,14 +9,11 @@ must be files of the user's own that nobody else can read, and no links.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import shlex
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -26,8 +23,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import ANOTHER, ForeignFileError, locked, read_own_file, replace_file
 from mcpx.errors import MCPXError
-from mcpx.paths import READ_FLAGS, ensure_folder, replace_file, state_folder, wait_for_lock
+from mcpx.paths import state_folder
 
 MAX_TOKEN_BYTES: Final = 4096  # for a default token that the user chose
 MAX_FILE_BYTES: Final = 4 << 20
@@ -84,7 +83,7 @@ def load_token(path: Path | None = None) -> str:
         ensure_folder(path.parent)
         if token := _read_default(path):
             return token
-        with _locked(path.parent):
+        with locked(path.parent, timeout_s=LOCK_TIMEOUT_S):
             if token := _read_default(path):  # made by another, while this one waited for the lock
                 return token
             token = secrets.token_urlsafe(32)
@@ -181,7 +180,7 @@ def _changing(path: Path) -> Iterator[list[NamedToken]]:
         TokenError: The file cannot be used.
     """
     try:
-        with _locked(ensure_folder(path.parent)):
+        with locked(ensure_folder(path.parent), timeout_s=LOCK_TIMEOUT_S):
             tokens = list(load_named(path))
             yield tokens
             replace_file(path, msgspec.json.format(msgspec.json.encode(_File(tuple(tokens)))) + b"\n")
@@ -241,39 +240,23 @@ def _read_private(path: Path, max_bytes: int) -> bytes | None:
         TokenError: It is another user's, a link, too long, or others may read it.
     """
     try:
-        opened = os.open(path, READ_FLAGS)
+        return read_own_file(path, max_bytes, closed_to=0o077)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise TokenError(f"{path}: a link, and it must be a file of yours; remove it") from None
-        raise
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        mode = stat.S_IMODE(found.st_mode)
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise TokenError(f"{path}: not a file of yours; name another folder with MCPX_STATE_DIR")
-        if mode & 0o077:
-            raise TokenError(
-                f"{path}: others may read it (mode {mode:o}); run: chmod 600 {shlex.quote(str(path))}"
-            )
-        return file.read(max_bytes)
+    except ForeignFileError as error:
+        raise TokenError(f"{path}: {_advice(path, error)}") from None
+
+
+def _advice(path: Path, found: ForeignFileError) -> str:
+    """Say why a file is refused, and what to do."""
+    if found.mode is not None:
+        return f"others may read it (mode {found.mode:o}); run: chmod 600 {shlex.quote(str(path))}"
+    if found.strerror == ANOTHER:
+        return "not a file of yours; name another folder with MCPX_STATE_DIR"
+    return f"{found.strerror}, and it must be a file of yours; remove it"
 
 
 def _unusable(path: Path, error: OSError) -> TokenError:
     if isinstance(error, BlockingIOError):
         return TokenError(f"{path}: {error.strerror}; try again when it has ended")
     return TokenError(f"{path}: {error.strerror}; choose another folder with MCPX_STATE_DIR")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process at the latest."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        wait_for_lock(fd, folder, timeout_s=LOCK_TIMEOUT_S)
-        yield
-    finally:
-        os.close(fd)

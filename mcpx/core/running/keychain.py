@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import replace_file
 from mcpx.errors import MCPXError
-from mcpx.paths import ensure_folder, replace_file, state_folder
+from mcpx.paths import state_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,14 +6,14 @@ by one that `mcpx attach` starts. It counts before what the configuration itself
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import ForeignFileError, read_own_file, replace_file
 from mcpx.errors import DaemonError
-from mcpx.paths import READ_FLAGS, ensure_folder, others_may_change, replace_file
 
 FILE_NAME: Final = "cluster.json"
 MAX_BYTES: Final = 64 * 1024
@@ -35,12 +35,11 @@ def read_cluster_file(folder: Path) -> ClusterFile | None:
     """
     path = folder / FILE_NAME
     try:
-        with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
-            if others_may_change(os.fstat(file.fileno())):
-                raise DaemonError(f"{path}: others may change it; remove it, and run mcpx cluster start")
-            return msgspec.json.decode(file.read(MAX_BYTES), type=ClusterFile)
+        return msgspec.json.decode(read_own_file(path, MAX_BYTES), type=ClusterFile)
     except FileNotFoundError:
         return None
+    except ForeignFileError:
+        raise DaemonError(f"{path}: others may change it; remove it, and run mcpx cluster start") from None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DaemonError(
             f"{path} cannot be read ({error}): run mcpx cluster start, or stop, again"

@@ -11,14 +11,14 @@ import errno
 import hashlib
 import hmac
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from mcpx.paths import ForeignFileError, distrust_folder, read_own_file, replace_file, wait_for_lock
+from mcpx.core.store.folders import distrust_folder
+from mcpx.core.store.private_files import ForeignFileError, locked, read_own_file, replace_file
 
 FORMAT: Final = 1
 MAX_FILE_BYTES: Final = 256 << 20
@@ -99,7 +99,7 @@ class SealedFiles:
     def distrusted(self) -> str | None:
         """Why others may have written in the folder."""
         try:
-            return distrust_folder(self.folder, self.folder.lstat())
+            return distrust_folder(self.folder)
         except _ABSENT:
             return None
 
@@ -149,19 +149,13 @@ class SealedFiles:
     def _write_key(self, key: Key) -> None:
         replace_file(self.key_file, key.value.hex().encode() + (_USED if key.used else b"\n"))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other writers out.
 
         Raises:
             OSError: Another process writes all the while.
         """
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            wait_for_lock(lock, self.folder, timeout_s=LOCK_TIMEOUT_S)
-            yield
-        finally:
-            os.close(lock)
+        return locked(self.folder / "lock", timeout_s=LOCK_TIMEOUT_S)
 
 
 def _mac(key: Key, name: str, number: int, data: bytes) -> str:

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mcpx.core.store.private_files import try_lock
 from mcpx.errors import DaemonError
 
 MAX_LOCK_BYTES: Final = 8192  # of a lock file: a process id, and a path
@@ -37,20 +38,12 @@ def take_lock(path: Path) -> int | None:
     """Take the lock at `path` if it is free: a descriptor, which holds it until it is closed; else None.
 
     Raises:
-        DaemonError: The file cannot be opened.
+        DaemonError: The file cannot be opened, or nothing can be locked there.
     """
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return try_lock(path)
     except OSError as error:
         raise unusable(path, error) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock), path.stat()):  # a lock on a removed file locks nothing
-            return lock
-    except OSError:
-        pass
-    os.close(lock)
-    return None
 
 
 def sign_lock(lock: int, path: Path, config: str) -> None:

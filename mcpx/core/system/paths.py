@@ -19,18 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mcpx.core.store.folders import ensure_folder, others_may_change, replaceable_above
 from mcpx.core.system.locks import lock_owner, sign_lock, take_lock, unusable
 from mcpx.errors import DaemonError
-from mcpx.paths import (
-    CONFIGURATIONS,
-    config_file,
-    digest,
-    ensure_folder,
-    others_may_change,
-    replaceable_above,
-    runtime_folder,
-    state_folder,
-)
+from mcpx.paths import CONFIGURATIONS, config_file, digest, runtime_folder, state_folder
 
 LINUX: Final = sys.platform.startswith("linux")
 MAX_SOCKET_PATH: Final = 100  # bytes of a socket's path that any system takes; macOS takes 103, Linux 107

@@ -17,17 +17,33 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import replace_file
 from mcpx.core.system.locks import lock_owner, take_lock
 from mcpx.core.system.paths import check_runtime_folder, check_state_folder
 from mcpx.errors import DaemonError
-from mcpx.paths import CONFIGURATION_NOTE, CONFIGURATIONS, runtime_folder, state_folder
+from mcpx.paths import CONFIGURATIONS, configuration_folder, runtime_folder, state_folder
 
 DAY_S: Final = 86400.0
 MAX_MARK_AGE_S: Final = DAY_S  # of the note that a daemon was stopped: by then its shims have read it
 MAX_UNUSED_S: Final = 30 * DAY_S  # what is kept for a configuration whose file is gone, and former logs
 FORMER_LOGS: Final = ("daemon-*.log*", "logs/*.log*")
 """In the state folder, where the logs of all configurations once were."""
+CONFIGURATION_NOTE: Final = "config"
+"""In the folder of a configuration: a file with its path."""
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
+
+
+def claim_configuration_folder(path: str | os.PathLike[str]) -> Path:
+    """Create a configuration's folder if possible, with the configuration's path in it."""
+    folder = configuration_folder(path)
+    with suppress(OSError):
+        ensure_folder(folder)
+        absolute = os.fsencode(os.path.abspath(path))  # noqa: PTH100 - text to text
+        note = folder / CONFIGURATION_NOTE
+        if not note.exists() or note.read_bytes() != absolute or note.stat().st_mode & 0o077:
+            replace_file(note, absolute, synced=False)
+    return folder
 
 
 def clean_up() -> None:

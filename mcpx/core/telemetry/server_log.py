@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import structlog
 
-from mcpx.paths import ensure_folder
+from mcpx.core.store.folders import ensure_folder
 
 log = structlog.get_logger()
 MAX_FILE_BYTES: Final = 1_000_000

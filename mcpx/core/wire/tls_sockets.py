@@ -8,9 +8,12 @@ import socket
 import ssl
 from contextlib import suppress
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Final
 
 import anyio
+
+from mcpx.core.store.private_files import create_file
 
 KEEPALIVE_IDLE_S: Final = 20  # a peer whose machine has gone without a word is noticed within 35 s
 KEEPALIVE_INTERVAL_S: Final = 5
@@ -95,13 +98,10 @@ def server_context(certificate: str, key: str, folder: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # nobody resumes: connections last
-    path = os.path.join(folder, f"tls-{os.urandom(8).hex()}.pem")  # noqa: PTH118 - text to text
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    path = Path(folder, f"tls-{os.urandom(8).hex()}.pem")
     try:
-        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-            file.write(f"{key}\n{certificate}\n")
+        create_file(path, f"{key}\n{certificate}\n".encode(), synced=False)
         context.load_cert_chain(path)
     finally:
-        with suppress(OSError):
-            os.unlink(path)  # noqa: PTH108 - as above
+        path.unlink(missing_ok=True)
     return context

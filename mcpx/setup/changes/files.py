@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from mcpx.core.store.folders import ensure_folder, sync_folder
+from mcpx.core.store.private_files import CREATE_FLAGS
 from mcpx.errors import MCPXError
-from mcpx.paths import CREATE_FLAGS, ensure_folder
 
 MAX_FILE_BYTES: Final = (
     64 << 20
@@ -155,20 +156,6 @@ def remove_empty(folders: tuple[str, ...]) -> None:
     for folder in folders:
         with suppress(OSError):
             Path(folder).rmdir()
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power cut.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):  # file systems that cannot, which the rename itself does not depend on
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def reason(error: OSError | ValueError) -> str:

@@ -12,12 +12,10 @@ Whoever writes here holds the lock. Nothing here is ever rewritten or forgotten.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -26,8 +24,10 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.documents.editing import Syntax
-from mcpx.paths import CREATE_FLAGS, ensure_folder, replace_file, state_folder, wait_for_lock
-from mcpx.setup.changes.files import ChangeError, read_file, reason, sync_folder
+from mcpx.core.store.folders import ensure_folder, foreign_folder, sync_folder
+from mcpx.core.store.private_files import create_file, locked, replace_file
+from mcpx.paths import state_folder
+from mcpx.setup.changes.files import ChangeError, read_file, reason
 
 FOLDER: Final = "changes"  # in the state folder
 LOCK_WAIT_S: Final = 10.0  # for another command that changes files
@@ -135,14 +135,18 @@ class Journal:
         try:
             ensure_folder(self.folder)
             self._check_owner()
-            lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise self._unwritable(error) from None
-        try:
-            _wait_for(lock, self.folder)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / "lock", timeout_s=LOCK_WAIT_S))
+            except BlockingIOError:
+                raise ChangeError(
+                    "another mcpx command is changing files; nothing was changed: try again when it has ended"
+                ) from None
+            except OSError as error:
+                raise self._unwritable(error) from None
             yield
-        finally:
-            os.close(lock)
 
     def changes(self) -> list[Change]:
         """All changes, the oldest first; what cannot be read is left out."""
@@ -225,8 +229,7 @@ class Journal:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _check_owner(self) -> None:
-        found = self.folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        if foreign_folder(self.folder) is not None:
             raise ChangeError(
                 f"{self.folder}: others may change what is in it, so no copies of your files are kept there: "
                 "make it yours alone (chmod 700), or name another state folder with MCPX_STATE_DIR"
@@ -239,35 +242,19 @@ class Journal:
         )
 
 
-def _wait_for(lock: int, path: Path) -> None:
-    try:
-        wait_for_lock(lock, path, timeout_s=LOCK_WAIT_S)
-    except BlockingIOError:
-        raise ChangeError(
-            "another mcpx command is changing files; nothing was changed: try again when it has ended"
-        ) from None
-
-
 def _write_folder(folder: Path, change: Change, copies: Sequence[tuple[bytes | None, bytes | None]]) -> None:
     folder.mkdir(mode=0o700)
     inside = msgspec.structs.replace(change, folder=folder)
     for index, (before, after) in enumerate(copies):
         if before is not None:
-            _write(inside.copy_before(index), before)
+            create_file(inside.copy_before(index), before)
         if after is not None and not change.files[index].performed:
-            _write(inside.copy_after(index), after)
+            create_file(inside.copy_after(index), after)
     text = {name: getattr(change, name) for name in ("number", "id", "command", "at", "about", "undoes")}
     text["files"] = msgspec.to_builtins(change.files)
-    _write(folder / "change.json", json.dumps(text, indent=2).encode())
-    _write(folder / change.state, b"")
+    create_file(folder / "change.json", json.dumps(text, indent=2).encode())
+    create_file(folder / change.state, b"")
     sync_folder(folder)
-
-
-def _write(path: Path, contents: bytes) -> None:
-    with os.fdopen(os.open(path, CREATE_FLAGS, 0o600), "wb") as file:
-        file.write(contents)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read(folder: Path) -> Change | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -39,7 +38,8 @@ from mcpx.core.events.audit.chain_files import (
     state_path,
 )
 from mcpx.core.events.audit.slots import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
-from mcpx.paths import distrust_folder, ensure_folder
+from mcpx.core.store.folders import distrust_folder, ensure_folder
+from mcpx.core.store.private_files import LOCK_FLAGS, try_lock
 
 MAX_SEGMENT_BYTES: Final = 8 << 20
 MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains
@@ -48,7 +48,6 @@ ROOM_BYTES: Final = 8192  # that must be free for a call whose line is required
 MAX_UNHEADED: Final = 512  # lines that are written before the head is
 _TAIL_BYTES: Final = 2 << 20  # of a segment, in which the lines behind the head are looked for
 _LINE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-_STATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Chain:
@@ -105,7 +104,7 @@ class Chain:
         """
         if self._probe is None:
             path = self._folder / f"{self._number}.room"
-            self._probe = os.open(path, _STATE_FLAGS, 0o600)
+            self._probe = os.open(path, LOCK_FLAGS, 0o600)
             path.unlink()
         write_whole(self._probe, bytes(ROOM_BYTES), 0)
         os.ftruncate(self._probe, 0)
@@ -193,10 +192,10 @@ def open_chain(folder: Path) -> Chain:
         OSError: There is none to be had.
     """
     ensure_folder(folder)
-    if (problem := distrust_folder(folder, folder.lstat())) is not None:
+    if (problem := distrust_folder(folder)) is not None:
         raise PermissionError(errno.EPERM, problem)
     for number in range(1, MAX_CHAINS + 1):
-        state = _locked(state_path(folder, number))
+        state = try_lock(state_path(folder, number))
         if state is not None:
             try:
                 return _noted(folder, number, Chain(folder, number, state))
@@ -219,26 +218,6 @@ def _noted(folder: Path, number: int, chain: Chain) -> Chain:
     while (known_chains(folder) or 0) < (count := max(number, *chain_numbers(folder))):
         note_chains(folder, count)
     return chain
-
-
-def _locked(path: Path) -> int | None:
-    """A state file, if no other process has it.
-
-    Raises:
-        OSError: It cannot be opened, or nothing can be locked there.
-    """
-    state = os.open(path, _STATE_FLAGS, 0o600)
-    try:
-        fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(state), path.stat()):
-            return state
-    except (BlockingIOError, FileNotFoundError):  # another process has it, or has removed it
-        pass
-    except OSError:
-        os.close(state)
-        raise
-    os.close(state)
-    return None
 
 
 def _opened_lines(folder: Path, number: int, first: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mcpx.paths import READ_FLAGS, replace_file
+from mcpx.core.store.private_files import READ_FLAGS, replace_file
 
 HEAD_BYTES: Final = 4096
 MAX_CHAINS: Final = 4096  # processes that write at the same time

@@ -12,11 +12,9 @@ The methods of `CatalogueFiles` block; `CatalogueStore` calls them in a thread w
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import stat
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,14 +36,14 @@ from mcpx.core.catalog.model import (
 )
 from mcpx.core.config import Redactor, ServerConfig, redactor_of
 from mcpx.core.servers.offers.entries import InvalidEntry, read_entry
-from mcpx.paths import (
+from mcpx.core.store.folders import distrust_folder, ensure_folder
+from mcpx.core.store.private_files import (
     PARTIAL_SUFFIX,
-    READ_FLAGS,
-    distrust_folder,
-    ensure_folder,
+    ForeignFileError,
+    open_own_file,
     replace_file,
-    state_folder,
 )
+from mcpx.paths import state_folder
 
 # A catalogue as bytes, and back. Pure.
 #
@@ -266,7 +264,7 @@ class CatalogueFiles:
         Raises:
             FileNotFoundError: There is no folder.
         """
-        problem = distrust_folder(self.folder, self.folder.lstat())
+        problem = distrust_folder(self.folder)
         if problem is not None and problem != self._distrusted:
             self._distrusted = problem
             log.warning("catalogue.not_believed", path=str(self.folder), reason=problem)
@@ -278,7 +276,7 @@ class CatalogueFiles:
         reason, removed = str(error), False
         if isinstance(error, OSError):
             reason = error.strerror or reason
-        if not isinstance(error, OSError) or error.errno == errno.ELOOP:
+        if not isinstance(error, OSError):
             with suppress(OSError):  # a folder of that name, or one that cannot be changed
                 path.unlink()
                 removed = True
@@ -299,12 +297,12 @@ def _read_file(path: Path, identity: str) -> tuple[bytes, float]:
         OSError: It cannot be read.
         UnreadableCatalogue: It is not what MCPX has written for this server, or another user may have.
     """
-    opened = os.open(path, READ_FLAGS)
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise UnreadableCatalogue("it is not a file that is yours alone")
-        line, _, data = file.read(MAX_FILE_BYTES + 1024).partition(b"\n")
+    try:
+        with open_own_file(path) as file:
+            changed_at = os.fstat(file.fileno()).st_mtime
+            line, _, data = file.read(MAX_FILE_BYTES + 1024).partition(b"\n")
+    except ForeignFileError as error:
+        raise UnreadableCatalogue(f"it is {error.strerror}") from None
     try:
         head = msgspec.json.decode(line, type=_Head)
     except (msgspec.DecodeError, RecursionError):
@@ -315,16 +313,13 @@ def _read_file(path: Path, identity: str) -> tuple[bytes, float]:
         raise UnreadableCatalogue("it belongs to another server")
     if head.digest != hashlib.sha256(data).hexdigest():
         raise UnreadableCatalogue("it is not whole")
-    return data, min(found.st_mtime, time.time())
+    return data, min(changed_at, time.time())
 
 
 def _is_there(path: Path, head: bytes, size: int) -> bool:
     """Whether the file begins so, and is as long."""
     try:
-        opened = os.open(path, READ_FLAGS)
+        with open_own_file(path) as file:
+            return os.fstat(file.fileno()).st_size == size and file.read(len(head)) == head
     except OSError:
         return False
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
-        return ours and found.st_size == size and file.read(len(head)) == head

@@ -13,10 +13,8 @@ A ledger that cannot be written is logged once and then skipped: it must not kee
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -28,6 +26,8 @@ from typing import Final
 import msgspec
 import structlog
 
+from mcpx.core.store.folders import distrust_folder, ensure_folder
+from mcpx.core.store.private_files import open_own_file, replace_file
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.processes import (
     boot_id,
@@ -38,7 +38,7 @@ from mcpx.core.system.processes import (
     start_time,
     started_with,
 )
-from mcpx.paths import READ_FLAGS, distrust_folder, ensure_folder, state_folder
+from mcpx.paths import state_folder
 
 # Ends the servers that a MCPX left behind when it was killed, and no other process.
 #
@@ -214,16 +214,11 @@ class Ledger:
                 self._replace_by(None)
                 return
             ensure_folder(self._folder)
-            if (problem := distrust_folder(self._folder, self._folder.lstat())) is not None:
+            if (problem := distrust_folder(self._folder)) is not None:
                 self._give_up(problem)
                 return
             path = self._folder / f"{self._file.owner.pid}-{next(_NUMBERS)}.json"
-            new = path.with_suffix(".new")
-            new.unlink(missing_ok=True)
-            made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(made, "wb") as file:
-                file.write(msgspec.json.encode(self._file))
-            new.rename(path)
+            replace_file(path, msgspec.json.encode(self._file), synced=False)
             self._replace_by(path)
         except OSError as error:
             self._give_up(error.strerror)
@@ -320,9 +315,6 @@ def _read(folder: int, name: str) -> tuple[_File, float]:
         msgspec.DecodeError: It is no ledger.
         RecursionError: It is no ledger.
     """
-    opened = os.open(name, READ_FLAGS, dir_fd=folder)
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise PermissionError(errno.EPERM, "not a file that is yours alone")
-        return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=_File), found.st_mtime
+    with open_own_file(name, dir_fd=folder) as file:
+        data = file.read(MAX_FILE_BYTES)
+        return msgspec.json.decode(data, type=_File), os.fstat(file.fileno()).st_mtime

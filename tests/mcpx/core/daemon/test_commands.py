@@ -15,7 +15,7 @@ import httpx2 as httpx
 import pytest
 
 from mcpx import __version__
-from mcpx.paths import ensure_folder
+from mcpx.core.store.folders import ensure_folder
 from tests.mcpx.core.daemon.daemons import until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment, run_cli, serving

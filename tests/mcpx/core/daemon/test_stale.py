@@ -9,8 +9,7 @@ import pytest
 from mcpx.core.system.listening import listen
 from mcpx.core.system.locks import take_lock
 from mcpx.core.system.paths import acquire_lock, claim_folder, daemon_paths
-from mcpx.core.system.stale import clean_up
-from mcpx.paths import claim_configuration_folder
+from mcpx.core.system.stale import claim_configuration_folder, clean_up
 
 DAY_S = 86400.0
 

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mcpx.core.store.folders import ensure_folder
 from mcpx.core.system.locks import sign_lock, take_lock
 from mcpx.core.system.paths import DaemonPaths, daemon_paths
-from mcpx.paths import ensure_folder
 from mcpx.setup.doctor.examination import Section, examine
 from mcpx.setup.doctor.installation import Finding, Installation
 from mcpx.version import __version__

@@ -20,7 +20,7 @@ from mcpx.core.daemon.service import install
 from mcpx.core.policy.pin_files import PinFiles
 from mcpx.core.policy.pin_record import PinRecord, empty_record, pin_identity
 from mcpx.core.policy.pins import ServerPins
-from mcpx.paths import ensure_folder
+from mcpx.core.store.folders import ensure_folder
 from mcpx.setup.changes import Edit, State, carry_out
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import entry

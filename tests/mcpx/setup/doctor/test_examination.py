@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from mcpx.core.store.folders import ensure_folder
 from mcpx.core.wire.unreachable import OFFLINE
-from mcpx.paths import ensure_folder
 from mcpx.setup.changes import Edit, State, carry_out, history
 from mcpx.setup.doctor.examination import Check, examine
 from mcpx.setup.doctor.installation import Installation, ok

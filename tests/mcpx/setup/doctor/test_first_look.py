@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcpx.paths import ensure_folder
+from mcpx.core.store.folders import ensure_folder
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli
 

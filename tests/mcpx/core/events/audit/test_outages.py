@@ -11,6 +11,7 @@ import pytest
 from mcpx.core.events.audit import backlog, chain
 from mcpx.core.events.audit.entry import Entry, recovered
 from mcpx.core.protocol.origin import library
+from mcpx.core.store import private_files
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
 from tests.mcpx.core.events.audit.conftest import RESULT, begin, call
@@ -114,7 +115,7 @@ async def test_where_nothing_can_be_locked_nothing_is_written_and_it_is_said(log
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(chain.fcntl, "flock", no_locks)
+    monkeypatch.setattr(private_files.fcntl, "flock", no_locks)
     with log.audit() as audit:
         assert audit.problem == "No locks available"
         call(audit, "one")

@@ -1,0 +1,185 @@
+"""Private files, under every store of MCPX: read if they are this user's, locked, and replaced whole.
+
+A reader goes through no link, waits for no pipe, and refuses what another user may have written
+(`ForeignFileError`). A writer writes a partial file beside the one that it replaces, which a crash leaves
+behind and a power cut cannot make half a file. A lock is the kernel's, so that it ends with its process, and
+every wait for one has an end. Each function blocks, and raises `OSError` for what the system refuses.
+
+Standard library only: `mcpx attach` imports this.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+PARTIAL_SUFFIX = ".new"
+"""Of a file that `replace_file` has not finished."""
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""To open a file of MCPX's own: through no link, and without waiting where a pipe has its name."""
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+"""To create a file that must not exist yet, also not as a link."""
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+"""To open a file that is locked and kept, which is created if there is none."""
+ANOTHER = "not a file that is yours alone"
+"""The `strerror` of a `ForeignFileError` for what another user, or no user, has written."""
+_LOCK_POLL_S = 0.01
+
+
+class ForeignFileError(OSError):
+    """A file that another user may have written, or that MCPX has not. `strerror` is what it is, or is not.
+
+    `mode` are its permissions where they alone are wrong: the file is this user's, and open to others.
+    """
+
+    def __init__(self, path: Path | str, problem: str, *, mode: int | None = None) -> None:
+        super().__init__(errno.EPERM, problem, str(path))
+        self.mode = mode
+
+    def __str__(self) -> str:
+        return f"{self.filename} is {self.strerror}"
+
+
+# --- reading
+
+
+def open_own_file(path: Path | str, *, closed_to: int = 0o022, dir_fd: int | None = None) -> BinaryIO:
+    """Open a regular file of this user's to read it. With `dir_fd` the path begins in that open folder.
+
+    `closed_to` are the mode bits that it must not have: those of writing, unless others may not even read.
+
+    Raises:
+        OSError: It cannot be opened; there is none.
+        ForeignFileError: Another user may have written it.
+    """
+    try:
+        opened = os.open(path, READ_FLAGS, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ForeignFileError(path, "a link") from None
+        raise
+    found = os.fstat(opened)
+    own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+    if own and not found.st_mode & closed_to:
+        return os.fdopen(opened, "rb")
+    os.close(opened)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    mode = stat.S_IMODE(found.st_mode) if own else None
+    raise ForeignFileError(path, ANOTHER, mode=mode)
+
+
+def read_own_file(path: Path, max_bytes: int, *, closed_to: int = 0o022) -> bytes:
+    """Read a file that `open_own_file` opens.
+
+    Raises:
+        OSError: It cannot be read; there is none.
+        ForeignFileError: Another user may have written it, or it is too long.
+    """
+    with open_own_file(path, closed_to=closed_to) as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ForeignFileError(path, "too long")
+    return data
+
+
+# --- writing
+
+
+def create_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
+    """Write a file that is not there yet, for its owner alone. Unless `synced`, a power cut may cost it.
+
+    Raises:
+        OSError: It cannot be written, or something has that name; of the file a part may be there.
+    """
+    with os.fdopen(os.open(path, CREATE_FLAGS, 0o600), "wb") as file:
+        file.write(contents)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
+    """Put a whole file, for its owner alone, in the place of `path`, whose folder exists.
+
+    It is written beside it, as `*.new`, which stays if the process is killed (`remove_partial`).
+
+    Raises:
+        OSError: It cannot be written; `path` is as it was.
+    """
+    new = path.with_name(f"{path.stem}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}")
+    try:
+        create_file(new, contents, synced=synced)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+
+
+def remove_partial(path: Path) -> None:
+    """Remove what killed writers of `path` have begun. The caller holds the lock that they held."""
+    for each in path.parent.glob(f"{path.stem}.*{PARTIAL_SUFFIX}"):
+        with suppress(OSError):
+            each.unlink()
+
+
+# --- locks
+
+
+@contextmanager
+def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
+    """Keep other processes out meanwhile, by a lock on a folder, or on a file that is made if there is none.
+
+    Raises:
+        OSError: It cannot be opened.
+        BlockingIOError: Another process holds the lock for all of `timeout_s`.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC if path.is_dir() else LOCK_FLAGS
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        _wait_for_lock(descriptor, path, time.monotonic() + timeout_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise BlockingIOError(errno.EWOULDBLOCK, "another process has it locked", str(path)) from None
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return
+
+
+def try_lock(path: Path) -> int | None:
+    """Lock a file, made if there is none, without waiting: a descriptor that holds the lock until closed.
+
+    None if another process holds it, or has removed the file meanwhile: such a lock would lock nothing.
+
+    Raises:
+        OSError: It cannot be opened, or nothing can be locked there.
+    """
+    descriptor = os.open(path, LOCK_FLAGS, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
