@@ -33,7 +33,7 @@ ANOTHER = "not a file that is yours alone"
 _LOCK_POLL_S = 0.01
 
 
-class ForeignFileError(OSError):
+class ForeignFileError(PermissionError):
     """A file that another user may have written, or that MCPX has not. `strerror` is what it is, or is not.
 
     `mode` are its permissions where they alone are wrong: the file is this user's, and open to others.
