@@ -85,10 +85,10 @@ async def test_many_subscribers_are_one_subscription_that_goes_with_the_last(mcp
         async with open_listener(mcpx, mode, FULL):
             pass
         assert ears.of("unsubscribed") == []
-        assert len(mcpx.setup.clients.subscribers) == 3
+        assert len(mcpx.clients.subscribers) == 3
     await ears.hear("unsubscribed", uris=["note:///full"])
     assert len(ears.of("subscribed")) == 1
-    assert len(mcpx.setup.clients.subscribers) == 0
+    assert len(mcpx.clients.subscribers) == 0
     assert mcpx.hub.upstreams["a"].subscriptions.uris == []
 
 
@@ -194,7 +194,7 @@ async def test_a_client_that_vanishes_is_subscribed_no_more(mcpx, ears, mode):
         async with open_listener(mcpx, mode, FULL):
             raise RuntimeError("the client falls over")
     await ears.hear("unsubscribed", uris=["note:///full"])
-    assert len(mcpx.setup.clients.subscribers) == 0
+    assert len(mcpx.clients.subscribers) == 0
 
 
 async def test_a_stream_that_the_server_ends_is_opened_again_and_nothing_is_missed(ears, mode, tmp_path):
