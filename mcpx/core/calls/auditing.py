@@ -16,8 +16,8 @@ from mcp import MCPError
 
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.audit.entry import Entry, Kind
+from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.messages import Exec, Forward, Message, Read, Request
-from mcpx.core.protocol.origin import Origin
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.servers.admission import reference_in
 from mcpx.errors import CallError, MCPXError

@@ -17,19 +17,23 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
-from mcpx.core.calls.approving import obtain_approval
+from mcpx.core.calls.asking import input_requests, obtain_approval, obtain_input
 from mcpx.core.calls.auditing import note_question, note_refused, noting_refusals
 from mcpx.core.calls.execution import ExecutionResult
-from mcpx.core.calls.first_listings import INSPECT_WAIT_S, await_first_listings, await_listing
-from mcpx.core.calls.input_required import input_requests, obtain_input
-from mcpx.core.calls.results.large_views import Apart
-from mcpx.core.calls.results.results import ResultRenderer
-from mcpx.core.calls.tool_names import not_listed, resolve_tool
+from mcpx.core.calls.names import (
+    INSPECT_WAIT_S,
+    await_first_listings,
+    await_listing,
+    not_listed,
+    resolve_tool,
+)
+from mcpx.core.calls.results.large import Apart
+from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.catalog.model import JSON
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.policy.questions import ApprovalRequired
-from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.context import ClientId, Origin
 from mcpx.core.protocol.messages import (
     Exec,
     Inspect,
@@ -40,7 +44,6 @@ from mcpx.core.protocol.messages import (
     as_call_error,
     tool_of,
 )
-from mcpx.core.protocol.origin import Origin
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.rendering.results import ToolResult

@@ -15,9 +15,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.inspection_lookup import MAX_TOOLS, Found, find_tools
-from mcpx.core.calls.registry import Registry
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.registry import MAX_TOOLS, Found, Registry, find_tools
+from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.catalog.model import JSON, ToolInfo, present
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.policy.pin_words import note_on, said_of

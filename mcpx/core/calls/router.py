@@ -16,11 +16,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.approving import admitted
+from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.auditing import audited
 from mcpx.core.calls.inspection import Inspector
+from mcpx.core.calls.names import not_listed, rule_against
 from mcpx.core.calls.registry import Registry
-from mcpx.core.calls.tool_names import not_listed, rule_against
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.config import Era
 from mcpx.core.events.audit.audit import Audit

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from mcpx.core.calls.calls import ToolCalls
+from mcpx.core.protocol.call_trace import CallTrace
 from mcpx.core.protocol.messages import Exec, Forward, Message, Read, Request
 from mcpx.core.protocol.requests import GetPrompt
-from mcpx.core.servers.call_trace import CallTrace
 from mcpx.core.telemetry.tracing import Tracing, served_request
 from supervisors import Reply
 

@@ -25,8 +25,8 @@ from mcpx.core.calls.calls import Requests, ToolCalls
 from mcpx.core.calls.execution import Executor
 from mcpx.core.calls.inspection import Inspector
 from mcpx.core.calls.registry import Registry
-from mcpx.core.calls.results.result_views import ResultViews
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.calls.router import MAILBOX_SIZE, Routable, RoutedRequests, Router
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import ServerInfo

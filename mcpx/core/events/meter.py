@@ -43,8 +43,8 @@ from mcpx.core.events.stats import (
     Totals,
     total,
 )
-from mcpx.core.protocol.context import ClientId
-from mcpx.core.protocol.origin import Transport
+from mcpx.core.protocol.context import ClientId, Transport
+from mcpx.core.protocol.messages import Exec, Request
 from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
@@ -405,3 +405,8 @@ def _costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]
     except Exception as error:  # noqa: BLE001 - the boundary: the meter must not cost a call
         contain(error, "meter")
         return 0, 0
+
+
+def tool_label(request: Request) -> str:
+    """Return the name under which the tool of a request is counted."""
+    return request.tool_name if isinstance(request, Exec) else RESOURCES

@@ -19,9 +19,9 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import client_of, connection_of
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.encoded_results import is_modern, unsieved
 from mcpx.core.gateway.extensions import declared_extensions, serving_tasks
 from mcpx.core.gateway.native.errors import as_protocol_error
+from mcpx.core.gateway.sdk_path import is_modern, unsieved
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import CallError

@@ -15,7 +15,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.frontends.stream import StreamClient, gateway_connection
 from mcpx.core.gateway.server import GatewayServer
-from mcpx.core.protocol.origin import Transport
+from mcpx.core.protocol.context import Transport
 from mcpx.core.servers.fleet.profiles import by_own_names
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.channel import Channel

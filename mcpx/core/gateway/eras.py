@@ -24,8 +24,7 @@ from pydantic import ValidationError
 
 from mcpx.core.gateway.clients.identity import bind_client
 from mcpx.core.gateway.endpoint_server import EndpointServer
-from mcpx.core.protocol.context import ClientId
-from mcpx.core.protocol.origin import Transport
+from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.dispatcher import WireDispatcher

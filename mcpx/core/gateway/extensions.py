@@ -18,7 +18,7 @@ from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from mcpx.core.calls.input_required import refused
+from mcpx.core.calls.asking import refused
 from mcpx.core.calls.tasks import MAX_ID_CHARS, Task
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
@@ -26,12 +26,11 @@ from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.identity import connection_of, session_client
 from mcpx.core.gateway.clients.sessions import client_name
-from mcpx.core.gateway.encoded_results import is_modern
 from mcpx.core.gateway.native.errors import as_protocol_error
+from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.policy.server_questions import presented_requests
 from mcpx.core.protocol.context import TASK_METHODS, TASKS
-from mcpx.core.protocol.messages import Forward
-from mcpx.core.protocol.request_meta import encode_for_server
+from mcpx.core.protocol.messages import Forward, encode_for_server
 from mcpx.core.protocol.requests import TaskRequest
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.rendering.result_reading import UnknownResultType, read_members

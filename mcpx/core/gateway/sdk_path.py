@@ -6,33 +6,94 @@ rest to `mcpx.core.calls.calls`, so they give the same answers.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
 from mcp import MCPError
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import Server
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp_types import INVALID_PARAMS
+from mcp_types import INVALID_PARAMS, SERVER_INFO_META_KEY
+from mcp_types.methods import validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.core.calls.calls import Render
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.handles import Delivery, RequestCaller
-from mcpx.core.gateway.clients.identity import as_sent, origin_of, request_outbound
+from mcpx.core.gateway.clients.identity import as_sent, connection_of, origin_of, request_outbound
 from mcpx.core.gateway.clients.outbox import Backlog
 from mcpx.core.protocol.context import InputAnswers
-from mcpx.core.protocol.messages import Exec, Request
-from mcpx.core.protocol.request_meta import encode_for_server, meta_for_server
+from mcpx.core.protocol.messages import Exec, Request, encode_for_server, meta_for_server
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError
 from supervisors import Signal
+
+# Results that are JSON already: how a handler of any server gives one to any client, unread and unchanged.
+#
+# The SDK checks the results of the protocol's methods against its models of a revision, drops what these do
+# not know, and refuses blocks of unknown types. So handlers that pass on what others wrote are called by a
+# middleware of ours (`unsieved`), with checked parameters as ever, and own their results whole: the
+# envelope of 2026-07-28 (`resultType`, the `_meta` with MCPX's `serverInfo`) too. They return
+# `enclose(pieces)` (`mcpx.core.wire.enclosed`), which goes through all transports and comes out as these
+# bytes: on a stream by `mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.frontends.http_results`.
+#
+# For a further handler on the gateway's server, add it there as to any server of the SDK, its method to
+# `METHODS`, and return `enclose(...)`. Another server gets `unsieved(server, methods)` among its
+# `middleware`, and over HTTP an `EncodedResults` around its application. A middleware may as well answer by
+# itself, any method, with `enclose(raw)`; `MCPError(code, message, enclose(data))` does the same for the
+# data of an error.
+
+METHODS: Final = frozenset(
+    {
+        "tools/call",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "prompts/list",
+        "prompts/get",
+        "completion/complete",
+    }
+)
+"""The methods of the gateway's server whose handlers own their results."""
+
+
+def unsieved(server: Server[Any], methods: Collection[str] = METHODS) -> ServerMiddleware[Any]:
+    """A middleware for the SDK's server that gives the results of these methods to the client as they are."""
+
+    async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
+        entry = server.get_request_handler(ctx.method) if ctx.method in methods else None
+        if entry is None or ctx.request_id is None or not connection_of(ctx.session).initialize_accepted:
+            return await call_next(ctx)
+        try:
+            validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+        except KeyError:  # that revision does not have it, and the SDK says so
+            return await call_next(ctx)
+        params = entry.params_type.model_validate(ctx.params or {}, by_name=False)
+        result: HandlerResult = await entry.handler(ctx, params)
+        return result
+
+    return serve
+
+
+def stamp_of(server: Server[Any]) -> bytes:
+    """The `_meta` that results of 2026-07-28 have: what the server says of itself."""
+    return msgspec.json.encode({SERVER_INFO_META_KEY: server.server_info_stamp})
+
+
+def is_modern(ctx: Context) -> bool:
+    """Whether the result of a request has the envelope of 2026-07-28."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
 
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")

@@ -6,6 +6,7 @@ the first `tools/list` waits for the servers, up to `startup_wait` from the star
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -13,21 +14,24 @@ import anyio
 import mcp_types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
+from mcpx.core.calls.exposure import Exposure
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.gateway.clients.identity import connection_of
+from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.events.costs import definitions_cost
+from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_client
 from mcpx.core.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
-from mcpx.core.gateway.encoded_results import stamp_of
 from mcpx.core.gateway.endpoint_server import EndpointServer
-from mcpx.core.gateway.metering import note_listing
+from mcpx.core.gateway.native.lists import definition, tools_page
 from mcpx.core.gateway.native.requests import UNCACHED, ResourcesAndPrompts
-from mcpx.core.gateway.native.tools import definition, tools_page
+from mcpx.core.gateway.sdk_path import stamp_of
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.handler import ToolCall
 from mcpx.core.rendering.result_members import enveloped
-from mcpx.core.system.control_protocol import SETTLED_KEY
+from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.enclosed import enclose
 from mcpx.version import __version__
 
@@ -142,3 +146,27 @@ class GatewayServer(EndpointServer):
             return tools.SCHEMAS[name]
         tool = self.exposure.shown.native.get(name)
         return None if tool is None else tool.input_schema
+
+
+def note_listing(hub: HubView, ctx: Context, three: Iterable[mcp_types.Tool], exposure: Exposure) -> None:
+    """Note a listing: of the three tools, where they are shown, and of all that are native.
+
+    A shim that compares lists stands for its client: the menu of the session is what it lists now. The daemon
+    before has counted that already, unless the client has read what an earlier daemon once said.
+    """
+    try:
+        connection = connection_of(ctx.session)
+        if is_probe(connection):
+            return
+        asked: Mapping[str, Any] = ctx.meta or {}
+        cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
+        cost += exposure.cost_of_native()
+        hub.meter.note_listing(
+            session_client(connection, hub),
+            client_name(ctx.session),
+            cost,
+            hub.upstreams,
+            counted_before=asked.get(SETTLED_KEY) is True and asked.get(COUNTED_KEY) is not False,
+        )
+    except Exception as error:  # noqa: BLE001 - a fault of the meter costs no answer
+        contain(error, "meter")

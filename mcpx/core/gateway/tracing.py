@@ -15,7 +15,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import origin_of
-from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.context import Origin
 from mcpx.core.telemetry.tracing import PARENT, STATE, ServedRequest, short, target_in
 from mcpx.core.wire.envelope import RequestId
 

@@ -9,18 +9,43 @@ need not track them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from mcpx.core.policy.policy import ServerPolicy
-from mcpx.core.protocol.context import CallerHandle, ClientId, InputAnswers
-from mcpx.core.protocol.origin import Origin
-from mcpx.core.protocol.peer import Peer
+from mcpx.core.protocol.context import CallerHandle, ClientId, InputAnswers, Origin
 from mcpx.core.wire.envelope import Bytes, RequestId
 
 if TYPE_CHECKING:
-    from mcpx.core.servers.call_trace import CallTrace
+    from mcpx.core.protocol.call_trace import CallTrace
+
+
+# What a direct session delivers to: a client, or one of its open requests.
+
+OnAnswer = Callable[[msgspec.Raw], None]
+"""Called once with an answer: the member `"result":...` or `"error":...` of its message, in JSON. Must not
+raise."""
+Cancel = Callable[[msgspec.Raw], None]
+"""Cancels a request of the server; called with the params of the server's `notifications/cancelled`."""
+
+
+class Peer(Protocol):
+    """Takes a server's messages for a client. No method may wait or raise."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the client's person is at this machine, and it came with no token of a name."""
+        ...
+
+    def notify(self, method: str, params: msgspec.Raw) -> None:
+        """Send a notification; `params` is empty where there are none."""
+        ...
+
+    def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
+        """Send a request of the server."""
+        ...
+
 
 OnProgress = Callable[[bytes], None]
 """Called with the params of a progress notification: the members in JSON as they came, without the braces and

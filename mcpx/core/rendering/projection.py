@@ -2,7 +2,7 @@
 
 `parse` checks an expression before anything is sent; `project` applies it to the JSON texts of a result. How
 long that takes depends on both: `is_cheap` says whether it may run on the event loop. What is not cheap runs
-in a worker (`mcpx.core.calls.results.projector`, which has it do `run`), because functions, comparisons and
+in a worker (`mcpx.core.calls.results.large`, which has it do `run`), because functions, comparisons and
 repeated multi-selects can make a short expression arbitrarily expensive.
 
 Numbers keep the value that a 64-bit float or an integer of any length has.

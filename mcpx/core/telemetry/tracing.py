@@ -2,8 +2,8 @@
 
 Each request of a client is three spans: what the client asked of MCPX (`ServedRequest`, SERVER), the way
 through the router and the queue (INTERNAL), and each time that it was sent to the server (CLIENT); the latter
-two are those of `mcpx.core.servers.call_trace`. Names and attributes follow the semantic conventions for MCP.
-Neither arguments nor results nor texts of errors are ever in them.
+two are those of `mcpx.core.protocol.call_trace`. Names and attributes follow the semantic conventions for
+MCP. Neither arguments nor results nor texts of errors are ever in them.
 
 A trace comes and goes in `_meta`: `traceparent` and `tracestate`, in the form of W3C Trace Context. `baggage`
 is passed on as it came. Without a provider of spans nothing here is called (`Tracing.on` is false), and all

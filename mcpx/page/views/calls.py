@@ -25,7 +25,7 @@ from mcpx.core.events.audit.entry import end_of
 from mcpx.core.events.audit.reading import Line, tail
 from mcpx.core.events.call_watch import last_of
 from mcpx.core.events.watched_call import Call, shown_call
-from mcpx.core.protocol import origin
+from mcpx.core.protocol.context import page_origin
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.text import cut
 from mcpx.errors import MCPXError
@@ -209,11 +209,11 @@ async def _repeat(page: Page, request: Request) -> Shown:
 
 async def _again(hub: Hub, call: Call) -> ToolResult:
     if call.kind == "resource":
-        return await hub.calls.read(call.server, call.name, origin=origin.page())
+        return await hub.calls.read(call.server, call.name, origin=page_origin())
     if call.kind != "tool":
         raise BadRequestError(f"a call of this kind ({call.kind}) cannot be repeated")
     arguments = msgspec.json.decode(call.arguments) if call.arguments else None
-    done = await hub.calls.exec(call.server, call.name, arguments, origin=origin.page(), read_only=True)
+    done = await hub.calls.exec(call.server, call.name, arguments, origin=page_origin(), read_only=True)
     return done.as_it_came
 
 

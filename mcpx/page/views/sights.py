@@ -16,8 +16,7 @@ from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.events.costs import definitions_cost
 from mcpx.core.gateway.clients.known_clients import KnownClient, gets_structured_content_whole, known_client
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.native.forms import clean_texts
-from mcpx.core.gateway.native.tools import definition
+from mcpx.core.gateway.native.lists import clean_texts, definition
 from mcpx.core.gateway.tools.definitions import as_json, tools
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.system.endpoint import Endpoint

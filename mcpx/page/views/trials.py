@@ -24,8 +24,7 @@ from mcp_types import METHOD_NOT_FOUND
 from mcpx.core.calls.auditing import noting_refusals
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.gateway.frontends.operations import get_prompt
-from mcpx.core.protocol import origin
-from mcpx.core.protocol.context import ClientId, InputAnswers, OnStep, read_capabilities
+from mcpx.core.protocol.context import ClientId, InputAnswers, OnStep, page_origin, read_capabilities
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.content import texts_of
@@ -282,7 +281,7 @@ class Trials:
                 client=client,
                 caller=PageCaller(client),
                 answers=None if given is None else InputAnswers(given, trial.state),
-                origin=origin.page(),
+                origin=page_origin(),
             )
             done = await unless_gone(request, lambda: _came_of(trial.server, run(context)))
         return _questions(done) if done.get("resultType") == INPUT_REQUIRED else done

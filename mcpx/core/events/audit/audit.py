@@ -27,7 +27,7 @@ from mcpx.core.events.audit.chain import Chain, open_chain
 from mcpx.core.events.audit.entry import WITHDRAWN, Entry, Kind, Target, encoded, recovered, said_of, values
 from mcpx.core.events.audit.slots import MAX_SAID, beginning
 from mcpx.core.events.audit.watching import Tally, Uncounted, Watch
-from mcpx.core.protocol.origin import Origin, library
+from mcpx.core.protocol.context import Origin, library_origin
 from mcpx.core.text import cut
 from mcpx.errors import CallError, Code
 
@@ -156,7 +156,7 @@ class Audit:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
         shown = self._hide(name) if kind == "resource" else name
-        target = origin or library(), server, kind, shown
+        target = origin or library_origin(), server, kind, shown
         said = said_of(*target, arguments) if self.is_written else b""
         entry = Entry(self._now_us(), target, said, arguments, self._settled)
         self.running[entry.at_us] = entry
@@ -186,7 +186,7 @@ class Audit:
         self.tally.goes_on(self._target(kind, server, name, origin))
 
     def _target(self, kind: Kind, server: str, name: str, origin: Origin | None) -> Target:
-        return origin or library(), server, kind, self._hide(name) if kind == "resource" else name
+        return origin or library_origin(), server, kind, self._hide(name) if kind == "resource" else name
 
     def _has_room(self, entry: Entry) -> bool:
         """Whether the line of a call that begins can be written, as far as can be known."""

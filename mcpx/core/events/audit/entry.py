@@ -16,7 +16,7 @@ import structlog
 
 from mcpx.core.events.audit.chain_files import UNREADABLE
 from mcpx.core.events.audit.slots import beginning
-from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.context import Origin
 from mcpx.core.text import cut
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned, Reply

@@ -19,8 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.bearer import bearer_of
-from mcpx.core.protocol.context import SESSIONLESS, ClientId
-from mcpx.core.protocol.origin import Origin, Transport, client_text, this_user
+from mcpx.core.protocol.context import SESSIONLESS, ClientId, Origin, Transport, client_text, this_user
 from mcpx.core.system.control_protocol import PROBE_KEY
 from mcpx.core.wire.context import WireContext
 

@@ -8,12 +8,11 @@ import anyio
 import msgspec
 
 from mcpx.core.calls.calls import ToolCalls
-from mcpx.core.calls.results.large_views import Apart
+from mcpx.core.calls.results.large import Apart
 from mcpx.core.catalog.model import JSON
-from mcpx.core.events.meter import ClientMeter
+from mcpx.core.events.meter import ClientMeter, tool_label
 from mcpx.core.gateway.clients.handles import StreamCaller
 from mcpx.core.gateway.frontends.fast_parameters import NOTHING
-from mcpx.core.gateway.metering import tool_label
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
 from mcpx.core.rendering.result_reading import InputRequired

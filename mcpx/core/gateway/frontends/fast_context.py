@@ -20,8 +20,7 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.core.gateway.eras import Era, EraServer
 from mcpx.core.gateway.frontends.fast_parameters import ClientInfo, Meta, NativeParams, Params, ReadParams
-from mcpx.core.protocol.context import InputAnswers, read_capabilities
-from mcpx.core.protocol.origin import Origin, client_text, this_user
+from mcpx.core.protocol.context import InputAnswers, Origin, client_text, read_capabilities, this_user
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import envelope

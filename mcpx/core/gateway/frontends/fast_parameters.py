@@ -12,7 +12,7 @@ from typing import Annotated, Final, Generic, TypeVar
 import msgspec
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
 
-from mcpx.core.protocol.request_meta import members_for_server
+from mcpx.core.protocol.messages import members_for_server
 
 NOTHING: Final = msgspec.Raw()
 

@@ -34,7 +34,7 @@ from mcpx.core.gateway.frontends.fast_parameters import (
     decode_rich,
     decode_rich_native,
 )
-from mcpx.core.gateway.native.tools import has_output_schema
+from mcpx.core.gateway.native.lists import has_output_schema
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.encoding import ResultEncoder

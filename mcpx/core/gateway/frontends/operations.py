@@ -13,15 +13,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from mcpx.core.calls.auditing import noting_refusals
-from mcpx.core.calls.tool_names import rule_against
+from mcpx.core.calls.names import rule_against
 from mcpx.core.catalog.model import JSON, PromptInfo
 from mcpx.core.daemon import pin_reviews
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.policy.pin_review import Agreed
-from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.context import ClientId, Origin, this_user
 from mcpx.core.protocol.messages import Forward
-from mcpx.core.protocol.origin import Origin, this_user
 from mcpx.core.protocol.requests import GetPrompt, RequestContext
 from mcpx.core.rendering.result_reading import read_result
 from mcpx.core.rendering.results import ToolResult

@@ -18,7 +18,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.frontends.fast_path import FastPath
 from mcpx.core.gateway.server import GatewayServer
-from mcpx.core.protocol.origin import Transport
+from mcpx.core.protocol.context import Transport
 from mcpx.core.telemetry.tracing import Tracing
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from mcpx.core.calls.results.large_views import Apart
+from mcpx.core.calls.results.large import Apart
 from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.frontends.fast_call import FastCall
 from mcpx.core.gateway.frontends.fast_parameters import Meta, Named, NativeParams, Params

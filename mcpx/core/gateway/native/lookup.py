@@ -9,20 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from mcp import MCPError
+from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
 
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.core.catalog.uris import is_offered
 from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.identity import connection_of, session_client
 from mcpx.core.gateway.clients.subscribers import ResourceTarget
-from mcpx.core.gateway.native.errors import UnknownNameError, no_such_resource
+from mcpx.core.gateway.native.errors import UnknownNameError, about_resource, no_such_resource
+from mcpx.core.protocol.result_address import KEPT_SERVER, read_address
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import shown_name
 from mcpx.core.text.nearest import nearest
+from mcpx.errors import CallError
+
+# Results that are kept for a client, read as resources. Called by the handlers of `resources/read`.
+
+
+async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str) -> list[JSON] | None:
+    """The contents of a page of a kept result; None for the URI of anything else.
+
+    Raises:
+        MCPError: It is not kept, or there is no such page.
+    """
+    try:
+        address = read_address(uri)
+        client = session_client(connection_of(ctx.session), hub)
+        server = hub.upstreams.get(KEPT_SERVER)  # its URIs look the same
+        if address is None or (server is not None and not hub.views.has(address, client)):
+            return None
+        read = await hub.views.read(address, client)
+    except CallError as error:
+        raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
+    return [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
+
 
 MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long
 

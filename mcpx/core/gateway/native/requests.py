@@ -29,16 +29,14 @@ from mcpx.core.events.audit.entry import Kind
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
-from mcpx.core.gateway.encoded_results import is_modern
-from mcpx.core.gateway.native import forms
+from mcpx.core.gateway.native import lists
 from mcpx.core.gateway.native.errors import about_resource, as_protocol_error
-from mcpx.core.gateway.native.kept_results import kept_page
 from mcpx.core.gateway.native.listening import ListenStreams
-from mcpx.core.gateway.native.lookup import Lookup
-from mcpx.core.gateway.native.pagination import PAGE_ENTRIES, page_of
+from mcpx.core.gateway.native.lists import PAGE_ENTRIES, page_of
+from mcpx.core.gateway.native.lookup import Lookup, kept_page
+from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.policy.completions import admitted_completion
-from mcpx.core.protocol.messages import Forward, Read, Request
-from mcpx.core.protocol.request_meta import meta_for_server
+from mcpx.core.protocol.messages import Forward, Read, Request, meta_for_server
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.rendering.large_results import refuse_dense_messages
 from mcpx.core.rendering.result_members import enveloped
@@ -109,28 +107,28 @@ class ResourcesAndPrompts:
 
     # --- the form in which entries, results and failures are given
 
-    def _key(self, info: forms.ListEntry) -> str:
+    def _key(self, info: lists.ListEntry) -> str:
         """What names an entry of a list."""
-        return forms.offered_as(info)[1]
+        return lists.offered_as(info)[1]
 
-    def _entry(self, info: forms.ListEntry) -> JSON:
+    def _entry(self, info: lists.ListEntry) -> JSON:
         """An entry of a list."""
-        return forms.list_entry(info)
+        return lists.list_entry(info)
 
     def _contents(self, _ctx: Context, target: ResourceTarget, raw: msgspec.Raw) -> JSON | list[Bytes]:
         """The result of a read."""
         server = target.upstream.name
         read = read_resource_result(raw, server=server)
         resource_value(read, uri=target.own_uri, server=server)  # every item has text, or valid base64
-        return UNCACHED | forms.contents(read, target.rename)
+        return UNCACHED | lists.contents(read, target.rename)
 
     def _messages(self, _ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
         """The result of a `prompts/get`."""
         refuse_dense_messages(raw, server)
-        got = read_members(raw, forms.PROMPT, server=server)
-        for resource in forms.embedded(got):
+        got = read_members(raw, lists.PROMPT, server=server)
+        for resource in lists.embedded(got):
             resource_value({"contents": [resource]}, server=server)
-        return forms.messages(got, lambda uri: offered_uri(server, uri))
+        return lists.messages(got, lambda uri: offered_uri(server, uri))
 
     def _completed(self, _ctx: Context, server: str, raw: msgspec.Raw) -> JSON | list[Bytes]:
         """The result of a completion, where nothing has to be left out."""
@@ -161,7 +159,7 @@ class ResourcesAndPrompts:
         ctx: Context,
         key: str,
         cursor: str | None,
-        listed: Callable[[Catalogue], Iterable[forms.ListEntry]],
+        listed: Callable[[Catalogue], Iterable[lists.ListEntry]],
     ) -> JSON:
         """The page behind `cursor` of the entries that `listed` takes out of each catalogue."""
         paged = await self._wait_to_list(ctx)

@@ -32,9 +32,17 @@ from mcpx.core.gateway.frontends.fast_parameters import (
 from mcpx.core.gateway.peer.errors import encoded_error
 from mcpx.core.gateway.peer.results import PeerEncoder
 from mcpx.core.gateway.peer.server import PeerServer
-from mcpx.core.protocol.context import SESSIONLESS, Capabilities, InputAnswers, OnStep, read_capabilities
+from mcpx.core.protocol.context import (
+    SESSIONLESS,
+    Capabilities,
+    InputAnswers,
+    OnStep,
+    Origin,
+    client_text,
+    read_capabilities,
+    this_user,
+)
 from mcpx.core.protocol.messages import Exec, as_call_error
-from mcpx.core.protocol.origin import Origin, client_text, this_user
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.servers.relay.clients import LOG
 from mcpx.core.wire import envelope

@@ -12,7 +12,7 @@ from mcp.server.context import ServerRequestContext
 
 from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo
 from mcpx.core.gateway.clients.subscribers import ResourceTarget
-from mcpx.core.gateway.native.forms import ListEntry
+from mcpx.core.gateway.native.lists import ListEntry
 from mcpx.core.gateway.native.lookup import Lookup
 from mcpx.core.gateway.native.requests import ResourcesAndPrompts
 from mcpx.core.gateway.peer.errors import as_peer_error

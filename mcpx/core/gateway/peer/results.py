@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 from mcp.server.context import ServerRequestContext
 
-from mcpx.core.calls.results.large_views import Apart, refuse_large_question
-from mcpx.core.calls.results.result_views import ResultViews
+from mcpx.core.calls.results.large import Apart, refuse_large_question
+from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.catalog.model import JSON
 from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.sessions import client_name

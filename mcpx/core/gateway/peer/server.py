@@ -22,19 +22,19 @@ from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.calls.auditing import noting_refusals
-from mcpx.core.calls.tool_names import not_listed
+from mcpx.core.calls.names import not_listed
 from mcpx.core.catalog.model import JSON, Catalogue, ToolInfo, present
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client, transport_of
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.encoded_results import is_modern
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import GREETINGS
+from mcpx.core.gateway.native.lists import tools_page
 from mcpx.core.gateway.native.requests import UNCACHED, completes
-from mcpx.core.gateway.native.tools import tools_page
 from mcpx.core.gateway.peer.errors import as_peer_error
 from mcpx.core.gateway.peer.requests import OwnLookup, OwnResourcesAndPrompts
 from mcpx.core.gateway.peer.results import PeerEncoder
+from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_members import enveloped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.peer.fast_path import PeerFastPath
 from mcpx.core.gateway.peer.server import PeerServer
-from mcpx.core.protocol.origin import Transport
+from mcpx.core.protocol.context import Transport
 from mcpx.core.wire.dispatcher import WireDispatcher
 
 

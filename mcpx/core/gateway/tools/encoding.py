@@ -1,7 +1,7 @@
 """Results for clients: the upstream's bytes passed through where nothing has to change, else rendered.
 
 A result that holds JSON which may become TOON is rendered as everywhere else
-(`mcpx.core.calls.results.results`). One that holds none (plain text, images, errors) goes out in the pieces
+(`mcpx.core.calls.results.shaping`). One that holds none (plain text, images, errors) goes out in the pieces
 in which it came, so that ten megabytes of text are neither parsed nor copied; so does one that is too large
 to be read (`mcpx.core.rendering.large_results`). Used on every way to a client, so all get the same bytes.
 """
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from mcpx.core.calls.results.large_views import Apart, refuse_large_question
-from mcpx.core.calls.results.result_limits import SURELY_WITHIN
-from mcpx.core.calls.results.result_pages import NO_LIMIT, Limit
-from mcpx.core.calls.results.result_selection import Selectable
-from mcpx.core.calls.results.result_shaping import Order
-from mcpx.core.calls.results.result_views import ResultViews
+from mcpx.core.calls.results.large import Apart, refuse_large_question
+from mcpx.core.calls.results.parts import NO_LIMIT, Limit, Selectable
+from mcpx.core.calls.results.shaping import Order
+from mcpx.core.calls.results.views import SURELY_WITHIN, ResultViews
 from mcpx.core.catalog.model import JSON
 from mcpx.core.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.core.gateway.tools import definitions as tools
@@ -121,7 +119,9 @@ class ResultEncoder:
         """A large result, or the part of it that the request selects."""
         limits, client = self._views.limits, request.context.client
         limit = limits.find(request, len(raw))
-        order = self._order(request, limit, limits.of_pages(request))
+        selects = isinstance(request, Exec) and request.select is not None
+        first = limits.of_first(request) if selects else limit
+        order = self._order(request, first, limits.of_pages(request))
         pieces = await self._views.large.pieces(raw, request, order, client)
         if pieces is None:
             refuse_large_question(raw, request.server_name)

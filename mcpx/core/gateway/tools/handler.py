@@ -5,9 +5,11 @@ The fast path takes what is plain, on streams. Both encode with `ResultEncoder`,
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
@@ -15,32 +17,37 @@ from mcp_types import INVALID_PARAMS
 from mcpx.core.calls.auditing import noting_refusals
 from mcpx.core.calls.calls import Render
 from mcpx.core.calls.exposure import Exposure, Shown
-from mcpx.core.calls.results.result_selection import Selectable
-from mcpx.core.calls.tool_names import not_listed, rule_against
+from mcpx.core.calls.names import not_listed, rule_against
+from mcpx.core.calls.results.large import Apart
+from mcpx.core.calls.results.parts import Selectable
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.events.meter import tool_label
+from mcpx.core.events.stats import INSPECT, RESOURCES
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client
 from mcpx.core.gateway.clients.sessions import client_name
-from mcpx.core.gateway.metering import MeteredCall
-from mcpx.core.gateway.native.tools import has_output_schema
+from mcpx.core.gateway.native.lists import has_output_schema
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools import parameters
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
-from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.protocol.messages import Exec, Read, Request
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.protocol.result_address import read_address
-from mcpx.core.rendering.result_members import Bytes
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire.enclosed import enclose
+from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import NAME_LEN, CallError
 
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
+
+_LABELS: Final = {tools.INSPECT: INSPECT, tools.RESOURCES: RESOURCES}
 
 
 class ToolCall:
@@ -162,6 +169,39 @@ class ToolCall:
         )
 
 
+class MeteredCall:
+    """A call of a tool, until its answer is noted."""
+
+    def __init__(self, hub: HubView, ctx: Context) -> None:
+        self._meter = hub.meter
+        self._ctx = ctx
+        self._served: tuple[Request, msgspec.Raw] | None = None
+
+    def rendering(self, request: Request, render: Render[R]) -> Render[R]:
+        """`render`, which also remembers what a server has answered to this request."""
+        self._served = (request, msgspec.Raw())  # nothing, where it fails
+
+        def rendered(raw: msgspec.Raw) -> R | Apart[R]:
+            self._served = (request, raw)
+            return render(raw)
+
+        return rendered
+
+    def note(self, pieces: Sequence[Bytes]) -> None:
+        """Note the answer, in pieces. Input requests to the client are none."""
+        try:
+            request: Request | None = None
+            if self._served is None:  # MCPX has answered by itself
+                server, tool, raw = *_names_in(self._ctx.params or {}), msgspec.Raw()
+            else:
+                request, raw = self._served
+                server, tool = request.server_name, tool_label(request)
+            client = self._meter.of_client(client_name(self._ctx.session))
+            client.note(server, tool, raw, pieces, request)
+        except Exception as error:  # noqa: BLE001 - a fault of the meter costs no answer
+            contain(error, "meter")
+
+
 async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
     """The tool that is shown under that name.
 
@@ -190,3 +230,11 @@ def _unknown(name: str, shown: Shown) -> str:
     run = "are run with exec(server_name, tool_name, arguments)"
     three = "inspect, query, exec" if shown.query else "inspect, exec"
     return f"{text}MCPX has {three} and resources; {own} {run}"
+
+
+def _names_in(params: Mapping[str, Any]) -> tuple[str, str]:
+    """The server and the tool that a call of one of the three tools names; "" where it names none."""
+    arguments = params.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    server, tool = given.get("server_name"), _LABELS.get(str(params.get("name"))) or given.get("tool_name")
+    return server if isinstance(server, str) else "", tool if isinstance(tool, str) else ""

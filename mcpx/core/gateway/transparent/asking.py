@@ -15,7 +15,7 @@ import msgspec
 from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from msgspec.structs import replace
 
-from mcpx.core.calls.approving import noted
+from mcpx.core.calls.asking import noted
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.events.audit.entry import Entry
 from mcpx.core.gateway.transparent.subjects import Subject

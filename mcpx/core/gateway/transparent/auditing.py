@@ -11,7 +11,7 @@ from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.audit.entry import Entry, Kind
 from mcpx.core.gateway.transparent.subjects import Subject
 from mcpx.core.policy.tokens import NamedToken
-from mcpx.core.protocol.origin import Origin, Transport, client_text, this_user
+from mcpx.core.protocol.context import Origin, Transport, client_text, this_user
 from mcpx.core.servers.passthrough.messages import NOTHING, members_of, result_of, value_of
 from mcpx.errors import CallError, Code
 from supervisors import Reply

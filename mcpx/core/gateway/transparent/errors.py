@@ -49,7 +49,7 @@ def to_mcp_error(error: CallError) -> MCPError:
 
 
 def to_answer(error: CallError) -> msgspec.Raw:
-    """The same as an answer (`mcpx.core.protocol.peer.OnAnswer`)."""
+    """The same as an answer (`mcpx.core.protocol.requests.OnAnswer`)."""
     return error_answer(to_mcp_error(error))
 
 

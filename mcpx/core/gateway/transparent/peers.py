@@ -17,7 +17,7 @@ from mcp.shared.dispatcher import Outbound
 from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
-from mcpx.core.protocol.peer import Cancel, OnAnswer
+from mcpx.core.protocol.requests import Cancel, OnAnswer
 from mcpx.core.servers.passthrough.messages import error_answer, result_answer
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.enclosed import enclose, encode_read

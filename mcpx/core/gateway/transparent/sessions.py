@@ -27,10 +27,8 @@ from mcpx.core.gateway.transparent.signing_in import Caller, SigningIn
 from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
 from mcpx.core.gateway.transparent.tracing import traced
 from mcpx.core.policy.questions import ApprovalRequest
-from mcpx.core.protocol.context import InputAnswers
-from mcpx.core.protocol.origin import Origin, Transport
-from mcpx.core.protocol.peer import Peer
-from mcpx.core.protocol.requests import Passed
+from mcpx.core.protocol.context import InputAnswers, Origin, Transport
+from mcpx.core.protocol.requests import Passed, Peer
 from mcpx.core.servers.admission import is_safe
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.client import DirectClient

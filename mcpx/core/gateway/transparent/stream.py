@@ -14,9 +14,8 @@ from mcp.shared.transport_context import TransportContext
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.transparent.errors import as_call_error, to_answer
 from mcpx.core.gateway.transparent.sessions import TransparentSessions
-from mcpx.core.protocol.origin import Transport
-from mcpx.core.protocol.peer import Cancel, OnAnswer
-from mcpx.core.protocol.requests import Passed
+from mcpx.core.protocol.context import Transport
+from mcpx.core.protocol.requests import Cancel, OnAnswer, Passed
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.carriers import answer_line
 from mcpx.core.servers.passthrough.client import DirectClient

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from mcpx.core.config import Transport
 from mcpx.core.gateway.tracing import client_attributes
 from mcpx.core.gateway.transparent.auditing import AUDITED
-from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.call_trace import CallTrace
+from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.call_trace import CallTrace
 from mcpx.core.servers.passthrough.messages import NOTHING, members_of, value_of
 from mcpx.core.telemetry.tracing import Tracing, target_in
 from supervisors import Reply

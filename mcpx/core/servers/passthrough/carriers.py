@@ -21,7 +21,7 @@ from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types import METHOD_NOT_FOUND
 
-from mcpx.core.protocol.peer import OnAnswer as OnRawAnswer
+from mcpx.core.protocol.requests import OnAnswer as OnRawAnswer
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.passthrough.headers import Headers
 from mcpx.core.servers.passthrough.messages import members_of, result_of, value_of

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from mcp import MCPError
 
-from mcpx.core.protocol.peer import Peer
+from mcpx.core.protocol.requests import Peer
 from mcpx.core.servers.passthrough.messages import NOTHING, members_of, value_of
 from mcpx.core.system.control_protocol import PROBE_KEY
 

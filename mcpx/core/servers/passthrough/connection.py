@@ -21,8 +21,7 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import LOG_LEVEL_META_KEY
 
 from mcpx.core.config import ServerConfig
-from mcpx.core.protocol.peer import OnAnswer, Peer
-from mcpx.core.protocol.requests import OnProgress, Passed, Request
+from mcpx.core.protocol.requests import OnAnswer, OnProgress, Passed, Peer, Request
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.passthrough.carriers import Carrier
 from mcpx.core.servers.passthrough.client import INITIALIZE, DirectClient

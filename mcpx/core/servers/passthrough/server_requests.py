@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
-from mcpx.core.protocol.peer import Cancel, OnAnswer, Peer
+from mcpx.core.protocol.requests import Cancel, OnAnswer, Peer
 from mcpx.core.servers.passthrough.messages import error_answer, members_of, value_of
 from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import RequestId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcpx.core.events.audit.entry import Entry
 from mcpx.core.events.stats import INSPECT, RESOURCES
-from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.context import Origin
 
 ENDS = {
     "ok": ("ok", None),

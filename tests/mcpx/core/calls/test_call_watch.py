@@ -15,7 +15,7 @@ from mcpx.core.events.meter import Meter
 from mcpx.core.events.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
-from mcpx.core.protocol.origin import Origin
+from mcpx.core.protocol.context import Origin
 from mcpx.errors import CallError, Code
 from supervisors import Reply
 from tests.mcpx.core.policy.agreeing import Person, open_call_site

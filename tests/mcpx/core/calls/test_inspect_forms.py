@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.core.calls.inspection import LISTING_TOKENS, WHOLE_TOKENS, Inspector
 from mcpx.core.calls.registry import Registry
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config, ServerConfig, Stdio

@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import INSPECT, MCPX, OTHERS, RESOURCES
-from mcpx.core.gateway import metering
-from mcpx.core.gateway.metering import MeteredCall, note_listing
+from mcpx.core.gateway.server import note_listing
+from mcpx.core.gateway.tools import handler
+from mcpx.core.gateway.tools.handler import MeteredCall
 from mcpx.core.protocol.messages import Exec, Read
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ class Served:
     """A hub with a meter, and answers that are noted in it."""
 
     def __init__(self, monkeypatch):
-        monkeypatch.setattr(metering, "client_name", lambda session: session.name)
+        monkeypatch.setattr(handler, "client_name", lambda session: session.name)
         self.upstreams = {"git": SimpleNamespace(catalogue=SimpleNamespace(tools={"log": None}))}
         self.meter = Meter(self.upstreams)
 

@@ -10,7 +10,7 @@ import pytest
 
 from mcpx.core.events.audit import backlog, chain
 from mcpx.core.events.audit.entry import Entry, recovered
-from mcpx.core.protocol.origin import library
+from mcpx.core.protocol.context import library_origin
 from mcpx.core.store import private_files
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
@@ -89,7 +89,7 @@ async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log,
 
 
 def test_a_refused_call_is_not_recovered_as_one_that_was_answered():
-    entry = Entry(1, (library(), "s", "tool", "one"), b"", b"", lambda _: None)
+    entry = Entry(1, (library_origin(), "s", "tool", "one"), b"", b"", lambda _: None)
     entry.refused("overloaded")
     assert recovered(entry.mark).startswith(b'"outcome":"not_sent","code":"overloaded"')
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.gateway.native.pagination import BadCursorError, page_of
+from mcpx.core.gateway.native.lists import BadCursorError, page_of
 
 
 def entries(*keys: str) -> list[tuple[str, str]]:

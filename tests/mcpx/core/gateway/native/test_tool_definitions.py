@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ListToolsResult
 
 from mcpx.core.catalog.model import ToolInfo
-from mcpx.core.gateway.native.tools import PAGE_BYTES, PAGE_TOOLS, definition, tools_page
+from mcpx.core.gateway.native.lists import PAGE_BYTES, PAGE_TOOLS, definition, tools_page
 from mcpx.core.servers.offers.entries import read_entry
 
 OBJECT = {"type": "object"}

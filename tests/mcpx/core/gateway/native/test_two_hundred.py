@@ -103,7 +103,7 @@ async def test_two_hundred_subscribers_are_one_subscription_upstream(era, ears):
                     for line, mode in zip(lines, modes, strict=True):
                         tasks.start_soon(line.subscribe, mode)
                 assert [event["uris"] for event in ears.of("subscribed")] == [["note:///full"]]
-                assert len(mcpx.setup.clients.subscribers) == 2 * EACH
+                assert len(mcpx.clients.subscribers) == 2 * EACH
                 # the best of a few: what else runs on the machine is not what is measured
                 slowest = min([await updated(mcpx, lines, text) for text in ROUNDS])
                 assert slowest < 0.5, slowest  # on a quiet machine it is a twentieth
@@ -112,7 +112,7 @@ async def test_two_hundred_subscribers_are_one_subscription_upstream(era, ears):
                 assert [len(line.updates) for line in lines] == [len(ROUNDS)] * 2 * EACH
             await ears.hear("unsubscribed", uris=["note:///full"])
         assert len(ears.of("subscribed")) == 1
-        assert len(mcpx.setup.clients.subscribers) == 0
+        assert len(mcpx.clients.subscribers) == 0
         assert mcpx.hub.upstreams["a"].subscriptions.uris == []
         await touch(mcpx, "nobody listens")
 
@@ -133,11 +133,11 @@ async def test_a_client_that_takes_nothing_holds_up_nobody(ears):
     async with open_gateway(config_of({"a": entry("both", ears)})) as mcpx, mcpx.connect() as end:
         upstream, deaf, other = mcpx.hub.upstreams["a"], Deaf(), Line(end)
         target = ResourceTarget(upstream, "note:///full", URI, str)
-        await mcpx.setup.clients.subscribers.subscribe(deaf, target, b"")
+        await mcpx.clients.subscribers.subscribe(deaf, target, b"")
         with anyio.fail_after(PATIENCE_S):
             await other.subscribe("handshake")
             slowest = max([await updated(mcpx, [other], str(number)) for number in range(20)])
             await deaf.tried.wait()
         assert slowest < 1.0  # far below the five seconds that the deaf one is given
         await deaf._connection.exit_stack.aclose()
-        assert len(mcpx.setup.clients.subscribers) == 1
+        assert len(mcpx.clients.subscribers) == 1

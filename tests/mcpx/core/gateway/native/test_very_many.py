@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.gateway.native.pagination import PAGE_ENTRIES
+from mcpx.core.gateway.native.lists import PAGE_ENTRIES
 from mcpx.core.servers.offers.catalogue_cache import MAX_CONCURRENT_READS
 from mcpx.core.servers.offers.pages import MAX_PAGES
 from mcpx.core.system.control_protocol import SETTLED_KEY

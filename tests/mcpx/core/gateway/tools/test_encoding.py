@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.calls.results.result_views import ResultViews
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.config import Config, ServerConfig, Stdio
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.protocol.messages import Exec, Read

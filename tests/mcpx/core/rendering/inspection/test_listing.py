@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mcpx.core.calls.inspection import Inspector
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.config import Config, ServerConfig, Stdio
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.messages import Inspect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.calls.tool_names import resolve_tool
+from mcpx.core.calls.names import resolve_tool
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.core.rendering.snapshots import server, tool
 

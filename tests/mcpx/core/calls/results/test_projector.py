@@ -7,9 +7,10 @@ import json
 import anyio
 import pytest
 
-from mcpx.core.calls.results import projector
-from mcpx.core.calls.results.projector import NoTurn, Projector
+from mcpx.core.calls.results import large
+from mcpx.core.calls.results.large import NoTurn, Projector
 from mcpx.core.protocol.context import ClientId
+from mcpx.core.rendering import projection
 from mcpx.core.rendering.projection import BadExpression, project
 from mcpx.core.wire.workers.pool import MAX_LONG, WorkerPool
 from tests.mcpx.scripted import soon
@@ -35,7 +36,7 @@ async def test_a_large_result_gives_what_a_small_one_would(pool):
 
 
 async def test_what_never_ends_is_ended(pool, monkeypatch):
-    monkeypatch.setattr(projector, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(projection, "DEADLINE_S", 0.5)
     with anyio.fail_after(50):
         found = await Projector(pool).project(BOUNDLESS, ["[]"])
     assert "it took over 0.5 s" in found.problem or "too much memory" in found.problem
@@ -74,7 +75,7 @@ async def test_slow_expressions_of_one_client_do_not_hold_another_ones(pool):
 
 
 async def test_a_projection_gets_less_time_while_others_wait_for_a_process(pool, monkeypatch):
-    monkeypatch.setattr(projector, "SHARED_DEADLINE_S", 0.3)
+    monkeypatch.setattr(large, "SHARED_DEADLINE_S", 0.3)
     found = {}
 
     async def select(name, expression):

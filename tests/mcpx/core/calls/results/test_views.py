@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from mcpx.core.calls.results.kept_results import KeptResults
-from mcpx.core.calls.results.result_limits import CLAIM
-from mcpx.core.calls.results.result_views import ResultViews
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.kept import KeptResults
+from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.results.views import CLAIM, ResultViews
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.model import Stdio

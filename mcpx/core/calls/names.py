@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+import anyio
+
 from mcpx.core.catalog.native_names import native_name
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.rendering.search_answer import best_tools
@@ -24,6 +26,7 @@ Names = tuple[str, str]
 
 MAX_NAMED: Final = 5  # servers in an error
 MAX_TOOLS_NAMED: Final = 20
+INSPECT_WAIT_S: Final = 5.0  # the state of a server that takes longer is an answer, too
 _NAME_LEN: Final = 120
 _PREFIXES: Final = ("", "mcp__", "mcp_")  # that clients put before a server's name
 _SEPARATORS: Final = (".", "/", "::", ":", "__")
@@ -75,6 +78,28 @@ def not_listed(info: ServerInfo, tool_name: str) -> CallError:
     """`server_unavailable`: the server has not listed its tools yet, or not since last time, and why."""
     what = "has not listed its tools yet" if info.catalogue is None else "is not available"
     return unavailable(info, what, tool_name or None)
+
+
+# --- first listings: what is known of a server from last time may be so no more
+
+
+async def await_listing(upstream: VisibleServer, tool_name: str | None) -> None:
+    """Wait for the first listing of this run.
+
+    Raises:
+        CallError: `server_unavailable`: there is none, though it has listed last time.
+    """
+    if not upstream.has_listed:
+        await upstream.await_catalogue(lambda _known: False)
+        if not upstream.has_listed and upstream.catalogue is not None:
+            raise not_listed(upstream.info(), tool_name or "")
+
+
+async def await_first_listings(upstreams: Iterable[VisibleServer], within_s: float) -> None:
+    """Wait for the first listing of each of these servers, as long as it has not failed."""
+    with anyio.move_on_after(within_s):
+        for each in list(upstreams):
+            await each.await_first_attempt()
 
 
 def _own_tool(info: ServerInfo, name: str) -> str | None:

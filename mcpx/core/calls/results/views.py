@@ -1,53 +1,98 @@
 """What a model gets of a result: all of it, the part within its limit, or the part that it selected.
 
 Called by the gateway for `exec` and for resources, on every path to a client; programs and the command line
-get results whole. What is over its limit is cut (`mcpx.core.calls.results.result_pages`), its texts are kept
-for the client (`mcpx.core.calls.results.kept_results`), and the last line says how much there is and under
+get results whole. What is over its limit is cut (`mcpx.core.calls.results.parts`), its texts are kept
+for the client (`mcpx.core.calls.results.kept`), and the last line says how much there is and under
 which address. Images, audio and links are neither cut nor counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.results.kept_results import MAX_AGE_S, KeptResult, KeptResults
-from mcpx.core.calls.results.large_views import LargeResults
-from mcpx.core.calls.results.projector import NoTurn, Projector, patience_for
-from mcpx.core.calls.results.result_limits import ResultLimits
-from mcpx.core.calls.results.result_pages import Limit
-from mcpx.core.calls.results.result_selection import (
+from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResult, KeptResults
+from mcpx.core.calls.results.large import LargeResults, NoTurn, Projector, patience_for
+from mcpx.core.calls.results.parts import (
+    Limit,
     Selectable,
     check_expression,
     no_turn,
     nothing_selected,
     selectable,
 )
-from mcpx.core.calls.results.result_shaping import Order, ResultShaper
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.shaping import Order, ResultRenderer, ResultShaper
 from mcpx.core.calls.tasks import Tasks
+from mcpx.core.config import PerServer
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import SERVER, ResultAddress
 from mcpx.core.rendering.results import ToolResult
-from mcpx.core.servers.actor import Upstream
+from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.errors import CallError, Code
+
+CLAIM: Final = "anthropic/maxResultSizeChars"
+MAX_CLAIM_CHARS: Final = 500_000  # as in the client that knows this claim
+SURELY_WITHIN: Final = 1024  # bytes of a result; only the limit of a single call can be smaller
+_DEFAULT: Final = PerServer().result_token_budget
+
+
+class ResultLimits:
+    """Finds limits. `results` holds the settings in force."""
+
+    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, VisibleServer]) -> None:
+        self._results = results
+        self._upstreams = upstreams
+
+    def find(self, request: Exec | Read, size: int) -> Limit | None:
+        """The limit for a result of `size` bytes; None where it is surely within."""
+        return self.of_first(request).of_size(size)
+
+    def of_first(self, request: Exec | Read) -> Limit:
+        """The limit for what a call gives."""
+        if isinstance(request, Exec) and request.max_tokens is not None:
+            return Limit(request.max_tokens)
+        return self.of_pages(request)
+
+    def of_pages(self, request: Exec | Read) -> Limit:
+        """The limit for further pages of a result, whatever its call asked for."""
+        claim, as_resource = None, False
+        if isinstance(request, Exec):
+            claim, as_resource = self._claim(request), request.rest_as_resource
+        if claim is not None:
+            return Limit(0, claim, as_resource)
+        config = self._results.settings.servers.get(request.server_name)
+        budget = _DEFAULT if config is None else config.result_token_budget
+        return Limit(budget, as_resource=as_resource)
+
+    def _claim(self, request: Exec) -> int | None:
+        """The characters that a tool claims for its results."""
+        upstream = self._upstreams.get(request.server_name)
+        catalogue = upstream.catalogue if upstream else None
+        tool = catalogue.tools.get(request.tool_name) if catalogue else None
+        claim = tool.meta.get(CLAIM) if tool and tool.meta else None
+        if not isinstance(claim, int) or isinstance(claim, bool) or claim <= 0:
+            return None
+        return min(claim, MAX_CLAIM_CHARS)
 
 
 class ResultViews:
     """Makes what models get, and keeps what is left."""
 
-    def __init__(self, results: ResultRenderer, upstreams: Mapping[str, Upstream], pool: WorkerPool) -> None:
+    def __init__(
+        self, results: ResultRenderer, upstreams: Mapping[str, VisibleServer], pool: WorkerPool
+    ) -> None:
         self.results = results
         self.limits = ResultLimits(results, upstreams)
         self.kept = KeptResults()
         self.tasks = Tasks()
         self.shaper = ResultShaper(results, self._keep, self.kept.find_rows)
         self._projector = Projector(pool)
-        self.large = LargeResults(results, self.limits, self.kept, pool)
+        self.large = LargeResults(results, self.kept, pool)
 
     # --- results of tools and resources
 

@@ -12,10 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.calls.results.result_pages import Limit
-from mcpx.core.calls.results.result_selection import nothing_selected, selectable
-from mcpx.core.calls.results.result_shaping import Order, ResultShaper
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results.parts import Limit, nothing_selected, selectable
+from mcpx.core.calls.results.shaping import Order, ResultRenderer, ResultShaper
 from mcpx.core.config import Config
 from mcpx.core.events.costs import costs
 from mcpx.core.protocol.result_address import ResultAddress
@@ -26,8 +24,8 @@ from mcpx.core.rendering.result_reading import InputRequired, UnknownResultType
 from mcpx.core.rendering.results import ToolResult
 from mcpx.errors import CallError, Code, Outcome
 
-TASK: Final = "mcpx.core.calls.results.shaping_worker:run"
-KIND_TASK: Final = "mcpx.core.calls.results.shaping_worker:kind"
+TASK: Final = "mcpx.core.calls.results.worker:run"
+KIND_TASK: Final = "mcpx.core.calls.results.worker:kind"
 LENGTH_BYTES: Final = 4  # before the job in a frame, behind which the result stands
 _MAX_TEXTS: Final = 2 << 20  # characters of texts that are sent back to be kept
 _MIN_RANGE: Final = 65_536  # bytes of a piece that is sent back as a range

@@ -17,9 +17,9 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcpx.core.calls.results.result_pages import NO_LIMIT, Limit
-from mcpx.core.calls.results.result_shaping import MAX_KEPT_BYTES
-from mcpx.core.calls.results.shaping_worker import ShapingJob
+from mcpx.core.calls.results.parts import NO_LIMIT, Limit
+from mcpx.core.calls.results.shaping import MAX_KEPT_BYTES
+from mcpx.core.calls.results.worker import ShapingJob
 from mcpx.core.protocol.context import SESSIONLESS, ClientId
 from mcpx.core.rendering.json_rows import Rows, find_rows
 
@@ -35,7 +35,7 @@ _SEALED_ID_BYTES: Final = 8  # what cannot be guessed is the seal
 class KeptResult(msgspec.Struct, frozen=True, eq=False):
     """The texts of one result as the server gave them, in their order; or the `source` that has them.
 
-    The texts of a large result are not taken out of it: `mcpx.core.calls.results.large_views` makes its pages
+    The texts of a large result are not taken out of it: `mcpx.core.calls.results.large` makes its pages
     in a worker.
     """
 

@@ -8,10 +8,10 @@ import anyio
 import msgspec
 import pytest
 
-from mcpx.core.calls.results import large_views
-from mcpx.core.calls.results.kept_results import KeptResults
-from mcpx.core.calls.results.result_views import ResultViews
-from mcpx.core.calls.results.results import ResultRenderer
+from mcpx.core.calls.results import large
+from mcpx.core.calls.results.kept import KeptResults
+from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.model import Stdio
 from mcpx.core.gateway.tools.encoding import ResultEncoder
@@ -71,7 +71,6 @@ async def test_its_pages_are_those_of_the_event_loop(views, pool, text, monkeypa
     first = (await shown(views, raw(text)))["content"][0]["text"]
     second = await read_on(views, first)
     assert pool.workers or views.kept.size > LARGE_BYTES
-    monkeypatch.setattr(large_views, "LARGE_BYTES", 1 << 30)
     monkeypatch.setattr("mcpx.core.gateway.tools.encoding.LARGE_BYTES", 1 << 30)
     views.kept = views.large._kept = KeptResults()
     request = Exec("s", "t", b"", RequestContext(client=ME))
@@ -115,7 +114,7 @@ def _id_in(result):
 
 
 async def test_one_that_takes_too_long_fails_by_itself(views, monkeypatch):
-    monkeypatch.setattr(large_views, "DEADLINE_S", 0.001)
+    monkeypatch.setattr(large, "DEADLINE_S", 0.001)
     with pytest.raises(CallError) as failed:
         await shown(views, raw(LINES))
     assert failed.value.code == "response_too_large"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.calls.results.kept_results import KeptResults
+from mcpx.core.calls.results.kept import KeptResults
 from mcpx.core.protocol.context import SESSIONLESS, ClientId
 from tests.mcpx.scripted import soon
 

@@ -1,24 +1,21 @@
 """Large results for models, made in workers one at a time: what `ResultViews` does with small ones at once.
 
 The event loop hands a large result over and takes back what is small
-(`mcpx.core.calls.results.shaping_worker`); the rest of what goes out are ranges of the server's own bytes.
+(`mcpx.core.calls.results.worker`); the rest of what goes out are ranges of the server's own bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.results.kept_results import KeptResult, KeptResults
-from mcpx.core.calls.results.projector import SHARED_DEADLINE_S, patience_for, problem_of
-from mcpx.core.calls.results.result_limits import ResultLimits
-from mcpx.core.calls.results.result_selection import no_turn, nothing_selected
-from mcpx.core.calls.results.result_shaping import Order
-from mcpx.core.calls.results.results import ResultRenderer
-from mcpx.core.calls.results.shaping_worker import (
+from mcpx.core.calls.results.kept import KeptResult, KeptResults
+from mcpx.core.calls.results.parts import no_turn, nothing_selected
+from mcpx.core.calls.results.shaping import Order, ResultRenderer
+from mcpx.core.calls.results.worker import (
     KIND_TASK,
     LENGTH_BYTES,
     TASK,
@@ -30,15 +27,17 @@ from mcpx.core.calls.results.shaping_worker import (
     encode_job,
     raise_error_in,
 )
+from mcpx.core.config import CallLimits
 from mcpx.core.events.costs import CountedPieces
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import SERVER, ResultAddress
+from mcpx.core.rendering import projection
 from mcpx.core.rendering.large_results import MAX_QUESTION_BYTES
 from mcpx.core.rendering.projection import Projected
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.rendering.results import ToolResult, members_of
-from mcpx.core.wire.intake import INTAKE, LARGE_BYTES
+from mcpx.core.wire.intake import INTAKE
 from mcpx.core.wire.workers.pool import Job, NoAnswer, WorkerPool
 from mcpx.errors import CallError, Code, Outcome
 
@@ -46,11 +45,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 DEADLINE_S: Final = 10.0  # for one result: 60 MB take a second or two
 _ROOM_BYTES: Final = 1 << 20  # of an answer, beside what is made of the result
-
-
-def is_for_worker(raw: msgspec.Raw) -> bool:
-    """Whether a result is too large for any look at it on the event loop."""
-    return len(raw) > LARGE_BYTES
+SHARED_DEADLINE_S: Final = 2.0  # for one projection, while others wait for a process
+MAX_VALUE_BYTES: Final = 64 << 20  # of a projection; one larger could not be kept
+PATIENCE_S: Final = CallLimits().queue_timeout
 
 
 class Apart(Generic[T_co]):
@@ -76,11 +73,8 @@ class Apart(Generic[T_co]):
 class LargeResults:
     """Shapes large results in the workers of `pool`."""
 
-    def __init__(
-        self, results: ResultRenderer, limits: ResultLimits, kept: KeptResults, pool: WorkerPool
-    ) -> None:
+    def __init__(self, results: ResultRenderer, kept: KeptResults, pool: WorkerPool) -> None:
         self._results = results
-        self._limits = limits
         self._kept = kept
         self._pool = pool
 
@@ -94,8 +88,6 @@ class LargeResults:
                 memory; `overloaded`: others had all turns.
         """
         select = request.select if isinstance(request, Exec) else None
-        if select is not None:
-            order = replace(order, limit=self._limits.of_first(request))
         job = ShapingJob(order, self._display(), self._kept.new_id(client), select)
         shaped = await self._run(raw, job, client, order.server)
         if isinstance(shaped, NoAnswer):
@@ -222,3 +214,71 @@ def _not_made(answer: NoAnswer, size: int, server: str) -> CallError:
         text = f"{text}. The call was carried out: do not repeat it before others are done"
         return CallError(Code.OVERLOADED, text, server=server, outcome=Outcome.UNKNOWN)
     return CallError(Code.RESPONSE_TOO_LARGE, f"{text}; it may have taken effect", server=server)
+
+
+# --- projections: on the event loop where they are cheap, else in a worker
+
+
+def patience_for(results: ResultRenderer, server: str) -> float:
+    """Seconds that work for a server waits for its turn: its `queue_timeout`."""
+    config = results.settings.servers.get(server)
+    return PATIENCE_S if config is None else config.call_limits.queue_timeout
+
+
+class NoTurn(Exception):  # noqa: N818 - a condition
+    """Other work had all turns for as long as this one may wait; `str()` says how long."""
+
+
+class Projector:
+    """Applies expressions to the JSON of results, in the workers of `pool` where that may take long."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+
+    async def project(
+        self,
+        expression: str,
+        texts: Sequence[str],
+        client: ClientId | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> Projected:
+        """The projection; a failure is one of its forms.
+
+        Raises:
+            BadExpression: The expression cannot be parsed.
+            NoTurn: `patience_s` were not enough for a process to be free.
+        """
+        if projection.is_cheap(projection.parse(expression), texts):
+            return projection.project(expression, texts)
+        job = Job(
+            projection.TASK,
+            (projection.encode_job(expression, texts),),
+            projection.DEADLINE_S,
+            patience_s,
+            client=client,
+            exclusive=(("select", client),),
+            shared_deadline_s=SHARED_DEADLINE_S,
+            max_answer_bytes=MAX_VALUE_BYTES + 1024,
+        )
+        answer = await self._pool.run(job)
+        if not isinstance(answer, NoAnswer):
+            return decode(answer)
+        if answer.late:
+            raise NoTurn(answer.reason)
+        return Projected(problem=problem_of(answer))
+
+
+def problem_of(answer: NoAnswer) -> str:
+    """What to say of a projection that was given up."""
+    if answer.slow:
+        return f"{answer.reason}; take less, or begin with a filter or a slice"
+    return "it takes too much memory, or gives too much" if answer.began else answer.reason
+
+
+def decode(answer: bytes | memoryview) -> Projected:
+    """Read the answer of the worker."""
+    try:
+        return projection.decode_answer(answer)
+    except msgspec.DecodeError:
+        return Projected(problem="it takes too much memory, or gives too much")
