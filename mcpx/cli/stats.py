@@ -1,14 +1,12 @@
 """`mcpx stats`: the tokens that MCPX has saved its clients, as a table with a bar for each row.
 
 From the daemon where one runs, else from the file that all processes of the configuration keep. `render` is
-pure; names are never read as markup. Where standard output is no terminal, the bars are ASCII. `--plot` has
-`mcpx.cli.stats_plot` draw a picture.
+pure; names are never read as markup. Where standard output is no terminal, the bars are ASCII.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -36,18 +34,11 @@ _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
     "--by", type=click.Choice(list(_LISTS)), default="server", show_default=True, help="A row each."
 )
 @click.option("--all", "of_all", is_flag=True, help="Of all configurations together.")
-@click.option(
-    "--plot",
-    metavar="FILE.png",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw a picture in place of the table: of servers and clients, or what --by says.",
-)
 @json_option
 def stats(
     config_path: str | None,
     by: str,
     of_all: bool,  # noqa: FBT001 - click passes it by name
-    plot: Path | None,
     as_json: bool,  # noqa: FBT001 - likewise
 ) -> None:
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
@@ -58,17 +49,6 @@ def stats(
     A call is one request of a client to a server, however it ended; look-ups and what MCPX asks of itself do
     not count. The menu, which is the list of tools, counts once a session: the last one.
     """
-    if plot is not None:
-        if as_json:
-            raise click.UsageError("--plot draws a picture, --json prints the numbers: choose one")
-        if plot.suffix.lower() != ".png":
-            raise click.UsageError(
-                f"--plot draws PNG pictures only: the name {plot.name!r} has to end in .png"
-            )
-        source = click.get_current_context().get_parameter_source("by")
-        is_chosen = source is not click.core.ParameterSource.DEFAULT
-        _plot(_ask(config_path, of_all=of_all), plot, (by,) if is_chosen else ("server", "client"))
-        return
     report = _ask(config_path, of_all=of_all)
     if as_json:
         print_json(report)
@@ -76,21 +56,6 @@ def stats(
     output = console()
     has_blocks = sys.stdout.isatty() and output.encoding.startswith("utf")
     output.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
-
-
-def _plot(report: dict[str, Any], file: Path, parts: tuple[str, ...]) -> None:
-    """Draw the picture, and say where it is."""
-    from mcpx.cli.stats_plot import picture
-    from mcpx.errors import MCPXError
-
-    if not report["all_time"]["since"]:
-        raise MCPXError(f"{NOTHING}; no picture was drawn")
-    drawn = picture(report, parts)
-    try:
-        file.write_bytes(drawn)
-    except OSError as error:
-        raise MCPXError(f"cannot write {file}: {error.strerror}") from None
-    click.echo(f"wrote {file}")
 
 
 def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
