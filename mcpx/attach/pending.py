@@ -6,13 +6,167 @@ Requests that came in one batch are answered in one array.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from mcpx.attach import refusals
-from mcpx.attach.refusals import PendingRequest
-from mcpx.attach.remembered import REMEMBERED
-from mcpx.core.wire import batch
+import msgspec
+
+from mcpx.core.wire import batch, envelope
+from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.envelope import RequestId, RPCMessage
+from mcpx.core.wire.lines import TooLong
+from mcpx.errors import Code, Outcome, failure_text
+
+# Responses that the shim gives itself when no daemon will. Pure.
+#
+# They have the form of the daemon's own failures: a call of one of its tools ends in a result with
+# `isError`, every other request in a JSON-RPC error, and both say whether the action may have happened.
+
+CONNECTION_CLOSED: Final = -32000
+OPENINGS: Final = frozenset({"initialize", "server/discover"})
+LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+REMEMBERED: Final = OPENINGS | LISTS
+"""Answered by `RememberedAnswers` while a daemon is being started."""
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+LOST_TEXT: Final = (
+    "The MCPX daemon went away while this was on its way: it may have been done, or not."
+    " MCPX starts a new one by itself; look before you try again."
+)
+
+
+MAX_KEPT_PARAMS: Final = 16384  # bytes of a pending call's parameters; of longer ones the names are kept
+
+
+class _Names(msgspec.Struct, gc=False, omit_defaults=True):
+    server_name: Any = None
+    tool_name: Any = None
+
+
+class _Version(msgspec.Struct, gc=False, omit_defaults=True, rename={"version": VERSION_KEY}):
+    version: Any = None
+
+
+class _Named(msgspec.Struct, gc=False, omit_defaults=True):
+    """The parameters of a call that its refusal repeats."""
+
+    arguments: _Names | None = None
+    meta: _Version | None = msgspec.field(name="_meta", default=None)
+
+
+class PendingRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request that awaits its response. `batch` is the number of the batch that it came in; 0 for none.
+
+    What a `transparent` one asks for is the server's: a failure of MCPX is no result of it.
+    """
+
+    method: str
+    params: msgspec.Raw
+    batch: int = 0
+    transparent: bool = False
+
+    def copied(self) -> PendingRequest:
+        """A copy that does not keep the whole line in memory."""
+        return PendingRequest(self.method, msgspec.Raw(bytes(self.params)))
+
+    def encoded(self, request_id: RequestId) -> bytes:
+        """Its message, under that id."""
+        return b"".join(envelope.request(request_id, envelope.escaped(self.method), self.params or None))
+
+
+def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
+    """The response to a request whose daemon is gone after it was sent."""
+    return _refuse(request_id, request, LOST_TEXT, Code.SERVER_DIED, Outcome.UNKNOWN)
+
+
+def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> bytes:
+    """The response to a request that was not sent, because of `cause`, a sentence without its full stop."""
+    text = f"{cause}. Nothing was sent; trying again is safe."
+    return _refuse(request_id, request, text, Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
+
+
+def malformed(line: bytes | TooLong) -> list[bytes]:
+    """Return the response to a line that is no message or too long, in the daemon's words; else nothing."""
+    from mcpx.core.wire import malformed as daemon  # noqa: PLC0415 - few clients send such lines
+
+    pieces = daemon.refusal(daemon.describe(line)) if isinstance(line, TooLong) else daemon.unreadable(line)
+    return [b"".join(pieces)] if pieces else []
+
+
+def lightened(request: PendingRequest) -> PendingRequest:
+    """The request without large parameters: with those alone that a refusal repeats."""
+    if request.method != "tools/call" or len(request.params) <= MAX_KEPT_PARAMS:
+        return request
+    try:
+        named = envelope.encode(msgspec.json.decode(request.params, type=_Named))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        named = b"{}"
+    return PendingRequest(request.method, msgspec.Raw(named), request.batch, request.transparent)
+
+
+def _refuse(request_id: RequestId, request: PendingRequest, text: str, code: Code, outcome: Outcome) -> bytes:
+    params = decode_object(request.params)
+    details: dict[str, Any] = {"error": text, "code": code, "outcome": outcome}
+    if request.method != "tools/call" or request.transparent:
+        error = {"code": CONNECTION_CLOSED, "message": text, "data": details}
+        return b"".join(envelope.failure(request_id, envelope.encode(error)))
+    arguments = params.get("arguments")
+    if isinstance(arguments, dict):
+        named = {"server": arguments.get("server_name"), "tool": arguments.get("tool_name")}
+        details |= {key: value for key, value in named.items() if isinstance(value, str)}
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": failure_text(text, code, outcome)}],
+        "structuredContent": details,
+        "isError": True,
+    }
+    if VERSION_KEY in (params.get("_meta") or {}):
+        result["resultType"] = "complete"
+    return b"".join(envelope.answer(request_id, [envelope.encode(result)]))
+
+
+def decode_object(raw: msgspec.Raw | bytes) -> dict[str, Any]:
+    """A JSON object; empty if it cannot be read or is something else."""
+    try:
+        value = msgspec.json.decode(raw) if raw else {}
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# What a client has put in force for its session, to be put in force at the next daemon too. Pure.
+
+
+class InForce:
+    """The opening of a session, its log level and its subscriptions."""
+
+    def __init__(self) -> None:
+        self.initialize: PendingRequest | None = None
+        """None before the handshake, and since 2026-07-28, which has none."""
+        self.initialized: bytes | None = None
+        """The notification that ends the handshake, as the client sent it."""
+        self.takes_batches = False
+        self._log_level: PendingRequest | None = None
+        self._subscriptions: dict[str, PendingRequest] = {}
+
+    def take(self, request: PendingRequest, result: msgspec.Raw) -> None:
+        """Note what a request that succeeded has put in force."""
+        match request.method:
+            case "initialize":
+                self.initialize = request.copied()
+                self.takes_batches = decode_object(result).get("protocolVersion") == BATCH_REVISION
+            case "logging/setLevel":
+                self._log_level = request.copied()
+            case "resources/subscribe":
+                self._subscriptions[_uri(request)] = request.copied()
+            case "resources/unsubscribe":
+                self._subscriptions.pop(_uri(request), None)
+
+    def requests(self) -> list[PendingRequest]:
+        """What puts it in force again, after the handshake."""
+        return [request for request in (self._log_level, *self._subscriptions.values()) if request]
+
+
+def _uri(request: PendingRequest) -> str:
+    return str(decode_object(request.params).get("uri"))
+
 
 LISTEN: Final = "subscriptions/listen"
 REPEATABLE: Final = REMEMBERED | {"ping"}
@@ -45,7 +199,7 @@ class PendingRequests:
         """Add a request, unless the message is none."""
         if message.id is not None and message.method is not None:
             request = PendingRequest(message.method, message.params, batch_number, self._transparent)
-            self._requests[message.id] = refusals.lightened(request)
+            self._requests[message.id] = lightened(request)
 
     def get(self, request_id: RequestId | None) -> PendingRequest | None:
         """The request of that id; None if there is none."""
@@ -62,8 +216,7 @@ class PendingRequests:
     def streams_for(self, wanted: str) -> list[RequestId]:
         """Those of which the client's filter has that member."""
         filters = {
-            key: refusals.decode_object(each.params).get("notifications")
-            for key, each in self.streams().items()
+            key: decode_object(each.params).get("notifications") for key, each in self.streams().items()
         }
         return [key for key, each in filters.items() if isinstance(each, dict) and each.get(wanted)]
 
@@ -76,7 +229,7 @@ class PendingRequests:
         }
         for key in lost:
             del self._requests[key]
-        return _responses(lost, refusals.lost_response)
+        return _responses(lost, lost_response)
 
     def refuse(self, respond: Callable[[RequestId, PendingRequest], bytes]) -> list[bytes]:
         """Take out all but streams, because there is no daemon; the responses for them."""
@@ -95,3 +248,57 @@ def _responses(
         batches.setdefault(each.batch, []).append(respond(key, each))
     singles = batches.pop(0, [])
     return singles + [batch.join(each) + b"\n" for each in batches.values()]
+
+
+class DaemonRequests:
+    """Those that await the client's response. Lines end in newlines."""
+
+    def __init__(self) -> None:
+        self._daemon_ids: dict[int, RequestId] = {}  # by the ids that the client sees
+        self._last_id = 0
+
+    def renamed(self, message: RPCMessage, daemon_id: RequestId) -> bytes:
+        """The request for the client that a request of the daemon becomes."""
+        self._last_id += 1
+        self._daemon_ids[self._last_id] = daemon_id
+        return PendingRequest(str(message.method), message.params).encoded(self._last_id)
+
+    def response(self, message: RPCMessage) -> bytes | None:
+        """The response for the daemon that the client's becomes; None if that daemon is gone."""
+        daemon_id = self._daemon_ids.pop(message.id, None) if isinstance(message.id, int) else None
+        if daemon_id is None:
+            return None
+        if message.error:
+            return b"".join(envelope.failure(daemon_id, message.error))
+        return b"".join(envelope.answer(daemon_id, [message.result]))
+
+    def cancellation(self, params: msgspec.Raw) -> bytes | None:
+        """The cancellation for the client that the daemon's becomes; None if no such request is open."""
+        cancelled = cancelled_id(params)
+        for own_id, daemon_id in self._daemon_ids.items():
+            if daemon_id == cancelled:
+                del self._daemon_ids[own_id]
+                return notification("notifications/cancelled", {**decode_object(params), "requestId": own_id})
+        return None
+
+    def daemon_lost(self) -> list[bytes]:
+        """The cancellations of all, whose daemon is gone."""
+        lost, self._daemon_ids = self._daemon_ids, {}
+        reason = "the daemon went away"
+        return [
+            notification("notifications/cancelled", {"requestId": own_id, "reason": reason})
+            for own_id in lost
+        ]
+
+
+def cancelled_id(params: msgspec.Raw) -> RequestId | None:
+    """The id of the request that is cancelled; None if it is missing."""
+    try:
+        return envelope.decode_cancelled(params).request_id
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def notification(method: str, params: dict[str, Any] | None) -> bytes:
+    """A notification, as a line."""
+    return b"".join(envelope.notification(method, None if params is None else envelope.encode(params)))

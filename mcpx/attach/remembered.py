@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
+from mcpx.attach.pending import LISTS, OPENINGS, REMEMBERED, VERSION_KEY, PendingRequest, decode_object
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import PARTIAL_SUFFIX, ForeignFileError, read_own_file, replace_file
 from mcpx.core.system.control_protocol import PROBE_KEY
@@ -28,9 +28,6 @@ from mcpx.version import __version__
 
 FOLDER: Final = "attach"
 FORMAT: Final = 1  # of the files
-OPENINGS: Final = frozenset({"initialize", "server/discover"})
-LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
-REMEMBERED: Final = OPENINGS | LISTS
 MAX_IDENTITY_CHARS: Final = 8192
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_ANSWERS: Final = 64  # in a file: pages of lists count each

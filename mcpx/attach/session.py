@@ -21,14 +21,19 @@ from typing import Final
 
 import msgspec
 
-from mcpx.attach import refusals
-from mcpx.attach.announcements import SUBSCRIPTION_KEY, Announcements
-from mcpx.attach.daemon_requests import DaemonRequests, cancelled_id
-from mcpx.attach.given_lists import ListKind
-from mcpx.attach.in_force import InForce
-from mcpx.attach.pending import PendingRequests
-from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.attach.remembered import OPENINGS, REMEMBERED, RememberedAnswers, identify
+from mcpx.attach.announcements import SUBSCRIPTION_KEY, Announcements, ListKind
+from mcpx.attach.pending import (
+    OPENINGS,
+    REMEMBERED,
+    DaemonRequests,
+    InForce,
+    PendingRequest,
+    PendingRequests,
+    cancelled_id,
+    decode_object,
+    lost_response,
+)
+from mcpx.attach.remembered import RememberedAnswers, identify
 from mcpx.attach.without_daemon import WithoutDaemon
 from mcpx.core.wire import batch, envelope
 from mcpx.core.wire.batch import read
@@ -163,7 +168,7 @@ class Session:
         if message is None or message.id is None or request is None:
             return line
         if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
-            return refusals.lost_response(message.id, request)
+            return lost_response(message.id, request)
         if message.result:
             self._answered(request, message.result)
         return line

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "completion": "cli.completion:completion",
     "config": "cli.check:config",
     "daemon": "cli.daemon:daemon",
-    "demo": "cli.demo:demo",
+    "demo": "demo.tour.command:demo",
     "disable": "cli.servers:disable",
     "doctor": "cli.doctor:doctor",
     "enable": "cli.servers:enable",

@@ -8,8 +8,15 @@ failure.
 from __future__ import annotations
 
 import base64
+import io
+import math
+import struct
+import wave
+import zlib
+from collections import Counter
+from dataclasses import dataclass
 from itertools import count
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
@@ -17,7 +24,165 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import AudioContent, ImageContent, TextContent, ToolAnnotations
 from pydantic import Field
 
-from mcpx.demo import media, orders, units
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+# A bar chart as PNG and a tone as WAV, from the standard library alone.
+#
+# Called by `mcpx.demo.tools`. Pure and deterministic: the same numbers give the same bytes.
+
+_PAPER: Final = b"\xff\xff\xff"
+_INK: Final = b"\x2f\x6f\xb5"
+_BAR_WIDTH: Final = 24
+_GAP: Final = 8
+_HEIGHT: Final = 96
+_SAMPLE_RATE: Final = 8000
+
+
+def bar_chart(values: Sequence[float]) -> bytes:
+    """A PNG (RGB, 8 bits a channel), 96 pixels high: one bar a value, the largest to the top.
+
+    Raises:
+        ValueError: There is no value, or a negative one.
+    """
+    if not values or min(values) < 0:
+        raise ValueError("a chart needs at least one value, and none below zero")
+    top = max(values) or 1.0
+    heights = [round(value / top * _HEIGHT) for value in values]
+    rows = [_row(heights, level) for level in range(_HEIGHT, 0, -1)]
+    return _png(width=len(rows[0]) // 3, rows=rows)
+
+
+def _row(heights: Sequence[int], level: int) -> bytes:
+    """The pixels of one row: ink where a bar reaches up to `level`."""
+    gap = _PAPER * _GAP
+    return gap + gap.join((_INK if height >= level else _PAPER) * _BAR_WIDTH for height in heights) + gap
+
+
+def _png(width: int, rows: Sequence[bytes]) -> bytes:
+    """The file as the PNG specification lays it out: signature, IHDR, IDAT, IEND."""
+    header = struct.pack(">IIBBBBB", width, len(rows), 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows), level=9)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", pixels), _chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def tone(frequency: float, seconds: float) -> bytes:
+    """A WAV file (mono, 16 bits, 8 kHz): a sine of `frequency` hertz, at a quarter of full volume."""
+    step = math.tau * frequency / _SAMPLE_RATE
+    samples = (round(8191 * math.sin(step * n)) for n in range(round(seconds * _SAMPLE_RATE)))
+    frames = b"".join(struct.pack("<h", sample) for sample in samples)
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(_SAMPLE_RATE)
+        file.writeframes(frames)
+    return buffer.getvalue()
+
+
+# Conversion between units of length, mass and temperature, for the tools server.
+#
+# Pure. Every unit is a factor and an offset to the base unit of its kind (metre, kilogram, kelvin).
+
+Unit = Literal["m", "km", "mi", "ft", "kg", "g", "lb", "K", "C", "F"]
+"""The units known, by their symbols; `C` and `F` are degrees."""
+
+_BASE: Final[dict[Unit, tuple[str, float, float]]] = {
+    "m": ("length", 1.0, 0.0),
+    "km": ("length", 1000.0, 0.0),
+    "mi": ("length", 1609.344, 0.0),
+    "ft": ("length", 0.3048, 0.0),
+    "kg": ("mass", 1.0, 0.0),
+    "g": ("mass", 0.001, 0.0),
+    "lb": ("mass", 0.45359237, 0.0),
+    "K": ("temperature", 1.0, 0.0),
+    "C": ("temperature", 1.0, 273.15),
+    "F": ("temperature", 5 / 9, 459.67 * 5 / 9),
+}
+
+
+def convert(value: float, source: Unit, target: Unit) -> float:
+    """Convert `value` into `target` units, to nine significant digits.
+
+    Raises:
+        ValueError: The two units measure different things; the text names those that fit.
+    """
+    kind, factor, offset = _BASE[source]
+    target_kind, target_factor, target_offset = _BASE[target]
+    if kind != target_kind:
+        fitting = ", ".join(unit for unit in get_args(Unit) if _BASE[unit][0] == kind)
+        raise ValueError(f"{source} is a {kind} and {target} a {target_kind}: choose one of {fitting}")
+    return float(f"{(value * factor + offset - target_offset) / target_factor:.9g}")
+
+
+# The shop that the tools server shows: twelve made-up orders, always the same.
+#
+# Owns the data and the questions asked of it. Called by `mcpx.demo.tools` only. Pure: nothing here changes.
+# The rows are dataclasses because the SDK derives output schemas from those; not with slots, whose
+# descriptors it would take for defaults.
+
+Status = Literal["open", "paid", "shipped", "returned"]
+"""Where an order stands."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One order. `total` is in euros, `placed` an ISO 8601 date."""
+
+    id: int
+    customer: str
+    city: str
+    status: Status
+    items: int
+    total: float
+    placed: str
+
+
+@dataclass(frozen=True)
+class OrderPage:
+    """Some orders, and how many there are in all that match."""
+
+    orders: list[Order]
+    matching: int
+
+
+ORDERS: Final = (
+    Order(1001, "Ada Byron", "London", "shipped", 3, 74.50, "2026-01-05"),
+    Order(1002, "Bao Nguyen", "Hanoi", "open", 1, 19.90, "2026-01-07"),
+    Order(1003, "Carla Ruiz", "Sevilla", "paid", 2, 45.00, "2026-01-07"),
+    Order(1004, "Dmitri Orlov", "Riga", "shipped", 7, 210.35, "2026-01-09"),
+    Order(1005, "Emeka Obi", "Lagos", "returned", 1, 33.20, "2026-01-12"),
+    Order(1006, "Fatima Zahra", "Rabat", "open", 4, 88.00, "2026-01-13"),
+    Order(1007, "Grace Lin", "Taipei", "paid", 2, 52.75, "2026-01-13"),
+    Order(1008, "Hugo Marchand", "Lyon", "shipped", 5, 131.10, "2026-01-15"),
+    Order(1009, "Ingrid Dahl", "Bergen", "open", 1, 12.00, "2026-01-18"),
+    Order(1010, "Jamal Khan", "Lahore", "shipped", 2, 61.40, "2026-01-20"),
+    Order(1011, "Keiko Mori", "Osaka", "paid", 9, 305.99, "2026-01-21"),
+    Order(1012, "Lucia Rossi", "Torino", "returned", 1, 27.80, "2026-01-22"),
+)
+
+
+def page(status: Status | None, limit: int) -> OrderPage:
+    """The first `limit` orders of that status (of any, for `None`), oldest first."""
+    matching = [order for order in ORDERS if status in (None, order.status)]
+    return OrderPage(orders=matching[:limit], matching=len(matching))
+
+
+def find(order_id: int) -> Order | None:
+    """The order of that number, if there is one."""
+    return next((order for order in ORDERS if order.id == order_id), None)
+
+
+def count_by_status() -> dict[Status, int]:
+    """How many orders there are of each status, in order of first appearance."""
+    return dict(Counter(order.status for order in ORDERS))
+
 
 # The SDK resolves a tool's annotations at run time, so these imports and aliases are needed there.
 
@@ -36,35 +201,35 @@ _TICK_S: Final = 0.1  # how often `slow` reports progress
 
 Limit = Annotated[int, Field(ge=1, le=100, description="The most orders to return")]
 OrderId = Annotated[int, Field(ge=1, description="The number of the order, as list_orders gives it")]
-StatusFilter = Annotated[orders.Status | None, Field(description="Only orders of this status")]
+StatusFilter = Annotated[Status | None, Field(description="Only orders of this status")]
 Frequency = Annotated[float, Field(ge=20, le=3900, description="Pitch in hertz")]
 ToneSeconds = Annotated[float, Field(gt=0, le=2, description="Length in seconds")]
 SlowSeconds = Annotated[float, Field(ge=0, le=600, description="How long to take, in seconds")]
 NoteText = Annotated[str, Field(min_length=1, max_length=2000, description="What to write down")]
 
 
-def list_orders(status: StatusFilter = None, limit: Limit = 50) -> orders.OrderPage:
+def list_orders(status: StatusFilter = None, limit: Limit = 50) -> OrderPage:
     """List the shop's orders, oldest first, as a table."""
-    return orders.page(status, limit)
+    return page(status, limit)
 
 
-def get_order(id: OrderId) -> orders.Order:  # noqa: A002 - the name that the model sees
+def get_order(id: OrderId) -> Order:  # noqa: A002 - the name that the model sees
     """Get one order by its number."""
-    order = orders.find(id)
+    order = find(id)
     if order is None:
-        first, last = orders.ORDERS[0].id, orders.ORDERS[-1].id
+        first, last = ORDERS[0].id, ORDERS[-1].id
         raise ToolError(f"There is no order {id}: the numbers run from {first} to {last}")
     return order
 
 
 def convert_units(
     value: Annotated[float, Field(description="The number to convert")],
-    source: Annotated[units.Unit, Field(description="The unit it is in")],
-    target: Annotated[units.Unit, Field(description="The unit wanted; it must measure the same thing")],
+    source: Annotated[Unit, Field(description="The unit it is in")],
+    target: Annotated[Unit, Field(description="The unit wanted; it must measure the same thing")],
 ) -> str:
     """Convert a length, a mass or a temperature from one unit to another."""
     try:
-        converted = units.convert(value, source, target)
+        converted = convert(value, source, target)
     except ValueError as error:
         raise ToolError(str(error)) from error
     return f"{value:g} {source} = {converted:.9g} {target}"
@@ -72,9 +237,9 @@ def convert_units(
 
 def draw_chart(kind: Literal["orders_by_status"] = "orders_by_status") -> list[TextContent | ImageContent]:
     """Draw a bar chart of the orders by status: a line of text with the numbers, and a PNG."""
-    counts = orders.count_by_status()
+    counts = count_by_status()
     legend = ", ".join(f"{status} {number}" for status, number in counts.items())
-    image = base64.b64encode(media.bar_chart(list(counts.values()))).decode()
+    image = base64.b64encode(bar_chart(list(counts.values()))).decode()
     return [
         TextContent(type="text", text=f"{kind}, from left to right: {legend}"),
         ImageContent(type="image", data=image, mime_type="image/png"),
@@ -83,7 +248,7 @@ def draw_chart(kind: Literal["orders_by_status"] = "orders_by_status") -> list[T
 
 def play_tone(frequency: Frequency = 440.0, seconds: ToneSeconds = 0.1) -> AudioContent:
     """Make a short pure tone as a WAV sound."""
-    data = base64.b64encode(media.tone(frequency, seconds)).decode()
+    data = base64.b64encode(tone(frequency, seconds)).decode()
     return AudioContent(type="audio", data=data, mime_type="audio/wav")
 
 

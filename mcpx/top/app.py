@@ -25,7 +25,6 @@ from mcpx.top.history import History, Overview, Row
 from mcpx.top.polling import Answer, Polling
 from mcpx.top.screens import ClientsScreen, Confirm, DetailsScreen, HelpScreen, LogScreen
 from mcpx.top.servers import ServersScreen
-from mcpx.top.style import STYLE
 
 MAX_TEXT: Final = 500  # characters of one thing that is said
 MAX_NAME: Final = 60  # characters of a name in a question
@@ -52,7 +51,7 @@ class Restarted(Message):
 class Top(App[None]):
     """The app. `first` is what the daemon has said already."""
 
-    CSS = STYLE
+    CSS_PATH = "style.tcss"
     TITLE = "mcpx top"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [

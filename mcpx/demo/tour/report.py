@@ -91,7 +91,7 @@ class Report(msgspec.Struct):
 
     @property
     def exit_code(self) -> int:
-        """As the module `mcpx.cli.demo` says."""
+        """Exit code of the command (`mcpx.demo.tour.command`)."""
         return 128 + self.signal if self.signal is not None else int(not self.ok)
 
 

@@ -19,9 +19,8 @@ import anyio
 import anyio.abc
 
 from mcpx.core.daemon.hub import open_hub
-from mcpx.demo.tour.context import Context, demo_config
 from mcpx.demo.tour.report import Failure, Report, Step, StepFailed
-from mcpx.demo.tour.steps import STEPS
+from mcpx.demo.tour.steps import STEPS, Context, demo_config
 from mcpx.errors import MCPXError, leaves
 
 STEP_TIMEOUT_S: Final = 30.0  # none takes a second on an idle machine

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mcpx.attach import remembered
-from mcpx.attach.refusals import PendingRequest
+from mcpx.attach.pending import PendingRequest
 from mcpx.attach.remembered import RememberedAnswers, identify
 from mcpx.core.system.control_protocol import greeting
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from mcpx.attach.refusals import PendingRequest, unavailable
+from mcpx.attach.pending import PendingRequest, unavailable
 from mcpx.attach.session import OWN_ID_PREFIX, Session
 from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY
 

@@ -8,8 +8,53 @@ import json
 import struct
 import wave
 import zlib
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpx.demo.tools import Unit, bar_chart, convert, tone
+
+# Unit conversion.
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "target", "expected"),
+    [
+        (100, "C", "F", 212),
+        (-40, "F", "C", -40),
+        (0, "C", "K", 273.15),
+        (1, "lb", "g", 453.59237),
+        (1, "mi", "ft", 5280),
+    ],
+)
+def test_known_conversions(value, source, target, expected):
+    assert convert(value, source, target) == pytest.approx(expected, abs=1e-6)
+
+
+@given(st.floats(-1e6, 1e6), st.sampled_from(get_args(Unit)))
+def test_every_unit_converts_to_itself_unchanged(value, unit):
+    assert convert(value, unit, unit) == pytest.approx(value, rel=1e-6, abs=1e-6)
+
+
+# The chart and the tone as bytes.
+
+
+def test_the_same_numbers_give_the_same_bytes():
+    assert bar_chart([1, 2]) == bar_chart([1, 2]) != bar_chart([2, 1])
+    assert tone(440, 0.1) == tone(440, 0.1) != tone(441, 0.1)
+
+
+@pytest.mark.parametrize("values", [[], [-1.0]])
+def test_a_chart_of_nothing_or_below_zero_is_refused(values):
+    with pytest.raises(ValueError, match="at least one value, and none below zero"):
+        bar_chart(values)
+
+
+def test_a_chart_of_zeros_is_drawn():
+    assert bar_chart([0, 0]).startswith(b"\x89PNG")
+
 
 pytestmark = pytest.mark.anyio
 

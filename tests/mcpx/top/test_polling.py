@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.top.log_file import MAX_LINE_CHARACTERS, READ_BYTES, LogFile
+from mcpx.top.polling import MAX_LINE_CHARACTERS, READ_BYTES, LogFile
 
 
 @pytest.fixture

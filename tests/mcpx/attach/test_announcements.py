@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mcpx.attach.given_lists import GivenList
-from mcpx.attach.refusals import PendingRequest
+from mcpx.attach.announcements import GivenList
+from mcpx.attach.pending import PendingRequest
 
 
 def page(*tools, more=None):

@@ -276,7 +276,7 @@ def spoilt(statement):
 
 @needs_proc
 def test_a_server_that_does_not_start_is_named_with_its_cause(home):
-    broken = spoilt("from mcpx.demo.tour import context; context.SERVERS = ('tools', 'knowledge', 'absent')")
+    broken = spoilt("from mcpx.demo.tour import steps; steps.SERVERS = ('tools', 'knowledge', 'absent')")
     done = demo(home, command=broken, **NOT_KILLED)
     out = " ".join(done.stdout.decode().split())
     assert done.returncode == 1

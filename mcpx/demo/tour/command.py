@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-if TYPE_CHECKING:
-    from mcpx.demo.tour.report import Report
+from mcpx.demo.tour.report import Printer
 
 
 @click.command(short_help="See it at work; needs no configuration.")
@@ -27,35 +26,17 @@ def demo(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Chinese letters
+    from mcpx.demo.tour.runner import run  # noqa: PLC0415 - half a second that help and completion do not pay
+
+    printer = None if as_json else Printer()
     try:
-        report = _run_as_json() if as_json else _run_for_people()
-    except BrokenPipeError:
-        _discard_output()
+        report = run((lambda _step: None) if printer is None else printer.show_step)
+        if printer is None:
+            plain = {"ok": report.ok, **msgspec.to_builtins(report)}
+            click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+        else:
+            printer.show_report(report)
+    except BrokenPipeError:  # the reader has gone (`mcpx demo | head`): write nothing more, at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(report.exit_code)
-
-
-def _run_for_people() -> Report:
-    from mcpx.demo.tour.report import Printer
-    from mcpx.demo.tour.runner import run
-
-    printer = Printer()
-    report = run(printer.show_step)
-    printer.show_report(report)
-    return report
-
-
-def _run_as_json() -> Report:
-    import msgspec
-
-    from mcpx.demo.tour.runner import run
-
-    report = run(lambda _step: None)
-    plain = {"ok": report.ok, **msgspec.to_builtins(report)}
-    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
-    return report
-
-
-def _discard_output() -> None:
-    """Write nothing more, at exit either: the reader has gone (`mcpx demo | head`)."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from mcpx.attach import stand_in
 from mcpx.attach.session import Session
+from mcpx.attach.without_daemon import TOOLS
 from mcpx.core.gateway.tools import definitions
 from mcpx.core.rendering.descriptions import Descriptions, describe
 from tests.mcpx.attach.test_at_once import HELLO, INITIALIZED, MODERN, STREAM_KEY, acknowledged, line, read
@@ -40,14 +40,14 @@ class Client:
 
 
 def test_the_tools_are_those_of_the_daemon():
-    texts = {tool["name"]: tool["description"] for tool in stand_in.TOOLS}
+    texts = {tool["name"]: tool["description"] for tool in TOOLS}
     described = Descriptions(**texts)
     tools = [
         each.model_dump(by_alias=True, mode="json", exclude_none=True)
         for each in definitions.tools(described)
     ]
     tools[0]["_meta"].pop("anthropic/searchHint")  # there is nothing to find
-    assert json.loads(json.dumps(stand_in.TOOLS)) == tools
+    assert json.loads(json.dumps(TOOLS)) == tools
     real = describe([], budget=1000)
     assert texts["exec"] == real.exec
     assert real.resources.startswith(texts["resources"])
