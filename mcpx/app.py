@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config, Http, Sse
-from mcpx.core.config.cluster_link import cluster_link
+from mcpx.core.config.load import cluster_link
 from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.idle_exit import IdleExit

@@ -14,7 +14,7 @@ def is_clustered(config: Config) -> bool:
     Raises:
         DaemonError: That cannot be read.
     """
-    from mcpx.core.config.cluster_link import cluster_link
+    from mcpx.core.config.load import cluster_link
     from mcpx.paths import configuration_folder
 
     return cluster_link(config, configuration_folder(config.source)) is not None

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
 from mcpx.cli.printing import echo, print_json
-from mcpx.core.config.editing import entry_at, places_of
 from mcpx.core.config.servers import commands_in
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.editing import read
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_file
 from mcpx.setup.changes import Edit, carry_out, read_file, undo_last
 from mcpx.setup.clients.masking import commands_shown, masked_diff
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.configuration import entry_at, places_of
+from mcpx.setup.documents.editing import read
 
 _T = TypeVar("_T")
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import click
 
-from mcpx.core.documents.jsonc import JSONCError, line_and_column, loads
+from mcpx.core.text.jsonc import JSONCError, line_and_column, loads
 
 TRANSPORTS: Final = ("stdio", "http", "sse", "streamable-http")
 SCOPES: Final = ("local", "user", "project")
@@ -160,7 +160,7 @@ def with_secret(entry: Mapping[str, Any], secret: str) -> dict[str, Any]:
     Raises:
         click.UsageError: It names no client.
     """
-    from mcpx.core.config.auth_spellings import AUTH_KEYS
+    from mcpx.core.config.entry_auth import AUTH_KEYS
 
     key = next((key for key in AUTH_KEYS if isinstance(entry.get(key), dict)), None)
     if key is None:

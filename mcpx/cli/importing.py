@@ -50,11 +50,11 @@ def _import(
     from mcpx.cli import import_report as report
     from mcpx.cli.changing import reload_daemon, take_back_interrupted
     from mcpx.cli.printing import print_json
-    from mcpx.core.documents import DocumentError
     from mcpx.errors import ConfigError
     from mcpx.paths import config_file
     from mcpx.setup.changes import read_file
     from mcpx.setup.clients import plan_import
+    from mcpx.setup.documents import DocumentError
 
     take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
     path = config_file(config_path).absolute()

@@ -62,7 +62,7 @@ def login(
         raise click.UsageError("name one server, or --all")
     if of_all and scopes:
         raise click.UsageError("--scopes are for one server: name it")
-    from mcpx.core.config.auth import SCOPE
+    from mcpx.core.config.server_config import SCOPE
 
     words = (scopes or "").split()
     if not all(map(SCOPE.fullmatch, words)):

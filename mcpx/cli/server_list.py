@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from mcpx.cli.printing import console, echo
 from mcpx.core.config import read_config
 from mcpx.core.config.diagnosis import diagnose
-from mcpx.core.config.editing import entry_at, places_of
 from mcpx.core.config.strings import URL_KEYS
-from mcpx.core.documents.editing import read
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint
 from mcpx.setup.clients.masking import command_line
+from mcpx.setup.documents.configuration import entry_at, places_of
+from mcpx.setup.documents.editing import read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -127,8 +127,8 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
     from mcpx.cli.server_list import reached
-    from mcpx.core.config.editing import entry_at, places_of, without_server
     from mcpx.errors import MCPXError
+    from mcpx.setup.documents.configuration import entry_at, places_of, without_server
 
     edit = _open(**options)
     for name in names:
@@ -208,10 +208,10 @@ def _open(**options: Any) -> ConfigurationEdit:
 def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
     """Write an entry, and start the server."""
     from mcpx.cli.server_list import reached
-    from mcpx.core.config.auth_spellings import AUTH_KEYS
-    from mcpx.core.config.editing import with_server
+    from mcpx.core.config.entry_auth import AUTH_KEYS
     from mcpx.errors import MCPXError
     from mcpx.setup.clients.masking import masked_entry
+    from mcpx.setup.documents.configuration import with_server
 
     edit = _open(**options)
     if name in edit.names() and not replace:
@@ -249,7 +249,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
 
     from mcpx.core.config.diagnosis import diagnose
     from mcpx.core.config.document import as_text
-    from mcpx.core.config.load import read
+    from mcpx.core.config.reading import read
     from mcpx.errors import ConfigError
 
     where = str(edit.path)
@@ -268,7 +268,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
 
 
 def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
-    from mcpx.core.config.editing import entry_at, places_of, switched
+    from mcpx.setup.documents.configuration import entry_at, places_of, switched
 
     edit = _open(**options)
     names = edit.own_names(names)

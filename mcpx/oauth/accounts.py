@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 
 from mcpx.core.config import Config, ServerConfig
-from mcpx.core.config.auth import TokenStoreKind
+from mcpx.core.config.server_config import TokenStoreKind
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.renewal import Background

@@ -26,8 +26,8 @@ from mcp.shared._httpx_utils import next_request_within_origin
 from msgspec import structs
 
 from mcpx.core.config import Http, ServerConfig, Sse
-from mcpx.core.config.auth import OAuth
 from mcpx.core.config.certificates import CertificateProblem, ssl_context
+from mcpx.core.config.server_config import OAuth
 from mcpx.core.wire.unreachable import why_unreachable
 from mcpx.oauth.addresses import (
     Reach,

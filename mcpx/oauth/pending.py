@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from mcpx.core.config import Http, Sse
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.core.telemetry.contained import contain
 from mcpx.oauth.callback import (
     CallbackListener,

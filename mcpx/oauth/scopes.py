@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.challenge import Challenge, clean_scope
 from mcpx.oauth.discovery import Discovered
 from mcpx.oauth.record import Record

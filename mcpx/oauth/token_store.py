@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.core.config.auth import TokenStoreKind
+from mcpx.core.config.server_config import TokenStoreKind
 from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, Record

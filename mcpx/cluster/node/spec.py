@@ -24,8 +24,7 @@ from mcpx.core.config import (
     Stdio,
     Variables,
 )
-from mcpx.core.config.per_server import Era, Sessions
-from mcpx.core.config.trust import ProcessLimits
+from mcpx.core.config.per_server import Era, ProcessLimits, Sessions
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 

@@ -5,26 +5,24 @@ commands about the configuration, for which `mcpx.core.config.findings` names al
 file. Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.core.config.load import load, parse, read_config, read_file
-from mcpx.core.config.model import (
-    Config,
+from mcpx.core.config.load import load, read_config, read_file
+from mcpx.core.config.model import Config, HttpGateway, StructuredContent
+from mcpx.core.config.per_server import CallLimits, Era, HealthCheck, PerServer, Place, RestartPolicy
+from mcpx.core.config.profiles import Profile
+from mcpx.core.config.reading import parse
+from mcpx.core.config.schema import json_schema
+from mcpx.core.config.secrets import Redactor, redactor_of
+from mcpx.core.config.server_config import (
     Http,
-    HttpGateway,
     PeerConfig,
     Placed,
     ServerConfig,
     Sse,
     Stdio,
-    StructuredContent,
     Transport,
     Variables,
     command_of,
 )
-from mcpx.core.config.per_server import CallLimits, Era, HealthCheck, PerServer, RestartPolicy
-from mcpx.core.config.place import Place
-from mcpx.core.config.profiles import Profile
-from mcpx.core.config.schema import json_schema
-from mcpx.core.config.secrets import Redactor, redactor_of
 from mcpx.core.config.starting import starting_limit
 
 __all__ = [

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mcpx.core.config.auth import Tls
+from mcpx.core.config.server_config import Tls
 
 if TYPE_CHECKING:
     import ssl

@@ -16,8 +16,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcpx.core.config.model import ServerConfig, Stdio
 from mcpx.core.config.secrets import redactor_of
+from mcpx.core.config.server_config import ServerConfig, Stdio
 from mcpx.paths import config_hint
 
 EntryState = Literal["disabled", "needs setup", "invalid"]

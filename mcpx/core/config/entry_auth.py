@@ -1,27 +1,97 @@
 """`auth` and `tls` of a server's entry: read, expanded, and checked against the rest of the entry.
 
-Owns what contradicts itself there. `auth` may be spelled as other clients do
-(`mcpx.core.config.auth_spellings`). An unknown key is a mistake in `auth`, and noted in `oauth`, where other
-clients have more of them.
+Owns what contradicts itself there. `auth` may be spelled as other clients do: Cursor's `CLIENT_ID`, the
+`clientId` of most others, and what they have beyond MCPX. An unknown key is a mistake in `auth`, and noted in
+`oauth`, where other clients have more of them.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
 
-from mcpx.core.config.auth import SCOPE, CallbackHost, Grant, OAuth, Tls, TokenAuth
-from mcpx.core.config.auth_spellings import AUTH_KEYS, in_own_words
+import msgspec
+
 from mcpx.core.config.certificates import CertificateProblem, certificate_problem, read_pem
-from mcpx.core.config.document import LocatedError, Location, as_object, quote
-from mcpx.core.config.model import Obstacle
-from mcpx.core.config.notices import ConfigNotices, is_comment, similar
+from mcpx.core.config.document import (
+    ConfigNotices,
+    LocatedError,
+    Location,
+    as_object,
+    is_comment,
+    quote,
+    similar,
+)
+from mcpx.core.config.server_config import SCOPE, CallbackHost, Grant, OAuth, Obstacle, Tls, TokenAuth
 from mcpx.core.config.settings import convert, fields, own_keys
 from mcpx.core.config.strings import ExpansionContext, Problem, Strings
 from mcpx.core.config.urls import bad_credential_url, split_url
-from mcpx.core.documents.jsonc import JSONObject
 from mcpx.core.text import holds_controls, kind_of
+from mcpx.core.text.jsonc import JSONObject
+
+AUTH_KEYS: Final = ("auth", "oauth")
+"""The keys of an entry that hold it; the second is that of most other clients."""
+
+_OWN: Final = {key.replace("_", ""): key for key in OAuth.__struct_fields__}
+_OTHERS: Final = {
+    "scope": "scopes",
+    "oauthscopes": "scopes",
+    "granttype": "grant",
+    "tokenendpointauthmethod": "token_auth",
+    "clientmetadataurl": "client_metadata_url",
+}
+_WELL_KNOWN: Final = re.compile(r"/\.well-known/(?:oauth-authorization-server|openid-configuration)")
+_LOOPBACK_PORT: Final = re.compile(r"(?:http://)?(?:localhost|127\.0\.0\.1|\[::1\]):(\d{1,5})(?:/.*)?")
+_UNUSED: Final = frozenset(
+    {"audience", "audiences", "authorizationurl", "registrationurl", "tokenparamname", "tokenurl", "type"}
+)
+"""Keys of other clients that MCPX has no counterpart for: it takes from the server what they say."""
+
+
+class Spelled(msgspec.Struct, frozen=True):
+    """One key and its value in MCPX's words. `key` is None for one that has no counterpart."""
+
+    key: str | None
+    value: Any = None
+
+
+def in_own_words(key: str, value: object) -> Spelled | None:
+    """What a key inside `auth` means; None for one that no client is known to have."""
+    plain = key.lower().replace("_", "").replace("-", "")
+    if key == "enabled":
+        return Spelled("enabled", value)
+    if own := _OWN.get(plain) or _OTHERS.get(plain):
+        return Spelled(own, value)
+    if plain in _FROM_TEXT:
+        own, convert = _FROM_TEXT[plain]
+        found = convert(value) if isinstance(value, str) else None
+        return Spelled(None if found is None else own, found)
+    return Spelled(None) if plain in _UNUSED else None
+
+
+def _issuer(metadata_url: str) -> str | None:
+    """The issuer whose metadata stands at that URL (RFC 8414, OpenID Connect Discovery)."""
+    issuer, replaced = _WELL_KNOWN.subn("", metadata_url)
+    return issuer.rstrip("/") if replaced == 1 else None
+
+
+def _port(redirect_uri: str) -> int | None:
+    """The port of a redirect address on this machine."""
+    found = _LOOPBACK_PORT.fullmatch(redirect_uri)
+    return int(found[1]) if found else None
+
+
+_FROM_TEXT: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "authservermetadataurl": ("issuer", _issuer),
+    "redirecturi": ("callback_port", _port),
+    "callbackurl": ("callback_port", _port),
+}
+
+
+# --- reading
+
 
 ALGORITHMS: Final = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)), "EdDSA")
 """Of signatures with a private key (RFC 7518, RFC 8037)."""

@@ -1,22 +1,93 @@
-"""The files that `env_file` names, for all servers or for one: their variables, or why there are none.
+r"""Files of variables in the form of `.env`, which `env_file` names for all servers or for one.
 
 At the top level of the configuration they are a source for `${VAR}`, before the environment. In the entry of
 a server they are that, and the program is started with them, under those of its `env`.
+
+A line is `NAME=VALUE`, with or without `export` before it; empty lines and lines that begin with `#` do not
+count. A value in single quotes stands as it is. One in double quotes may go over several lines, and has `\n`,
+`\t`, `\"`, `\\` and `\$`. One without quotes ends at the end of its line or at ` #`. In the latter two
+`${NAME}` and `${NAME:-default}` are replaced, by variables of the file above or of the environment; what is
+not set is empty. Of a name that stands twice the last one counts. Errors never show a value.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mcpx.core.config.document import Location
+from mcpx.core.config.document import ConfigNotices, Location
 from mcpx.core.config.expand import Values, expand
-from mcpx.core.config.notices import ConfigNotices
-from mcpx.core.running.env_file import EnvFileError, parse_env_file
+
+_NAME: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*")
+_BLANK: Final = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|$)")
+_SINGLE: Final = re.compile(r"'([^']*)'")
+_DOUBLE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_PLAIN: Final = re.compile(r"[^\n]*")
+_COMMENT: Final = re.compile(r"(?:^|[ \t])#.*")
+_ESCAPE: Final = re.compile(r"\\(.)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
+
+
+class EnvFileError(ValueError):
+    """A line that is no variable. The text has its number, and nothing of it."""
+
+
+def parse_env_file(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a file.
+
+    Raises:
+        EnvFileError: A line cannot be read.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        if blank := _BLANK.match(text, at):
+            at = blank.end() if blank.end() > at else len(text)
+            continue
+        line = text.count("\n", 0, at) + 1
+        name = _NAME.match(text, at)
+        if name is None:
+            raise EnvFileError(f"line {line}: expected NAME=VALUE")
+        value, at = _value(text, name.end(), {**environ, **found}, line)
+        if "\0" in value:
+            raise EnvFileError(f"line {line}: the value holds a character that is not text")
+        found[name[1]] = value
+    return found
+
+
+def _value(text: str, at: int, environ: Mapping[str, str], line: int) -> tuple[str, int]:
+    """The value that begins at an offset, and where the next line begins."""
+    quote = text[at : at + 1]
+    if quote not in {"'", '"'}:
+        plain = _PLAIN.match(text, at)
+        assert plain is not None  # noqa: S101 - it matches nothing, too
+        written = _COMMENT.sub("", plain[0]).strip()
+        return _replaced(written, environ, escapes=False), plain.end() + 1
+    quoted = (_SINGLE if quote == "'" else _DOUBLE).match(text, at)
+    if quoted is None:
+        raise EnvFileError(f"line {line}: the quote is not closed")
+    after = _BLANK.match(text, quoted.end())
+    if after is None:
+        raise EnvFileError(f"line {line}: there is more after the closing quote")
+    value = quoted[1] if quote == "'" else _replaced(quoted[1], environ, escapes=True)
+    return value, max(after.end(), quoted.end())
+
+
+def _replaced(written: str, environ: Mapping[str, str], *, escapes: bool) -> str:
+    def replace(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return _ESCAPED.get(found[1], found[0]) if escapes else found[0]
+        value = environ.get(found[2], "")
+        return value or (found[3] or "")
+
+    return _ESCAPE.sub(replace, written)
+
 
 MAX_BYTES: Final = 1 << 20
 

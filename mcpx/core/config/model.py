@@ -1,11 +1,9 @@
 """The configuration as frozen structs: what every other part of MCPX reads, and nothing more.
 
-Owns, with `mcpx.core.config.per_server`, the shapes, bounds, defaults and meanings of all settings, each
+Owns, with `per_server` and `server_config`, the shapes, bounds, defaults and meanings of all settings, each
 written once: the parser (`mcpx.core.config.settings`), the JSON Schema and the table in the documentation
-read them. Made by `mcpx.core.config.load` and `parse`, or by hand in a program or a test (which checks no
-bounds); immutable.
-
-Durations are seconds. The transports are those of `mcpx.core.config.transport_model`.
+read them. Made by `load` and `parse`, or by hand in a program or a test (which checks no bounds); immutable.
+Durations are seconds.
 """
 
 from __future__ import annotations
@@ -15,32 +13,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.core.config.auth import TokenStoreKind
-from mcpx.core.config.document import Location
-from mcpx.core.config.per_server import Count, PerServer, Seconds, SecondsOrNever
+from mcpx.core.config.per_server import Audit, Count, NonEmpty, Seconds, SecondsOrNever, doc
 from mcpx.core.config.profiles import Profile
-from mcpx.core.config.replica import Replica
-from mcpx.core.config.transport_model import Http, Placed, Sse, Stdio, Transport, command_of
-from mcpx.core.config.trust import Audit, NonEmpty, doc
+from mcpx.core.config.server_config import PeerConfig, ServerConfig, TokenStoreKind
 from mcpx.core.running import Environment
-
-__all__ = [
-    "GIB",
-    "TOON_MAX_SIZE",
-    "ClusterLink",
-    "Config",
-    "Http",
-    "HttpGateway",
-    "Placed",
-    "ServerConfig",
-    "Settings",
-    "Sse",
-    "Stdio",
-    "StructuredContent",
-    "Transport",
-    "Variables",
-    "command_of",
-]
 
 GIB: Final = 1 << 30
 TOON_MAX_SIZE: Final = 2 << 20
@@ -49,97 +25,20 @@ TOON_MAX_SIZE: Final = 2 << 20
 StructuredContent = Literal["auto", "always", "never"]
 
 
-class Variables(msgspec.Struct, frozen=True, eq=False):
-    """The variables that an entry holds, `(name, value)` each, so that they can be kept out of what is shown.
+class Replica(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the other replicas reach this one, and the secret that they share; without a URL, none are."""
 
-    Any two are equal: what they mean for the server is in its transport.
-    """
-
-    values: tuple[tuple[str, str], ...] = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Variables)
-
-    def __hash__(self) -> int:
-        return hash(Variables)
+    url: Annotated[
+        str,
+        doc("URL at which the other replicas reach this one, without a path: http://10.0.0.3:8765."),
+    ] = ""
+    secret: Annotated[
+        str,
+        doc("The secret that all replicas share, of 16 bytes or more: as ${VAR}, and not in the file."),
+    ] = ""
 
     def __repr__(self) -> str:
-        return f"Variables({sorted({name for name, _ in self.values})})"
-
-
-SWITCHED_OFF: Final = "disabled in the configuration"
-"""The reason of a server that a person has switched off."""
-
-
-class Obstacle(msgspec.Struct, frozen=True):
-    """One thing that keeps a server from being started.
-
-    `missing` is the name of what is not there (a variable, a file, an entry of the keychain), empty for a
-    mistake. `remedy` is what to do, as a sentence or a command. `place` has `{}` for the path of `at`.
-    """
-
-    problem: str
-    at: Location
-    missing: str = ""
-    remedy: str = ""
-    place: str = "in {}"
-    is_mistake: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.problem} ({self.place.format(self.at.path)})"
-
-
-class ServerConfig(PerServer, frozen=True, kw_only=True):
-    """One upstream server. `disabled` is the reason why it must not be started, or `None`.
-
-    A person has switched it off, or there are `obstacles`; `mcpx.core.config.diagnosis` says which, and what
-    to do. The transport of such a server may still hold `${VAR}` as written, and is empty if its entry cannot
-    be read. `source` is the file that it is configured in, empty for a server made by hand.
-    """
-
-    name: str
-    transport: Transport
-    disabled: str | None = None
-    obstacles: tuple[Obstacle, ...] = ()
-    variables: Variables = Variables()
-    source: str = ""
-    aliases: tuple[str, ...] = ()
-    """Other names by which it is found; none of them is the name of a server."""
-    peer: str | None = None
-    """The entry of the other MCPX whose server it is; None for one that is configured here."""
-    name_there: str = ""
-    """Its name at that peer."""
-
-    @property
-    def is_switched_off(self) -> bool:
-        """Whether a person has switched it off: models are not shown it."""
-        return self.disabled == SWITCHED_OFF
-
-    @property
-    def is_remote_mcpx(self) -> bool:
-        """Whether an MCPX answers for it, whose word on how a call failed holds."""
-        return self.peer is not None or isinstance(self.transport, Placed)
-
-    @property
-    def starts_elsewhere(self) -> bool:
-        """Whether its start is the work of another machine: a node, or a peer that is reached by a URL."""
-        return self.is_remote_mcpx and not isinstance(self.transport, Stdio)
-
-
-class PeerConfig(ServerConfig, frozen=True, kw_only=True):
-    """The entry of another MCPX, whose servers are servers here (`mcpx.core.config.peers`). It is none
-    itself.
-
-    `prefix` is what their names begin with. The rules are as its entry has them, those for all servers are in
-    `common`: they are put together for each of its servers.
-    """
-
-    prefix: str | None = None
-    common: PerServer = PerServer()
-
-    def name_here(self, name: str) -> str:
-        """The name that one of its servers has here."""
-        return name if self.prefix is None else f"{self.prefix}/{name}"
+        return f"Replica(url={self.url!r})"
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):

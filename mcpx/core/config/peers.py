@@ -14,14 +14,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from msgspec.structs import asdict, replace
 
-from mcpx.core.config.document import Location
-from mcpx.core.config.model import PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
-from mcpx.core.config.notices import ConfigNotices
-from mcpx.core.config.per_server import Era, PerServer, Sessions
+from mcpx.core.config.document import ConfigNotices, Location
+from mcpx.core.config.per_server import Era, PerServer, R, Sessions, joined
 from mcpx.core.config.profiles import own_pattern, own_patterns, rules_of_server
+from mcpx.core.config.server_config import PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
 from mcpx.core.config.strings import read_key
-from mcpx.core.config.trust import R, joined
-from mcpx.core.documents.jsonc import JSONObject
+from mcpx.core.text.jsonc import JSONObject
 
 _OF_PEERS: Final = frozenset({"prefix", "common"})
 

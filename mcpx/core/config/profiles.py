@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.core.config.document import LocatedError, Location, quote
-from mcpx.core.config.trust import AccessRules, NonEmpty, Patterns, R, ToolRules, doc, joined
+from mcpx.core.config.per_server import AccessRules, NonEmpty, Patterns, R, ToolRules, doc, joined
 from mcpx.core.system.endpoint import Expose
 from mcpx.core.text.nearest import nearest
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.entries import FORMS
 from mcpx.core.config.model import Settings
 from mcpx.core.config.per_server import FLAT, PerServer
-from mcpx.core.config.servers import FORMS
+from mcpx.core.config.server_config import OAuth
 from mcpx.core.config.strings import URL_KEYS, EntryKeys
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

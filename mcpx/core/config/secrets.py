@@ -24,8 +24,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import msgspec
 
-from mcpx.core.config.auth import OAuth
-from mcpx.core.config.model import Placed, ServerConfig, Stdio
+from mcpx.core.config.server_config import OAuth, Placed, ServerConfig, Stdio
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
 HIDDEN_GENERATIONS: Final = 2  # of the tokens of one account

@@ -1,79 +1,54 @@
-"""The servers of a configuration, in whichever of the accepted forms they are written.
+"""One server of a configuration: its entry read to a `ServerConfig`, or a `PeerConfig`.
 
-Owns the forms: `mcpServers` (desktop and terminal clients), `servers`, `mcp` and `context_servers` (editors),
-the list `mcp_servers`; several at once are merged. Owns names: none empty, none twice. Each entry becomes one
-`ServerConfig`, or a `PeerConfig`; one that cannot be started keeps why (`mcpx.core.config.diagnosis`).
+Owns the choice between stdio, Streamable HTTP and SSE, with the words that other clients use for them, and
+the checks on headers. An entry that cannot be started keeps why (`mcpx.core.config.diagnosis`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.config.auth_spellings import AUTH_KEYS
-from mcpx.core.config.document import Location, as_object, quote
+from mcpx.core.config.document import ConfigNotices, LocatedError, Location, as_object, quote, similar
+from mcpx.core.config.entries import Entry, bad_name
+from mcpx.core.config.entry_auth import AUTH_KEYS, EntryAuth
 from mcpx.core.config.expand import secrets_in
-from mcpx.core.config.model import SWITCHED_OFF, Http, Obstacle, ServerConfig, Settings, Stdio
-from mcpx.core.config.notices import ConfigNotices, similar
+from mcpx.core.config.model import Settings
 from mcpx.core.config.peers import read_peer, with_common_rules
-from mcpx.core.config.per_server import PerServer
+from mcpx.core.config.per_server import PerServer, ProcessLimits
 from mcpx.core.config.profiles import owned_pattern
+from mcpx.core.config.server_config import (
+    SWITCHED_OFF,
+    Http,
+    Obstacle,
+    ServerConfig,
+    Sse,
+    Stdio,
+    Transport,
+    Variables,
+)
 from mcpx.core.config.settings import keys, read_settings
-from mcpx.core.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
-from mcpx.core.config.transport import read_transport
-from mcpx.core.config.trust import ProcessLimits
-from mcpx.core.documents.jsonc import JSONObject
+from mcpx.core.config.strings import (
+    TYPE_KEYS,
+    TYPES,
+    URL_KEYS,
+    EntryKeys,
+    ExpansionContext,
+    Strings,
+    read_key,
+)
+from mcpx.core.config.urls import bad_url, is_confidential
 from mcpx.core.running.secrets import Reference
-from mcpx.core.text import holds_controls, kind_of
-from mcpx.paths import config_hint
-
-FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
-"""Keys of the top level that hold servers, by name or as a list."""
+from mcpx.core.text.jsonc import JSONObject
 
 _EXPANDED: Final = frozenset(
     {"command", "args", "env", "env_file", "envFile", "cwd", "headers", "tls", *URL_KEYS, *AUTH_KEYS}
 )
 """Keys of an entry in whose strings references are expanded."""
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One server as it is written: its name, its value, and where that stands."""
-
-    name: str
-    given: Any
-    at: Location
-    listed: bool = False
-    """Whether it stands in a list and so holds its own name."""
-    problem: str | None = None
-    """What is wrong with its name, by which alone it is disabled."""
-
-
-def top_level_keys() -> tuple[str, ...]:
-    """The keys that mean something at the top level of the file."""
-    return (*FORMS, *keys(Settings), *keys(PerServer))
-
-
-def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> tuple[Entry, ...]:
-    """Every server entry of the document, in the order of the forms.
-
-    A form that is not what it should be is a mistake, and so is that there is none.
-    """
-    found: dict[str, Entry] = {}
-    for entry in all_entries(document, at, notices):
-        if earlier := found.get(entry.name):
-            problem = f"the server name {quote(entry.name)} is already used at {earlier.at.path}"
-            found[entry.name] = replace(entry, problem=problem)
-        else:
-            found[entry.name] = entry
-    if not any(form in document for form in FORMS):
-        notices.mistakes.append(at.error(_no_servers(document)))
-    elif not found and not notices.mistakes:
-        option = config_hint(at.source)
-        notices.add(at, f"there are no servers yet; add one with: mcpx add{option} NAME -- COMMAND")
-    return tuple(found.values())
 
 
 def read_server(
@@ -133,7 +108,7 @@ def _aliases(given: JSONObject, at: Location) -> tuple[str, ...]:
     """
     found: tuple[str, ...] = read_key(given, "aliases", at) or ()
     for index, name in enumerate(found):
-        if problem := _bad_name(name):
+        if problem := bad_name(name):
             raise at.key("aliases").item(index).error(problem)
     return found
 
@@ -213,81 +188,132 @@ def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
     return False
 
 
-def all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
-    """As `find_entries`, but of a name that is given twice every entry."""
-    for form in FORMS:
-        if form in document and form != "mcp":
-            yield from _entries(document[form], at.key(form), notices)
-        elif form in document:
-            yield from _of_editor(document[form], at.key(form), notices)
+# --- how it is reached
 
 
-def _of_editor(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
-    """The servers under `mcp`: under `servers` in it, or directly."""
-    editor = JSONObject([])
+def _plain(word: str) -> str:
+    """The word without what people get wrong in it: case, `_` and `-`."""
+    return word.lower().replace("_", "").replace("-", "")
+
+
+_PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
+
+_STDIO_ONLY: Final = ("args", "env", "cwd")
+_REMOTE_ONLY: Final = ("headers", "tls", *AUTH_KEYS)
+_BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
+
+
+def read_transport(
+    entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
+) -> tuple[Transport, tuple[Obstacle, ...], Variables]:
+    """The transport of an entry, the obstacles to its use, and the variables that it holds.
+
+    Raises:
+        LocatedError: No way to reach the server is given, or two. What else is wrong is gathered.
+    """
+    declared = None
     with notices.gathering():
-        editor = as_object(value, at)
-    if "servers" in editor:
-        notices.unused(editor, at, known=("servers",))
-        yield from _entries(editor["servers"], at.key("servers"), notices)
-        return
-    servers = [(name, given) for name, given in editor.items() if isinstance(given, JSONObject)]
-    notices.unused([name for name in editor if name not in dict(servers)], at, known=())
-    yield from _named(JSONObject(servers), at)
-
-
-def _entries(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
-    """The servers of an object by their names, or of a list."""
-    if isinstance(value, JSONObject):
-        yield from _named(value, at)
-    elif isinstance(value, list):
-        yield from _listed(value, at)
+        declared = _declared(entry, at)
+    url_key = _url_key(entry, at)
+    if "command" in entry and url_key:
+        raise at.error(f'both "command" and {quote(url_key)}: a server has one or the other')
+    if "command" not in entry and not url_key:
+        raise _neither(entry, at)
+    needed = "command" if declared == "stdio" else "url"
+    if declared and (needed == "command") is not ("command" in entry):
+        raise at.error(
+            f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
+        )
+    if isinstance(entry.get("command"), list):
+        hint = 'only its first item belongs here, the others in "args"'
+        raise at.key("command").error(f"expected a string, got an array; {hint}")
+    strings = Strings(entry, at, context, notices)
+    unfit = _STDIO_ONLY if url_key else _REMOTE_ONLY
+    reached_by = "a URL" if url_key else "a command"
+    for key in (key for key in unfit if key in entry):
+        notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
+    files = strings.env_files()
+    if url_key:
+        sign_in = EntryAuth(entry, at, strings, context, notices)
+        transport: Transport = _remote(strings, url_key, declared, sign_in)
     else:
-        notices.mistakes.append(at.expected("an object", value))
+        transport = _stdio(strings, entry, context, files)
+    if isinstance(transport, Http | Sse) and not is_confidential(transport.url):
+        _note_what_is_unencrypted(transport, entry, at, notices)
+    variables = Variables(tuple(dict.fromkeys(strings.variables)))
+    return transport, tuple(dict.fromkeys(strings.obstacles)), variables
 
 
-def _named(servers: JSONObject, at: Location) -> Iterator[Entry]:
-    for name, given in servers.items():
-        if problem := _bad_name(name):
-            yield _nameless(at.key(name), at.name(name), problem)
-        else:
-            twice = f"the server name {quote(name)} is used twice" if name in servers.repeated else None
-            yield Entry(name, given, at.key(name), problem=twice)
+def _note_what_is_unencrypted(
+    transport: Http | Sse, entry: JSONObject, at: Location, notices: ConfigNotices
+) -> None:
+    if transport.headers:
+        notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
+    for auth in (key for key in AUTH_KEYS if key in entry and transport.auth is not None):
+        notices.add(at.key(auth), "no sign-in goes unencrypted to another machine; use https://")
 
 
-def _listed(servers: list[Any], at: Location) -> Iterator[Entry]:
-    for index, given in enumerate(servers):
-        here = at.item(index)
-        name = given.get("name") if isinstance(given, JSONObject) else ""
-        if not isinstance(given, JSONObject):
-            yield _nameless(here, here, f"expected an object, got {kind_of(given)}")
-        elif "name" not in given:
-            yield _nameless(here, here, 'this server has no "name"')
-        elif not isinstance(name, str):
-            yield _nameless(here, here.key("name"), f"expected a string, got {kind_of(name)}")
-        elif problem := _bad_name(name):
-            yield _nameless(here, here.key("name"), problem)
-        else:
-            yield Entry(name, given, here, listed=True)
+def _declared(entry: JSONObject, at: Location) -> str | None:
+    """The transport that the entry names: `stdio`, `http`, `sse` or `None`."""
+    found = None
+    for key in (key for key in TYPE_KEYS if key in entry):
+        word = read_key(entry, key, at)
+        kind = _PLAIN_TYPES.get(_plain(word))
+        if kind is None:
+            raise at.key(key).error(_unknown_type(word))
+        if found not in (None, kind):
+            raise at.key(key).error(f'"{kind}" contradicts the type "{found}" of the same entry')
+        found = kind
+    return found
 
 
-def _nameless(entry: Location, at: Location, problem: str) -> Entry:
-    """An entry without a name that can be used: it gets its place as a name, to be shown by it."""
-    return Entry(entry.path.removeprefix("$."), None, at, problem=problem)
+def _unknown_type(word: str) -> str:
+    meant = similar(word, TYPES)
+    guess = f"; did you mean {quote(meant)}?" if meant else ""
+    return f'unknown transport {quote(word)}, expected "stdio", "http" or "sse"{guess}'
 
 
-def _bad_name(name: str) -> str | None:
-    """Why a server cannot have that name."""
-    if not name.strip():
-        return "the name of a server cannot be empty"
-    if holds_controls(name):
-        return "the name of a server cannot hold control characters or line breaks"
-    return None
+def _url_key(entry: JSONObject, at: Location) -> str | None:
+    given = [key for key in URL_KEYS if key in entry]
+    if len(given) > 1:
+        raise at.error(f"both {quote(given[0])} and {quote(given[1])}: a server has one address")
+    return given[0] if given else None
 
 
-def _no_servers(document: JSONObject) -> str:
-    known = top_level_keys()
-    for key in document:
-        if key not in known and (meant := similar(key, FORMS)):
-            return f"no servers; did you mean {quote(meant)} where it says {quote(key)}?"
-    return 'no servers; give at least one under "mcpServers"'
+def _neither(entry: JSONObject, at: Location) -> LocatedError:
+    for key in entry:
+        if (meant := similar(key, ("command", "url"))) is not None:
+            hint = f"did you mean {quote(meant)} where it says {quote(key)}?"
+            return at.name(key).error(f'neither "command" nor "url"; {hint}')
+    return at.error('neither "command" nor "url": MCPX cannot know how to reach this server')
+
+
+def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
+    strings.variables += files.items()
+    return Stdio(
+        command=context.at_home(strings.text("command", _empty)),
+        args=strings.texts("args"),
+        env=files | strings.named("env"),
+        cwd=None if entry.get("cwd") is None else context.path(strings.text("cwd", _empty)),
+    )
+
+
+def _remote(strings: Strings, url_key: str, declared: str | None, sign_in: EntryAuth) -> Http | Sse:
+    url = strings.text(url_key, bad_url)
+    headers = {name: value.strip() for name, value in strings.named("headers", _bad_header).items()}
+    guessed = "sse" if url_key != "httpUrl" and _ends_in_sse(url) else "http"
+    kind = Sse if (declared or guessed) == "sse" else Http
+    return kind(url=url, headers=headers, auth=sign_in.auth(headers), tls=sign_in.tls(url))
+
+
+def _empty(text: str) -> str | None:
+    return None if text else "expected a string, got an empty one"
+
+
+def _ends_in_sse(url: str) -> bool:
+    return url.split("?", 1)[0].split("#", 1)[0].rstrip("/").endswith("/sse")
+
+
+def _bad_header(value: str) -> str | None:
+    wrong = _BAD_HEADER.search(value.strip())
+    return "a header can hold printable ASCII only, and no line break" if wrong else None

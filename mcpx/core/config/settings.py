@@ -18,12 +18,18 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import FieldInfo
 
-from mcpx.core.config.document import LocatedError, Location, as_object, quote
-from mcpx.core.config.notices import ConfigNotices, is_comment, similar
-from mcpx.core.config.per_server import FLAT, YEAR_S
-from mcpx.core.config.trust import AccessRules, Patterns, ToolRules
-from mcpx.core.documents.jsonc import JSONObject
+from mcpx.core.config.document import (
+    ConfigNotices,
+    LocatedError,
+    Location,
+    as_object,
+    is_comment,
+    quote,
+    similar,
+)
+from mcpx.core.config.per_server import FLAT, YEAR_S, AccessRules, Patterns, ToolRules
 from mcpx.core.text import cut, kind_of
+from mcpx.core.text.jsonc import JSONObject
 
 S = TypeVar("S", bound=msgspec.Struct)
 

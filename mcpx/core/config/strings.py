@@ -2,7 +2,7 @@
 
 Owns the keys of an entry that are not settings, and the rule for what comes out of a string: what is wrong as
 written is a mistake, what is wrong only after expansion (a variable that is not set, or that holds nonsense)
-is a reason to disable that server. Used by `mcpx.core.config.transport`; the keys also by the schema.
+is a reason to disable that server. Used by `mcpx.core.config.servers`; the keys also by the schema.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from mcpx.core.config.auth import OAuth, Tls
-from mcpx.core.config.document import Location, as_object, quote
+from mcpx.core.config.document import ConfigNotices, Location, as_object, quote
 from mcpx.core.config.env_files import EnvFileProblem, read_env_file
 from mcpx.core.config.expand import Values, expand
-from mcpx.core.config.model import Obstacle
-from mcpx.core.config.notices import ConfigNotices
+from mcpx.core.config.per_server import NonEmpty, doc
+from mcpx.core.config.server_config import OAuth, Obstacle, Tls
 from mcpx.core.config.settings import convert, fields, is_text
-from mcpx.core.config.trust import NonEmpty, doc
-from mcpx.core.documents.jsonc import JSONObject
+from mcpx.core.text.jsonc import JSONObject
 
 Problem = Callable[[str], str | None]
 """Says what is wrong with a string, without showing it; `None` for a good one."""

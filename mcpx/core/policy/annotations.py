@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import asdict, replace
 
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.config.trust import AccessRules, Hints
+from mcpx.core.config.per_server import AccessRules, Hints
 from mcpx.core.policy.rules import NameRules, names_of_server
 
 HINTS: Final = dict(zip(Hints.__struct_fields__, Hints.__struct_encode_fields__, strict=True))

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, LeftOut
-from mcpx.core.config.trust import AccessRules, ToolRules
+from mcpx.core.config.per_server import AccessRules, ToolRules
 from mcpx.core.policy.rules import NameRules, URIRules
 
 CUT: Final = "..."  # the end of a long name in a remark

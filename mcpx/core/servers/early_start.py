@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import Final
 
 from mcpx.core.config import Config, Stdio
-from mcpx.core.config.cluster_link import cluster_link
+from mcpx.core.config.load import cluster_link
 from mcpx.core.config.starting import processors
 from mcpx.core.running import put_in_force
 from mcpx.core.servers.offers.remembered import CatalogueFiles, may_sleep

@@ -25,10 +25,9 @@ from starlette.routing import Route
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config import ServerConfig, redactor_of
-from mcpx.core.config.excerpts import safe_text
-from mcpx.core.config.findings import examine
+from mcpx.core.config.findings import examine, safe_text
 from mcpx.core.config.load import read_file
-from mcpx.core.documents.jsonc import JSONCError
+from mcpx.core.text.jsonc import JSONCError
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.page.answers import body, get, post
 from mcpx.page.commands import Change, Examination, change, run_doctor

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-from mcpx.core.documents.editing import Syntax
 from mcpx.setup.changes.files import (
     OWNER_FILE,
     ChangeError,
@@ -35,6 +34,7 @@ from mcpx.setup.changes.files import (
     stage,
 )
 from mcpx.setup.changes.journal import Change, FileRecord, Journal, State
+from mcpx.setup.documents.editing import Syntax
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.documents.editing import Syntax
 from mcpx.core.store.folders import ensure_folder, foreign_folder, sync_folder
 from mcpx.core.store.private_files import create_file, locked, replace_file
 from mcpx.paths import state_folder
 from mcpx.setup.changes.files import ChangeError, read_file, reason
+from mcpx.setup.documents.editing import Syntax
 
 FOLDER: Final = "changes"  # in the state folder
 LOCK_WAIT_S: Final = 10.0  # for another command that changes files

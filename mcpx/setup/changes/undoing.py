@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.editing import Syntax, append_item, read, remove_member, set_member
 from mcpx.setup.changes.carrying_out import Edit, carry_out, history, recover
 from mcpx.setup.changes.files import FileChanged, read_file
 from mcpx.setup.changes.journal import Change, State
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.editing import Syntax, append_item, read, remove_member, set_member
 
 _MAX_LINES: Final = 5000  # of files that are merged by lines: more take too long
 _ABSENT: Final = object()

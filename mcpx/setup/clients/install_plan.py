@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.core.documents import DocumentError
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
 from mcpx.setup.changes import ChangeError, Edit, obstacle, read_file, real_path
@@ -21,6 +20,7 @@ from mcpx.setup.clients.installing import Installation, plan_install, refusal
 from mcpx.setup.clients.launching import Launch, add_command, own_launch, run
 from mcpx.setup.clients.planning import ImportPlan, plan_import
 from mcpx.setup.clients.reading import ClientFile, ClientServers, read_servers
+from mcpx.setup.documents import DocumentError
 
 _OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
 

@@ -16,12 +16,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.editing import append_item, read, remove_member, set_member
 from mcpx.setup.changes import Change, ChangeError, State, obstacle, read_file, real_path, take_back, undone
 from mcpx.setup.clients.forms import command_words, write_entry
 from mcpx.setup.clients.launching import NAME, Launch, is_same_command
 from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.editing import append_item, read, remove_member, set_member
 
 UNINSTALL: Final = "uninstall"
 """The command by which a change that takes MCPX out is known in the journal."""

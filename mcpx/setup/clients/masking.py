@@ -14,10 +14,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mcpx.core.config.auth_spellings import AUTH_KEYS
+from mcpx.core.config.entry_auth import AUTH_KEYS
 from mcpx.core.config.expand import secrets_in
 from mcpx.core.config.servers import commands_in
-from mcpx.core.documents.jsonc import Node, parse
+from mcpx.core.text.jsonc import Node, parse
 
 HIDDEN: Final = "***"
 _REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?\$\{(?:keychain:)?[\w.-]+(?::-)?\}")

@@ -18,18 +18,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mcpx.core.config.document import Location
-from mcpx.core.config.editing import entry_at, places_of
+from mcpx.core.config.document import ConfigNotices, Location
+from mcpx.core.config.entries import find_entries
 from mcpx.core.config.model import HttpGateway
-from mcpx.core.config.notices import ConfigNotices
-from mcpx.core.config.servers import find_entries
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.documents.editing import read, set_member
-from mcpx.core.documents.jsonc import JSONObject
+from mcpx.core.text.jsonc import JSONObject
 from mcpx.setup.clients.reading import ClientServers
 from mcpx.setup.clients.rows import Client
 from mcpx.setup.clients.translating import Server, translate
 from mcpx.setup.clients.variables import NotImportedError
+from mcpx.setup.documents.configuration import entry_at, places_of
+from mcpx.setup.documents.editing import read, set_member
 
 _MCPX: Final = Client(name="mcpx", title="MCPX", files={})
 _FORMS: Final = ("mcpServers", "servers", "context_servers", "amp.mcpServers")

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.editing import read
 from mcpx.core.text import kind_of
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError
@@ -27,6 +25,8 @@ from mcpx.setup.clients.forms import starts_mcpx
 from mcpx.setup.clients.rows import CLIENTS, Client, System
 from mcpx.setup.clients.translating import Inputs, Server, translate
 from mcpx.setup.clients.variables import NotImportedError
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.editing import read
 
 _NAMES_SHOWN: Final = 5
 

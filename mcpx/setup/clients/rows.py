@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcpx.core.documents.editing import Syntax
+from mcpx.setup.documents.editing import Syntax
 
 System = Literal["linux", "macos", "windows"]
 Form = Literal[

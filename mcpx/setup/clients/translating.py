@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.config.auth_spellings import AUTH_KEYS, own_auth
+from mcpx.core.config.entry_auth import AUTH_KEYS, in_own_words
 from mcpx.core.config.model import Settings
 from mcpx.core.config.settings import is_text
 from mcpx.core.config.strings import TYPES, URL_KEYS
@@ -193,7 +193,9 @@ class _Translation:
         if not keys:
             return
         given = self._given[keys[0]]
-        auth, left_out = own_auth(given) if isinstance(given, Mapping) else (given not in (False, "none"), ())
+        auth, left_out = (
+            _own_auth(given) if isinstance(given, Mapping) else (given not in (False, "none"), ())
+        )
         if auth is not False and any(name.lower() == "authorization" for name in entry.get("headers", ())):
             return
         del self._given[keys[0]]
@@ -261,6 +263,27 @@ def _stays_text(text: str, client: Client) -> str:
 
 def _says_how_to_sign_in(value: object) -> bool:
     return isinstance(value, bool | Mapping) or value in ("oauth", "none")
+
+
+def _own_auth(given: Mapping[str, Any]) -> tuple[dict[str, Any] | bool, tuple[str, ...]]:
+    """Return a whole `auth` object in MCPX's words, and the keys in it that are left out."""
+    found: dict[str, Any] = {}
+    left_out: list[str] = []
+    for key, value in given.items():
+        spelled = in_own_words(str(key), value)
+        if spelled is None or spelled.key is None or not _is_plain(spelled.value):
+            left_out.append(str(key))
+        elif value is not None:
+            found[spelled.key] = spelled.value
+    if found.pop("enabled", True) is False:
+        return False, ()
+    return found or True, tuple(left_out)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return value is None or isinstance(value, bool | int | str)
 
 
 def _rewritten(value: Any, variables: Variables) -> Any:

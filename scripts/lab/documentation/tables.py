@@ -20,7 +20,7 @@ from mcpx.cli.main import cli
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import json_schema
-from mcpx.core.config.servers import FORMS
+from mcpx.core.config.entries import FORMS
 from mcpx.core.config.strings import TYPES
 from mcpx.core.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.core.events.metric_families import FAMILIES

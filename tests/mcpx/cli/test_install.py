@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.core.documents.editing import read
+from mcpx.setup.documents.editing import read
 from tests.mcpx.cli.ten_clients import FILES, SERVERS, look, make_home, mcpx
 
 ROOT = Path(__file__).parents[3]

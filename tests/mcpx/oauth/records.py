@@ -10,7 +10,7 @@ import httpx2
 from msgspec.structs import replace
 
 from mcpx.core.config import Http, ServerConfig
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.account import Account
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record, Registration, Tokens, identity_of

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.core.config import Http, ServerConfig
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.callback_answer import Callback
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Record

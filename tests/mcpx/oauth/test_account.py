@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.core.config import Http, ServerConfig
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.account import MAX_SHOWN_SCOPES, MAX_WANTED_SCOPES, AccountState
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired

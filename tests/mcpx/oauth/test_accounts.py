@@ -8,7 +8,7 @@ from async_solipsism import EventLoop
 from msgspec.structs import replace
 
 from mcpx.core.config import Config, Http, ServerConfig, Stdio
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.account import AccountState
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.errors import Problem, SignInError

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from mcpx.core.config import Http, ServerConfig, Stdio
-from mcpx.core.config.auth import Tls
+from mcpx.core.config.server_config import Tls
 from mcpx.oauth import network as module
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import MAX_BODY_BYTES, open_network

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.core.config import Http, ServerConfig
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.callback import CallbackListeners, ports_from
 from mcpx.oauth.errors import Problem, SignInError

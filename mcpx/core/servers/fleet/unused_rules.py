@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import Config, ServerConfig
-from mcpx.core.config.trust import AccessRules, ToolRules
+from mcpx.core.config.per_server import AccessRules, ToolRules
 from mcpx.core.policy.rules import NameRules, URIRules
 
 _THINGS: Final = {"tools": "tool", "resources": "resource", "prompts": "prompt"}

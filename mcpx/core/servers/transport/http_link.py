@@ -23,7 +23,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError
 
 from mcpx.core.config import Http, Sse
-from mcpx.core.config.auth import Tls
+from mcpx.core.config.server_config import Tls
 from mcpx.core.servers.transport.http_answers import Redact
 from mcpx.core.servers.transport.http_guard import DeliverError, HttpGuard
 from mcpx.core.servers.transport.http_network import (

@@ -20,8 +20,8 @@ import anyio.to_thread
 import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
-from mcpx.core.config.auth import Tls
 from mcpx.core.config.certificates import CertificateProblem, ssl_context
+from mcpx.core.config.server_config import Tls
 from mcpx.core.servers.transport.exchange import UNAUTHORIZED
 from mcpx.core.servers.transport.http_bodies import read_prefix
 from mcpx.core.servers.transport.link import ConnectionLost

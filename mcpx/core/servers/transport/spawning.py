@@ -19,7 +19,7 @@ import structlog
 from msgspec.structs import asdict
 
 from mcpx.core.config import Stdio
-from mcpx.core.config.trust import ProcessLimits
+from mcpx.core.config.per_server import ProcessLimits
 from mcpx.core.running import in_force
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.system.environment import CHILD_MARK

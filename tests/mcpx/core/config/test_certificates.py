@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mcpx.core.config import Http, ServerConfig, Sse, parse
-from mcpx.core.config.auth import Tls
 from mcpx.core.config.certificates import CertificateProblem, ssl_context
+from mcpx.core.config.server_config import Tls
 from tests.mcpx.authority import Authority
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpx.core.config import Config, Http, ServerConfig, parse, redactor_of
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 
 URL = "https://x.example/mcp"
 PEM = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ\n-----END PRIVATE KEY-----\n"

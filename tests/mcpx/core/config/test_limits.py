@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mcpx.core.config import parse
-from mcpx.core.config.trust import ProcessLimits
+from mcpx.core.config.per_server import ProcessLimits
 
 
 def config(servers, **settings):

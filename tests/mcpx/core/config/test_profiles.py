@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcpx.core.config import Profile, json_schema, parse
-from mcpx.core.config.trust import ToolRules
+from mcpx.core.config.per_server import ToolRules
 from mcpx.errors import ConfigError
 
 SERVERS = {"git": {"command": "x"}, "linear": {"command": "x"}, "db-[1]": {"command": "x", "disabled": True}}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mcpx.core.config import Config, Http, Sse, Stdio, json_schema, parse
-from mcpx.core.config.auth import OAuth
+from mcpx.core.config.server_config import OAuth
 from mcpx.errors import ConfigError
 
 SCHEMA = json_schema()

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcpx.core.config import json_schema, parse
-from mcpx.core.config.replica import Replica
+from mcpx.core.config.model import Replica
 from mcpx.errors import ConfigError
 
 SECRET = "0123456789abcdef"

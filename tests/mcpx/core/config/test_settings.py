@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from mcpx.core.config import CallLimits, Config, HealthCheck, HttpGateway, RestartPolicy, json_schema, parse
-from mcpx.core.config.replica import Replica
-from mcpx.core.config.trust import AccessRules, Quota, ToolRules
+from mcpx.core.config.model import Replica
+from mcpx.core.config.per_server import AccessRules, Quota, ToolRules
 from mcpx.errors import ConfigError
 
 SERVERS = {"mcpServers": {"s": {"command": "x"}}}

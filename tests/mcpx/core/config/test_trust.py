@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcpx.core.config import Profile, json_schema, parse
-from mcpx.core.config.trust import Hints, ToolRules
+from mcpx.core.config.per_server import Hints, ToolRules
 from mcpx.errors import ConfigError
 
 

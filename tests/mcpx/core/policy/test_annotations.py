@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.core.catalog.model import ToolInfo
-from mcpx.core.config.trust import Hints
+from mcpx.core.config.per_server import Hints
 from mcpx.core.policy.annotations import AnnotationRules, is_read_only
 
 READ = {"readOnlyHint": True}

@@ -13,7 +13,7 @@ import pytest
 from mcp import MCPError
 from msgspec.structs import replace
 
-from mcpx.core.config.trust import ToolRules
+from mcpx.core.config.per_server import ToolRules
 from mcpx.core.daemon.pin_reviews import approve, waiting
 from mcpx.core.policy.pin_review import Agreed
 from mcpx.core.protocol.context import SESSIONLESS, ClientId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.core.config import ServerConfig, Stdio
-from mcpx.core.config.trust import AccessRules
+from mcpx.core.config.per_server import AccessRules
 from mcpx.core.policy.completions import admitted_completion
 from mcpx.core.policy.policy import ServerPolicy
 

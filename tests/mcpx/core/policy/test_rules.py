@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.core.config.trust import AccessRules, ToolRules, joined
+from mcpx.core.config.per_server import AccessRules, ToolRules, joined
 from mcpx.core.policy.rules import NameRules, URIRules
 
 

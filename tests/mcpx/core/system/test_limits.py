@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Stdio
-from mcpx.core.config.trust import ProcessLimits
+from mcpx.core.config.per_server import ProcessLimits
 from mcpx.core.servers.transport.spawning import spawn
 from mcpx.core.system import limits as module
 from mcpx.core.system.limits import limit_processes

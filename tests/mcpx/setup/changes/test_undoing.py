@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.documents.editing import Syntax
 from mcpx.setup.changes.undoing import take_back
+from mcpx.setup.documents.editing import Syntax
 
 BEFORE = b'{\n  "a": 1, // one\n  "s": {\n    "x": {"command": "x"} // ex\n  }\n}\n'
 AFTER = b'{\n  "a": 1, // one\n  "s": {\n    "mcpx": {"command": "mcpx"}\n  }\n}\n'

@@ -11,9 +11,9 @@ from hypothesis import given as given_values
 from hypothesis import strategies as st
 
 from mcpx.core.config import parse
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.editing import read
 from mcpx.setup.clients import ImportPlan, plan_import
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.editing import read
 from tests.mcpx.setup.clients.homes import given
 
 GIT = {"command": "uvx", "args": ["mcp-server-git"]}

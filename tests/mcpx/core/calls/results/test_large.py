@@ -13,7 +13,7 @@ from mcpx.core.calls.results.kept import KeptResults
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.config import Config, ServerConfig
-from mcpx.core.config.model import Stdio
+from mcpx.core.config.server_config import Stdio
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec

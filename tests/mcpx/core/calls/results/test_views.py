@@ -14,7 +14,7 @@ from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import CLAIM, ResultViews
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.config import Config, ServerConfig
-from mcpx.core.config.model import Stdio
+from mcpx.core.config.server_config import Stdio
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import read_address

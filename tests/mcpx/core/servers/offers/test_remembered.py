@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from mcpx.core.catalog.diff import diff
 from mcpx.core.catalog.model import Catalogue, LeftOut, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.core.config import Http, ServerConfig, Stdio
-from mcpx.core.config.trust import ProcessLimits
+from mcpx.core.config.per_server import ProcessLimits
 from mcpx.core.servers.offers import remembered
 from mcpx.core.servers.offers.entries import read_entry
 from mcpx.core.servers.offers.remembered import CatalogueFiles

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.config.auth import Tls
 from mcpx.core.config.certificates import ssl_context
+from mcpx.core.config.server_config import Tls
 from mcpx.core.servers.transport.http_network import find_refusal
 from tests.mcpx.authority import Authority
 from tests.mcpx.core.servers.raw import ECHO

@@ -11,10 +11,11 @@ from __future__ import annotations
 import codecs
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Final, Literal, Protocol
 
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.jsonc import BOM
+from mcpx.core.text.jsonc import BOM
+from mcpx.setup.documents import DocumentError
 
 Syntax = Literal["json", "toml", "yaml"]
 
@@ -107,18 +108,9 @@ def _set(editor: _Editor, text: str, path: Path, before: Any, value: Any) -> str
 
 
 def _editor(syntax: Syntax) -> _Editor:
-    """The module that knows a syntax."""
-    if syntax == "json":
-        from mcpx.core.documents import json_edits  # noqa: PLC0415 - each syntax when it is needed
-
-        return json_edits
-    if syntax == "toml":
-        from mcpx.core.documents import toml_edits  # noqa: PLC0415 - each syntax when it is needed
-
-        return toml_edits
-    from mcpx.core.documents import yaml_edits  # noqa: PLC0415 - each syntax when it is needed
-
-    return yaml_edits
+    """Return the module that knows a syntax, which imports the library that reads it."""
+    editor: Any = import_module(f"mcpx.setup.documents.{syntax}_edits")
+    return editor  # type: ignore[no-any-return]  # checked by its users
 
 
 def _decoded(data: bytes, syntax: Syntax) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Names for what people get wrong in JSON: the one module that turns an unexpected character into advice.
 
-Called by the reader in `mcpx.core.documents.jsonc` once it has failed. Pure. No text shows a value of the
+Called by the reader in `mcpx.core.text.jsonc` once it has failed. Pure. No text shows a value of the
 file, which may be a secret; a key is shown.
 """
 

@@ -1,8 +1,8 @@
 """Edits of JSON with comments by text spans: one value changes, every other character stays.
 
-Called by `mcpx.core.documents.editing`, which checks the outcome. Text in, text out. What is added looks like
-what stands beside it: its indentation, its line ends, one line or several, a trailing comma or none. With a
-member that is removed go its comma, its line if that held nothing else, and a comment on that line.
+Called by `mcpx.setup.documents.editing`, which checks the outcome. Text in, text out. What is added looks
+like what stands beside it: its indentation, its line ends, one line or several, a trailing comma or none.
+With a member that is removed go its comma, its line if that held nothing else, and a comment on that line.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.documents import DocumentError
-from mcpx.core.documents.jsonc import JSONCError, Node, line_and_column, loads, next_token, parse
-from mcpx.core.documents.lines import LINE_END, begins_line, line_end_of, line_start, nested
+from mcpx.core.text.jsonc import (
+    LINE_END,
+    JSONCError,
+    Node,
+    line_and_column,
+    line_start,
+    loads,
+    next_token,
+    parse,
+)
+from mcpx.setup.documents import DocumentError, begins_line, line_end_of, nested
 
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]++|/\*[^\r\n]*?\*/)*+(?://[^\r\n]*+)?(?=\r|\n|\Z)")
 _INDENT: Final = re.compile(r"[ \t]*")

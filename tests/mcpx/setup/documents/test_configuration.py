@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from mcpx.core.config.editing import entry_at, places_of, switched, with_server, without_server
-from mcpx.core.documents.editing import read
+from mcpx.setup.documents.configuration import entry_at, places_of, switched, with_server, without_server
+from mcpx.setup.documents.editing import read
 
 ENTRY = {"command": "npx", "args": ["-y", "x"]}
 WRITTEN = '{"command": "npx", "args": ["-y", "x"]}'

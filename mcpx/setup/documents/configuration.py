@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpx.core.config.document import Location
-from mcpx.core.config.notices import ConfigNotices
-from mcpx.core.config.servers import FORMS, all_entries
-from mcpx.core.documents.editing import append_item, read, remove_member, set_member
-from mcpx.core.documents.jsonc import JSONObject
+from mcpx.core.config.document import ConfigNotices, Location
+from mcpx.core.config.entries import FORMS, all_entries
+from mcpx.core.text.jsonc import JSONObject
+from mcpx.setup.documents.editing import append_item, read, remove_member, set_member
 
 Path = tuple[str | int, ...]
 

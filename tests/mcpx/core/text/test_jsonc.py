@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.documents.jsonc import JSONCError, Node, excerpt, line_and_column, loads, parse
+from mcpx.core.text.jsonc import JSONCError, Node, excerpt, line_and_column, loads, parse
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

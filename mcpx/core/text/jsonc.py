@@ -15,9 +15,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from mcpx.core.documents.lines import LINE_END
 from mcpx.errors import MCPXError
 
+LINE_END: Final = re.compile(r"\r\n?|\n")
 BOM: Final = "\ufeff"
 
 _MAX_DEPTH: Final = 128
@@ -121,6 +121,12 @@ def next_token(text: str, offset: int) -> int:
     """The offset of what follows blanks and comments."""
     gap = _GAP.match(text, offset)
     return gap.end() if gap else offset
+
+
+def line_start(text: str, offset: int) -> int:
+    """Return the offset at which the line of an offset begins."""
+    start = text.rfind("\n", 0, offset) + 1
+    return max(start, text.rfind("\r", start, offset) + 1)
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
@@ -242,7 +248,7 @@ class _Reader:
         return here
 
     def _error(self, at: int, after: int, expected: str) -> JSONCError:
-        from mcpx.core.documents.slips import name_slip  # noqa: PLC0415 - only an error needs it
+        from mcpx.core.text.json_slips import name_slip  # noqa: PLC0415 - only an error needs it
 
         return JSONCError(
             *name_slip(self._text, at, after, expected, self._opened[-1] if self._opened else None)

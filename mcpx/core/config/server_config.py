@@ -1,0 +1,262 @@
+"""One server as frozen structs: how it is reached and signed in to, and the settings that are its own.
+
+Made by `mcpx.core.config.servers` of the keys of an entry, or by hand; immutable. The `repr` of a transport
+leaves out the values that may be secrets, so that a config can be logged.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from mcpx.core.config.document import Location
+from mcpx.core.config.per_server import NonEmpty, PerServer, Place, ProcessLimits, doc
+
+# --- credentials
+
+
+Grant = Literal["authorization_code", "client_credentials"]
+TokenAuth = Literal["none", "client_secret_basic", "client_secret_post"]
+SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
+CallbackHost = Literal["127.0.0.1", "localhost"]
+TokenStoreKind = Literal["file", "keychain"]
+
+
+class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How MCPX signs in to a server that answers 401. Nothing is needed for most servers: they say the rest.
+
+    With `grant: client_credentials` no person is asked: MCPX signs in with the client's own secret, or with
+    an assertion that it signs with `private_key` (RFC 7523).
+    """
+
+    client_id: Annotated[
+        NonEmpty | None,
+        doc("The client that is registered at the authorization server; left out, MCPX registers itself."),
+    ] = None
+    client_secret: Annotated[NonEmpty | None, doc("Its secret, best as ${keychain:NAME}.")] = None
+    client_metadata_url: Annotated[
+        NonEmpty | None,
+        doc("https URL of a client metadata document of yours, where the server takes such as a client."),
+    ] = None
+    scopes: Annotated[
+        tuple[NonEmpty, ...],
+        doc("Scopes to ask for, as a list or in one string; left out, those that the server names."),
+    ] = ()
+    grant: Annotated[
+        Grant,
+        doc("authorization_code: a person signs in. client_credentials: the client does, without a person."),
+    ] = "authorization_code"
+    private_key: Annotated[
+        NonEmpty | None,
+        doc("PEM of the key that signs the client's assertions, or the path of a file that holds it."),
+    ] = None
+    """The PEM text, once it is read."""
+    algorithm: Annotated[
+        NonEmpty, doc("Algorithm of that signature: RS256, PS256, ES256 and their kin, or EdDSA.")
+    ] = "RS256"
+    issuer: Annotated[
+        NonEmpty | None,
+        doc("Issuer of the authorization server that the client belongs to; no other gets its secret."),
+    ] = None
+    token_auth: Annotated[
+        TokenAuth | None, doc("How the client shows its secret; left out, client_secret_basic.")
+    ] = None
+    resource: Annotated[
+        bool, doc("Whether the token is asked for this server alone (RFC 8707); some servers refuse that.")
+    ] = True
+    callback_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None,
+        doc("Port of 127.0.0.1 that the browser returns to; left out, login_port."),
+    ] = None
+    callback_host: Annotated[
+        CallbackHost,
+        doc("How that address calls this computer: as the client is registered."),
+    ] = "127.0.0.1"
+
+    def __repr__(self) -> str:
+        return f"OAuth(grant={self.grant!r}, client_id={self.client_id!r})"
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The certificates of a connection: paths of PEM files, absolute once they are read."""
+
+    cert: Annotated[NonEmpty | None, doc("The client's certificate, with its chain.")] = None
+    key: Annotated[NonEmpty | None, doc("Its key, where that is not in the same file.")] = None
+    ca: Annotated[NonEmpty | None, doc("Certificates to trust in place of the system's.")] = None
+
+
+# --- transports
+
+
+class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
+    """A server as a child process. `env` is added to what children inherit; `cwd` is absolute or `None`.
+
+    `limits` are those of the server's `quota`, for itself and for what it starts.
+    """
+
+    kind: ClassVar[Literal["stdio"]] = "stdio"
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    limits: ProcessLimits = ProcessLimits()
+
+    def __repr__(self) -> str:
+        hidden = f"args={len(self.args)}, env={sorted(self.env)}"
+        return f"Stdio(command={self.command!r}, {hidden}, cwd={self.cwd!r})"
+
+
+class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
+    """A server behind Streamable HTTP. `headers` go with every request.
+
+    `auth` says how MCPX signs in where the server wants that; None: not at all.
+    """
+
+    kind: ClassVar[Literal["http"]] = "http"
+
+    url: str
+    headers: dict[str, str] = {}
+    auth: OAuth | None = OAuth()
+    tls: Tls | None = None
+
+    def __repr__(self) -> str:
+        return f"Http(headers={sorted(self.headers)})"
+
+
+class Sse(msgspec.Struct, frozen=True, kw_only=True, tag="sse"):
+    """A server behind the older HTTP+SSE transport. `headers` go with every request.
+
+    `auth` says how MCPX signs in where the server wants that; None: not at all.
+    """
+
+    kind: ClassVar[Literal["sse"]] = "sse"
+
+    url: str
+    headers: dict[str, str] = {}
+    auth: OAuth | None = OAuth()
+    tls: Tls | None = None
+
+    def __repr__(self) -> str:
+        return f"Sse(headers={sorted(self.headers)})"
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True, tag="placed"):
+    """A server as a child process on a node of a cluster, which `place` describes.
+
+    No entry says this: `mcpx.cluster` makes it of one that has a command.
+    """
+
+    kind: ClassVar[Literal["placed"]] = "placed"
+
+    stdio: Stdio
+    place: Place
+
+
+Transport = Stdio | Http | Sse | Placed
+
+
+def command_of(transport: Transport) -> Stdio | None:
+    """The child process that a server is, here or on a node; None for one that is reached by a URL."""
+    if isinstance(transport, Placed):
+        return transport.stdio
+    return transport if isinstance(transport, Stdio) else None
+
+
+# --- the server
+
+
+class Variables(msgspec.Struct, frozen=True, eq=False):
+    """The variables that an entry holds, `(name, value)` each, so that they can be kept out of what is shown.
+
+    Any two are equal: what they mean for the server is in its transport.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Variables)
+
+    def __hash__(self) -> int:
+        return hash(Variables)
+
+    def __repr__(self) -> str:
+        return f"Variables({sorted({name for name, _ in self.values})})"
+
+
+SWITCHED_OFF: Final = "disabled in the configuration"
+"""The reason of a server that a person has switched off."""
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """One thing that keeps a server from being started.
+
+    `missing` is the name of what is not there (a variable, a file, an entry of the keychain), empty for a
+    mistake. `remedy` is what to do, as a sentence or a command. `place` has `{}` for the path of `at`.
+    """
+
+    problem: str
+    at: Location
+    missing: str = ""
+    remedy: str = ""
+    place: str = "in {}"
+    is_mistake: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.place.format(self.at.path)})"
+
+
+class ServerConfig(PerServer, frozen=True, kw_only=True):
+    """One upstream server. `disabled` is the reason why it must not be started, or `None`.
+
+    A person has switched it off, or there are `obstacles`; `mcpx.core.config.diagnosis` says which, and what
+    to do. The transport of such a server may still hold `${VAR}` as written, and is empty if its entry cannot
+    be read. `source` is the file that it is configured in, empty for a server made by hand.
+    """
+
+    name: str
+    transport: Transport
+    disabled: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+    variables: Variables = Variables()
+    source: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other names by which it is found; none of them is the name of a server."""
+    peer: str | None = None
+    """The entry of the other MCPX whose server it is; None for one that is configured here."""
+    name_there: str = ""
+    """Its name at that peer."""
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether a person has switched it off: models are not shown it."""
+        return self.disabled == SWITCHED_OFF
+
+    @property
+    def is_remote_mcpx(self) -> bool:
+        """Whether an MCPX answers for it, whose word on how a call failed holds."""
+        return self.peer is not None or isinstance(self.transport, Placed)
+
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether its start is the work of another machine: a node, or a peer that is reached by a URL."""
+        return self.is_remote_mcpx and not isinstance(self.transport, Stdio)
+
+
+class PeerConfig(ServerConfig, frozen=True, kw_only=True):
+    """The entry of another MCPX, whose servers are servers here (`mcpx.core.config.peers`). It is none
+    itself.
+
+    `prefix` is what their names begin with. The rules are as its entry has them, those for all servers are in
+    `common`: they are put together for each of its servers.
+    """
+
+    prefix: str | None = None
+    common: PerServer = PerServer()
+
+    def name_here(self, name: str) -> str:
+        """The name that one of its servers has here."""
+        return name if self.prefix is None else f"{self.prefix}/{name}"
