@@ -1,4 +1,4 @@
-"""Where MCPX's files are: the configuration, and the folders for its state, which only their owner may read.
+"""The places of MCPX's files: the configuration, and the folders for its state, private to their owner.
 
 Standard library alone, and platformdirs where no folder is given: `mcpx attach` imports this and is quick.
 """
@@ -79,7 +79,7 @@ def _in_home(find: Callable[[str], Path]) -> Path:
 
 
 def config_hint(config: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> str:
-    """What a command in a message needs to mean this configuration: ` --config FILE`, or nothing.
+    """Return what a command in a message needs to mean this configuration: ` --config FILE`, or nothing.
 
     Nothing for the file that every command takes by itself in that environment.
     """

@@ -20,7 +20,7 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.profiles import fits
 from mcpx.core.events.costs import definitions_cost
-from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import NO_CONTEXT, RequestContext
 from mcpx.core.servers.visible_server import VisibleServer

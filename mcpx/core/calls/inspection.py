@@ -19,7 +19,7 @@ from mcpx.core.calls.registry import MAX_TOOLS, Found, Registry, find_tools
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.catalog.model import JSON, ToolInfo, present
 from mcpx.core.catalog.snapshot import ServerInfo
-from mcpx.core.policy.pin_words import note_on, said_of
+from mcpx.core.policy.pin_review import note_on, said_of
 from mcpx.core.protocol.messages import Inspect
 from mcpx.core.rendering.descriptions import describe_resources
 from mcpx.core.rendering.inspection.about import about

@@ -24,8 +24,8 @@ from mcpx.core.calls.registry import Registry
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.config import Era
 from mcpx.core.events.audit.audit import Audit
-from mcpx.core.policy.annotations import is_read_only
 from mcpx.core.policy.approvals import Approvals
+from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import (
     Exec,
     Forward,

@@ -28,7 +28,7 @@ from mcpx.core.events.audit.entry import ANSWERED, Entry
 from mcpx.core.events.costs import costs
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.watched_call import Call, Json
-from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import Exec, Forward, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.servers.actor import Upstream

@@ -87,7 +87,7 @@ class Approvals:
         raise self._ask(call, arguments)
 
     def _is_of_server(self, call: ApprovalRequest, state: str) -> bool:
-        """Whether a state that looks like ours is one of the MCPX that the server is at."""
+        """Return True if a state that looks like ours is one of the MCPX that the server is at."""
         return call.asks_likewise and state not in self._kept
 
     def _passed(self, call: ApprovalRequest) -> Admitted | None:
@@ -185,7 +185,7 @@ class Approvals:
     # --- for the paths of the calls
 
     def continued(self, sent: Answers | None, need: InputRequired) -> InputRequired:
-        """What a server wants during a call that its client has made with these answers.
+        """Give a client the input that a server wants during a call which it has made with these answers.
 
         Where that call was approved, the client comes back with a state of ours, so that it is not asked.
         """
@@ -226,7 +226,7 @@ def _is_approved_always(policy: ServerPolicy, tool: ToolInfo) -> bool:
 
 
 def _is_decided(question: Question) -> bool:
-    """Whether rules or approvals answer the question by now."""
+    """Return True if rules or approvals answer the question by now."""
     policy, tool = question.policy, question.tool
     if not policy.admits_tool(tool.name) or policy.refusal(tool.name) is not None:
         return True

@@ -33,7 +33,7 @@ _ARGUMENTS: Final = "arguments"  # of a call; of `exec` they are among those of 
 
 
 class Unreadable(ValueError):  # noqa: N818 - a condition
-    """Why nobody can be asked about JSON, as the rest of a sentence that begins with what it is."""
+    """JSON about which nobody can be asked; the text is the rest of a sentence that begins with its name."""
 
 
 class Arguments(msgspec.Struct, frozen=True):

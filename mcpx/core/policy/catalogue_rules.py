@@ -1,15 +1,78 @@
-"""What the rules of one level, of a server or of a profile, admit of a catalogue. Pure."""
+"""The rules of one level, of a server or of a profile, on a catalogue and its annotations. Pure.
+
+Annotations are what the server says, or what a person says in its place. A server's claim never widens what
+may run unasked: it may be wrong, or a lie.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from mcpx.core.catalog.model import Catalogue, LeftOut
-from mcpx.core.config.per_server import AccessRules, ToolRules
-from mcpx.core.policy.rules import NameRules, URIRules
+from mcpx.core.catalog.model import JSON, Catalogue, LeftOut, ToolInfo
+from mcpx.core.config.per_server import AccessRules, Hints, ToolRules
+from mcpx.core.policy.rules import NameRules, URIRules, names_of_server
+
+HINTS: Final = dict(zip(Hints.__struct_fields__, Hints.__struct_encode_fields__, strict=True))
+"""The fields of `Hints` with the protocol's names of the annotations."""
+_CAUTIOUS: Final = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
+"""What restricts: what the protocol takes for granted of a tool that says nothing."""
+
+
+def is_read_only(tool: ToolInfo) -> bool:
+    """Return True if a tool, in the form that clients are shown, changes nothing."""
+    hints = tool.annotations or {}
+    return hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True
+
+
+class AnnotationRules:
+    """A person's annotations of a server's tools; of several patterns that fit, the last one counts."""
+
+    def __init__(
+        self, server: str, given: dict[str, Hints], *, trusted: bool, aliases: tuple[str, ...] = ()
+    ) -> None:
+        self._trusted = trusted
+        self._rules = [
+            (
+                NameRules("annotations", server, AccessRules(deny=(pattern,)), aliases),
+                names_of_server(pattern, server, *aliases),
+                {HINTS[field]: value for field, value in asdict(hints).items() if value is not None},
+            )
+            for pattern, hints in given.items()
+        ]
+
+    @property
+    def change(self) -> bool:
+        """True if there may be a tool whose annotations they change."""
+        return bool(self._rules) or not self._trusted
+
+    def apply(self, tool: ToolInfo, *, trusted: bool = True) -> ToolInfo:
+        """The tool with the annotations that hold.
+
+        Those of the server count where they are `trusted`, here and by the configuration.
+        """
+        given: JSON = tool.annotations or {}
+        held = given
+        if not (trusted and self._trusted):
+            held = {name: value for name, value in given.items() if name not in _CAUTIOUS}
+        for broad, narrow, hints in self._rules:
+            if any(fits(tool.name) for fits in narrow):
+                held = held | hints
+            elif broad.against(tool.name):
+                held = held | _cautious(hints)
+        return tool if held == given else replace(tool, annotations=held or None)
+
+
+def _cautious(hints: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in hints.items() if value is _CAUTIOUS[name]}
+
 
 CUT: Final = "..."  # the end of a long name in a remark
 T = TypeVar("T")
@@ -33,7 +96,7 @@ class Rules:
         """Whether there may be something that they do not admit."""
 
     def filtered(self, known: Catalogue) -> Catalogue:
-        """What they admit of a catalogue; the same object, and the same lists, where that is all."""
+        """Filter a catalogue; the same object, and the same lists, where all is admitted."""
         if not self.restrict:
             return known
         tools, resources, prompts = self.tools.against, self.resources, self.prompts.against
@@ -50,7 +113,7 @@ class Rules:
         return replace(known, **changed) if changed else known
 
     def _may_name(self, left_out: LeftOut) -> bool:
-        """Whether a remark on what is left out is on nothing that they do not admit.
+        """Return True if a remark on what is left out is on nothing that they do not admit.
 
         Of a name that was cut nobody knows what it would fit.
         """
@@ -70,12 +133,12 @@ DENY_ALL: Final = Rules("", ToolRules(allow=()), AccessRules(allow=()), AccessRu
 
 
 def _chosen(entries: dict[str, T], admits: Callable[[str], bool]) -> dict[str, T]:
-    """Those of the entries that are admitted; the same dictionary if all are."""
+    """Filter entries; the same dictionary if all are admitted."""
     chosen = {name: entry for name, entry in entries.items() if admits(name)}
     return chosen if len(chosen) < len(entries) else entries
 
 
 def _kept(entries: tuple[T, ...], admits: Callable[[T], bool]) -> tuple[T, ...]:
-    """Those of the entries that are admitted; the same tuple if all are."""
+    """Filter entries; the same tuple if all are admitted."""
     kept = tuple(entry for entry in entries if admits(entry))
     return kept if len(kept) < len(entries) else entries

@@ -30,12 +30,12 @@ class NarrowedPolicy(ServerPolicy):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """As those of the server."""
+        """Return those of the server."""
         return self._base.aliases
 
     @property
     def pins(self) -> ServerPins | None:
-        """As those of the server."""
+        """Return those of the server."""
         return self._base.pins
 
     @property
@@ -47,11 +47,11 @@ class NarrowedPolicy(ServerPolicy):
         return self._base.revision + self._own_changes
 
     def shown(self, whole: Catalogue | None) -> Catalogue | None:
-        """What there is of a catalogue; the same object for as long as that is the same."""
+        """Filter a catalogue; the same object for as long as the result is the same."""
         return self.narrowed(self._base.shown(whole))
 
     def narrowed(self, known: Catalogue | None) -> Catalogue | None:
-        """What there is of a catalogue that is seen through the server's policy already."""
+        """Apply the profile's rules to a catalogue that the server's policy has filtered."""
         if known is None:
             return None
         rules, last = self._narrowing(), self._last
@@ -62,27 +62,27 @@ class NarrowedPolicy(ServerPolicy):
         return last[2]
 
     def shown_page(self, page: Catalogue) -> Catalogue:
-        """What there is of a part of a listing, which is not kept."""
+        """Filter a part of a listing, which is not kept."""
         return self._narrowing().filtered(self._base.shown_page(page))
 
     def restricts(self, kind: Kind) -> bool:
-        """Whether something of that kind may be hidden, or a tool not run at once."""
+        """Return True if something of that kind may be hidden, or a tool not run at once."""
         rules = self._narrowing()
         own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
         return own or self._base.restricts(kind)
 
     @property
     def alters_lists(self) -> bool:
-        """As that of the server, or whether the profile hides something."""
+        """True if lists may differ from the server's own."""
         return self._base.alters_lists or any(map(self.restricts, get_args(Kind)))
 
     @property
     def reads_tools(self) -> bool:
-        """As that of the server."""
+        """Ask the server's policy."""
         return self._base.reads_tools
 
     def rule_against_tool(self, name: str) -> str | None:
-        """As that of the server, or of the profile."""
+        """Ask the server's policy, then the profile."""
         return self._base.rule_against_tool(name) or self._narrowing().tools.against(name)
 
     @property
@@ -90,34 +90,34 @@ class NarrowedPolicy(ServerPolicy):
         return self._base._listed  # noqa: SLF001 - of its own class
 
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
-        """As that of the server, or of the profile."""
+        """Ask the server's policy, then the profile."""
         against = self._base.rule_against_resource(uri, listed=listed)
         return against or self._narrowing().resources.against(uri, listed=listed)
 
     def rule_against_template(self, template: str) -> str | None:
-        """As that of the server, or of the profile."""
+        """Ask the server's policy, then the profile."""
         against = self._base.rule_against_template(template)
         return against or self._narrowing().resources.against_template(template)
 
     def rule_against_prompt(self, name: str) -> str | None:
-        """As that of the server, or of the profile."""
+        """Ask the server's policy, then the profile."""
         return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
 
     @property
     def restricts_resources(self) -> bool:
-        """Whether there may be a resource that is not admitted."""
+        """True if there may be a resource that is not admitted."""
         return self._base.restricts_resources or self._narrowing().resources.restrict
 
     @property
     def refused(self) -> Collection[str]:
-        """As those of the server."""
+        """Return those of the server."""
         return self._base.refused
 
     def refusal(self, tool: str) -> CallError | None:
-        """As that of the server."""
+        """Ask the server's policy."""
         refusal = self._base.refusal(tool)
         return refusal if refusal is not None and self.admits_tool(tool) else None
 
     def asks(self, tool: ToolInfo) -> str | None:
-        """As that of the server, or of the profile."""
+        """Ask the server's policy, then the profile."""
         return self._base.asks(tool) or self._narrowing().tools.asked(tool.name)

@@ -1,4 +1,4 @@
-"""What is kept of one server: the forms of its tools that are approved, and those that wait. Pure.
+"""The record of one server: the forms of its tools that are approved, and those that wait. Pure.
 
 A `PinRecord` is what stands in a file (`mcpx.core.policy.pin_files`) and is replaced whole. The functions
 make the next one out of the last; they are applied to what a process knows, and again to what is on the disk,
@@ -58,7 +58,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself."""
+    """A server's own words about itself."""
 
     name: str | None = None
     title: str | None = None
@@ -96,7 +96,7 @@ Edit = Callable[[PinRecord], PinRecord]
 
 
 def started_by(server: ServerConfig) -> list[str]:
-    """What the entry starts or reaches: its command and arguments, or its URL, without secrets."""
+    """List what the entry starts or reaches: its command and arguments, or its URL, without secrets."""
     transport, redact = server.transport, redactor_of(server)
     if isinstance(transport, Placed):  # where it runs does not change what it is
         transport = transport.stdio
@@ -147,7 +147,7 @@ def pin_of(tool: ToolInfo, redact: Redactor) -> Pin:
 
 
 def about_of(catalogue: Catalogue, redact: Redactor) -> About:
-    """What the server says of itself there."""
+    """Read a server's words about itself from its catalogue."""
     said = (catalogue.implementation, catalogue.server_title, catalogue.instructions)
     name, title, instructions = (None if text is None else redact(_encodable(text)) for text in said)
     return About(name=name, title=title, instructions=instructions)
@@ -181,7 +181,7 @@ def _encodable(text: str) -> str:
 
 
 def claims_read_only(annotations: JSON | None) -> bool:
-    """Whether a tool says of itself that it changes nothing."""
+    """Return True if a tool says of itself that it changes nothing."""
     reads, destroys = ((annotations or {}).get(name) for name in _CLAIMS)
     return reads is True and destroys is not True
 

@@ -1,21 +1,24 @@
-"""What a person is shown of a server before it is approved, and what follows once that is agreed to. Pure.
+"""The review of a server: for the person who is to approve it, for programs and for models. Pure.
 
 What is agreed to are the forms that were shown, by their digests: what has changed meanwhile goes on waiting.
+A model is given the difference only where the change is in force: the words of what is blocked are kept from
+it, and shown to programs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.catalog.model import present
+from mcpx.core.catalog.model import JSON, present
 from mcpx.core.policy.pin_changes import Change, changes_of
 from mcpx.core.policy.pin_record import Edit, approved
 from mcpx.core.policy.pins import ServerPins
 from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.text import cut, one_line, shown_server
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import MCPXError
 
@@ -34,7 +37,7 @@ class NothingToApproveError(MCPXError):
 
 
 def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> list[Change]:
-    """What waits of a server, or of one tool, with whole values.
+    """List what waits of a server, or of one tool, with whole values.
 
     A tool that is named and as it was approved is to run without asking from now on; so is one that waits, if
     the policy asks about it.
@@ -65,7 +68,7 @@ def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> l
 
 
 def edit_of(agreed: Iterable[Agreed]) -> Edit:
-    """What makes the next record, out of what was agreed to of one server."""
+    """Make the edit of a server's record out of what was agreed to of it."""
     agreed = list(agreed)
     return partial(
         approved,
@@ -89,3 +92,40 @@ def reviewed(pins: ServerPins, changes: Iterable[Change]) -> dict[str, Any]:
 def _nearest(name: str, known: Iterable[str]) -> str:
     near = nearest(name, list(known))
     return f"; did you mean {near[0]}?" if near else ""
+
+
+# --- what inspect says
+
+MAX_SHOWN: Final = 20  # changes for a model
+MAX_FOR_PROGRAMS: Final = 200
+_MAX_CHARS: Final = 400  # of one change for a model
+
+
+def said_of(policy: ServerPolicy, tool: str | None = None) -> tuple[JSON, JSON]:
+    """Tell a model, and programs, what waits of a server or of one tool; both empty if nothing does.
+
+    `{changed: [...]}`, the last line with the command that approves it, and `{changes: [{kind, tool?,
+    difference, blocked, digest?}]}`.
+    """
+    changes = [each for each in policy.changes() if tool in {None, each.tool}]
+    if not changes or policy.pins is None:
+        return {}, {}
+    lines = [_line(each) for each in changes[:MAX_SHOWN]]
+    more = f"{len(changes) - MAX_SHOWN} more changes; " if len(changes) > MAX_SHOWN else ""
+    command = policy.pins.command(*([tool] if tool else []))
+    model = {"changed": [*lines, f"{more}tell the user: {command} shows and approves that"]}
+    return model, {"changes": [each.to_dict() for each in changes[:MAX_FOR_PROGRAMS]]}
+
+
+def note_on(policy: ServerPolicy) -> str:
+    """The sentence about a server of which something waits."""
+    if policy.pins is None:
+        return ""
+    name, command = shown_server(policy.pins.name), policy.pins.command()
+    return f"{name} has changed since it was approved: {command} says how"
+
+
+def _line(change: Change) -> str:
+    if change.blocked or change.kind == "pins":
+        return f"{change.summary()}; not in force until the user approves it"
+    return cut(f"{change.summary()}: {one_line('; '.join(change.difference))}", _MAX_CHARS)

@@ -25,7 +25,7 @@ from mcpx.core.policy.pin_record import About, Pin, PinRecord
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shared of one server. `by`: the gateway that has written it."""
+    """The shared record of one server. `by`: the gateway that has written it."""
 
     number: int
     by: str
@@ -59,7 +59,7 @@ NONE: Final = Approvals()
 
 
 def shareable(record: PinRecord) -> PinRecord | None:
-    """What of a record is for all gateways; None while nothing of it was seen or approved."""
+    """Reduce a record to what is for all gateways; None while nothing of it was seen or approved."""
     is_approved = record.state == "held" and bool(record.tools or record.always)
     if record.state != "pinned" and not is_approved:
         return None
@@ -79,7 +79,7 @@ def marks_of(record: PinRecord, number: int = 0, origin: str = "") -> Marks:
 
 
 def approved_since(record: PinRecord, marks: Marks | None) -> Approvals:
-    """What was approved in a record since it had these marks.
+    """Find what was approved in a record since it had these marks.
 
     Without marks it was never shared. Then only what runs without asking is known to be a person's approval:
     the rest may merely have been seen first.
@@ -107,7 +107,7 @@ def first_marks(record: PinRecord) -> Marks | None:
 
 
 def is_same(one: PinRecord, other: PinRecord) -> bool:
-    """Whether the same is approved in both."""
+    """Return True if the same is approved in both."""
     return marks_of(one) == marks_of(other)
 
 
@@ -138,7 +138,7 @@ def taken_over(record: PinRecord, shared: PinRecord, mine: Approvals = NONE) -> 
 
 
 def together(record: PinRecord, marks: Marks | None, shared: Shared, *, by: str) -> Shared:
-    """What is to be shared of both: what is shared already, or the next, to be written `by` this gateway."""
+    """Unite a record with the shared one: this very one, or the next, to be written `by` this gateway."""
     knows_more = marks is not None and marks.origin != shared.origin and marks.number > shared.known
     mine = all_of(record) if knows_more else approved_since(record, marks)
     both = shareable(taken_over(record, shared.record, mine))
@@ -150,7 +150,7 @@ def together(record: PinRecord, marks: Marks | None, shared: Shared, *, by: str)
 
 
 def begun(record: PinRecord, marks: Marks | None, *, by: str, origin: str) -> Shared | None:
-    """What is to be shared where nothing is; None while there is nothing."""
+    """Make the first shared record; None while there is nothing to share."""
     number = 0 if marks is None else marks.number
     if (mine := shareable(record)) is None:
         return None
@@ -162,7 +162,7 @@ def _differs(one: Pin | None, other: Pin) -> bool:
 
 
 def distrusted(shared: Shared, server: str, number: int) -> str | None:
-    """Why it cannot be what is shared of this server under this number, as MCPX would have written it."""
+    """Say why it is not a record of this server and number that MCPX has written; None if it is."""
     record = shared.record
     if record.server != server or shared.number != number:
         return "it is of another server, or another version"
@@ -180,7 +180,7 @@ def distrusted(shared: Shared, server: str, number: int) -> str | None:
 
 
 class _Form(msgspec.Struct):
-    """What a definition holds; of one that is too large to be kept the name alone."""
+    """The members of a definition; of one that is too large to be kept the name alone."""
 
     name: str
     input_schema: dict[str, Any] | None = msgspec.field(name="inputSchema", default=None)

@@ -60,7 +60,7 @@ class PinStore:
 
     @property
     def problem(self) -> str | None:
-        """Why what is pinned cannot be written down now, if it cannot."""
+        """The reason why pins cannot be written now, if they cannot."""
         return self._broken
 
     async def approve(self, server: ServerConfig, edit: Edit) -> None:
@@ -73,9 +73,7 @@ class PinStore:
         async with self._turn:
             await self._write()
             anew = pins.record if pins.problem is not None else None
-            _, base, entry = self._pins[identity]
-            update = partial(self.files.update, identity, edit, base, entry=entry, anew=anew)
-            self._take(identity, await anyio.to_thread.run_sync(update))
+            await self._write_one(identity, edit, anew)
 
     async def run(self, incarnation: Incarnation) -> None:
         """Write what is to be kept, until the supervisor asks this child to stop, and at last then."""
@@ -92,7 +90,7 @@ class PinStore:
     # --- shared with other gateways
 
     def await_others(self, *, awaited: bool) -> None:
-        """Whether a server that is seen for the first time waits until it is known what others know of it."""
+        """Have a server that is seen for the first time wait, or not, for what other gateways know of it."""
         self._awaits_others = awaited
         for pins, _, _ in self._pins.values():
             if pins.await_others(awaited=awaited):
@@ -126,11 +124,14 @@ class PinStore:
         """
         async with self._turn:
             await self._write()
-            _, base, entry = self._pins[identity]
-            update = partial(self.files.update, identity, edit, base, entry=entry)
-            self._take(identity, await anyio.to_thread.run_sync(update))
+            await self._write_one(identity, edit)
 
     # --- writing
+
+    async def _write_one(self, identity: str, edit: Edit, anew: PinRecord | None = None) -> None:
+        _, base, entry = self._pins[identity]
+        update = partial(self.files.update, identity, edit, base, entry=entry, anew=anew)
+        self._take(identity, await anyio.to_thread.run_sync(update))
 
     def _keep(self, identity: str, edit: Edit) -> None:
         self._edits.setdefault(identity, []).append(edit)

@@ -8,6 +8,7 @@ once; what is to be kept it gives to `keep`, which writes it down later (`mcpx.c
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -17,8 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.config import ServerConfig, redactor_of
-from mcpx.core.policy.pin_changes import Change, changes_of
-from mcpx.core.policy.pin_log import ChangeLog
+from mcpx.core.policy.pin_changes import Change, ChangeLog, changes_of
 from mcpx.core.policy.pin_record import (
     About,
     Edit,
@@ -31,8 +31,23 @@ from mcpx.core.policy.pin_record import (
     noted,
     pin_of,
 )
-from mcpx.core.policy.pin_refusal import approve_command, refused
-from mcpx.errors import CallError
+from mcpx.errors import CallError, Code
+from mcpx.paths import config_hint
+
+
+def approve_command(config: ServerConfig, *tool: str) -> str:
+    """The command that approves what waits of the server, or of one tool."""
+    words = map(shlex.quote, ("mcpx", "approve", config.name, *tool))
+    return " ".join(words) + (config_hint(config.source) if config.source else "")
+
+
+def refused(config: ServerConfig, name: str, why: str, *, whole: bool) -> CallError:
+    """Nothing was sent because of a tool, or of the `whole` server."""
+    server, command = config.name, approve_command(config, *([] if whole else [name]))
+    text = f"{server}.{name} is not run: {why}; nothing was sent. Tell the user: {command} shows the change"
+    details = {"rule": f"pin: {config.pin}", "approve": command}
+    return CallError(Code.NOT_APPROVED, text, server=server, tool=name, details=details)
+
 
 log = structlog.get_logger()
 REMOVED: Final = "all pins, and the key to them, were removed"
@@ -40,7 +55,7 @@ _NOT_SEEN: Final = ("unseen", "succeeding")
 
 
 class ServerPins:
-    """What is pinned of one server. `revision` grows whenever the answers of the methods may have changed.
+    """The pins of one server. `revision` grows whenever the answers of the methods may have changed.
 
     `record` is what was kept of it, None if it was never seen; `problem` is why that cannot be believed.
     """
@@ -87,7 +102,7 @@ class ServerPins:
         """Whether anything is compared."""
 
     def take(self, record: PinRecord | None, problem: str | None) -> bool:
-        """Take in what is on the disk now; whether that is something else.
+        """Take in what is on the disk now; True if that is something else.
 
         What is there no more was removed: what is known of it stays known, and is not believed.
         """
@@ -103,7 +118,7 @@ class ServerPins:
         return True
 
     def await_others(self, *, awaited: bool) -> bool:
-        """Whether what is seen first waits for what other gateways know of it; returns if that changes."""
+        """Have what is seen first wait, or not, for what other gateways know of it; True if that is new."""
         before, self._awaited = self.awaits_others, awaited
         if self.awaits_others == before:
             return False
@@ -113,7 +128,7 @@ class ServerPins:
 
     @property
     def awaits_others(self) -> bool:
-        """Whether the server was never seen here, and may have been at another gateway."""
+        """True if the server was never seen here, and may have been at another gateway."""
         return self._awaited and self.record.state == "unseen"
 
     def _renew(self) -> None:
@@ -123,7 +138,7 @@ class ServerPins:
 
     @property
     def holds_all(self) -> bool:
-        """Whether nothing of the server is in force: it is new and not approved, or its pins are lost."""
+        """True if nothing of the server is in force: it is new and not approved, or its pins are lost."""
         if self.problem is not None or self.awaits_others:
             return self.blocks or self._holds
         return self._holds and self.record.state != "pinned"
@@ -219,7 +234,7 @@ class ServerPins:
         return replace(catalogue, server_title=about.title, instructions=about.instructions)
 
     def refusal(self, name: str) -> CallError | None:
-        """Why a tool of that name cannot run, if it has changed or is new and that is blocked."""
+        """Return the error for a tool that has changed or is new, where that is blocked."""
         if not self.guards:
             return None
         if self.problem is not None:
@@ -249,7 +264,7 @@ class ServerPins:
         return approve_command(self._config, *tool)
 
     def widened(self, tool: ToolInfo) -> bool:
-        """Whether the tool has changed, and claims to be read-only as its approved form did not."""
+        """Return True if the tool has changed, and claims to be read-only as its approved form did not."""
         pin = self.record.tools.get(tool.name) if self.is_active else None
         if pin is None or not claims_read_only(tool.annotations):
             return False
@@ -258,7 +273,7 @@ class ServerPins:
     # --- what a person has agreed to
 
     def always(self, tool_name: str) -> bool:
-        """Whether the tool, as it is now, runs without asking."""
+        """Return True if the tool, as it is now, runs without asking."""
         digest = self.record.always.get(tool_name)
         return digest is not None and digest == self.current_digest(tool_name)
 
@@ -287,7 +302,7 @@ class ServerPins:
     # --- what waits
 
     def changes(self) -> list[Change]:
-        """What waits for approval, the worst first: also what is only named."""
+        """List what waits for approval, the worst first: also what is only named."""
         if not self.is_active:
             return []
         if self._changes is None:

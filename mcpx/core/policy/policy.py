@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.config import ServerConfig
-from mcpx.core.policy.annotations import AnnotationRules, is_read_only
-from mcpx.core.policy.catalogue_rules import Rules
+from mcpx.core.policy.catalogue_rules import AnnotationRules, Rules, is_read_only
 from mcpx.core.policy.pin_changes import Change
 from mcpx.core.policy.pins import ServerPins
 from mcpx.errors import CallError
@@ -36,7 +35,7 @@ Kind = Literal["tools", "resources", "prompts"]
 
 
 class ServerPolicy:
-    """What one server may offer. Cheap to ask: `shown` gives the same object until something changes."""
+    """The policy of one server. Cheap to ask: `shown` gives the same object until something changes."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._aliases: tuple[str, ...] = ()
@@ -76,7 +75,7 @@ class ServerPolicy:
 
     @property
     def pins(self) -> ServerPins | None:
-        """What is known of the tools from when they were first seen; None where nothing is kept."""
+        """The pins of the tools; None where nothing is kept."""
         return self._pins
 
     def pin(self, pins: ServerPins | None) -> None:
@@ -93,7 +92,7 @@ class ServerPolicy:
     # --- what there is
 
     def shown(self, whole: Catalogue | None) -> Catalogue | None:
-        """What there is of a catalogue; the same object for as long as that is the same."""
+        """Filter a catalogue; the same object for as long as the result is the same."""
         pins = self._pins
         if whole is self._whole and (pins is None or pins.revision == self._pins_seen):
             return self._shown
@@ -154,15 +153,15 @@ class ServerPolicy:
         return made
 
     def narrowed(self, known: Catalogue | None) -> Catalogue | None:
-        """What there is of a catalogue that is seen through the server's policy already."""
+        """Apply the profile's rules, of which there are none here, to a catalogue that was `shown`."""
         return known
 
     def shown_page(self, page: Catalogue) -> Catalogue:
-        """What there is of a part of a listing, which is not kept."""
+        """Filter a part of a listing, which is not kept."""
         return self._make(page)
 
     def restricts(self, kind: Kind) -> bool:
-        """Whether something of that kind may be hidden, or a tool not run at once."""
+        """Return True if something of that kind may be hidden, or a tool not run at once."""
         if self._pins is not None and self._pins.guards:
             return True
         if kind != "tools":
@@ -172,30 +171,30 @@ class ServerPolicy:
 
     @property
     def alters_lists(self) -> bool:
-        """Whether lists may be shown otherwise than the server gives them."""
+        """True if lists may differ from the server's own."""
         return self._annotations.change or any(map(self.restricts, get_args(Kind)))
 
     @property
     def reads_tools(self) -> bool:
-        """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
+        """True if the form of a tool may matter: it is pinned, or shown with other annotations."""
         return (self._pins is not None and self._pins.is_active) or self._annotations.change
 
     # --- one of them
 
     def rule_against_tool(self, name: str) -> str | None:
-        """The rule by which there is no tool of that name; None where there is, if the server has it."""
+        """Find the rule by which there is no tool of that name; None where the server may have one."""
         return self._rules.tools.against(name)
 
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
-        """As `rule_against_tool`, for a resource; `listed`: with just this URI, by the server."""
+        """Find the rule against a resource, as against a tool; `listed`: the server lists just this URI."""
         return HELD if self._is_held else self._rules.resources.against(uri, listed=listed)
 
     def rule_against_template(self, template: str) -> str | None:
-        """As `rule_against_tool`, for a resource template."""
+        """Find the rule against a resource template, as against a tool."""
         return HELD if self._is_held else self._rules.resources.against_template(template)
 
     def rule_against_prompt(self, name: str) -> str | None:
-        """As `rule_against_tool`, for a prompt."""
+        """Find the rule against a prompt, as against a tool."""
         return HELD if self._is_held else self._rules.prompts.against(name)
 
     @property
@@ -204,11 +203,11 @@ class ServerPolicy:
 
     @property
     def restricts_resources(self) -> bool:
-        """Whether there may be a resource that is not admitted."""
+        """True if there may be a resource that is not admitted."""
         return self._is_held or self._rules.resources.restrict
 
     def admits_tool(self, name: str) -> bool:
-        """Whether there is a tool of that name, if the server has it."""
+        """Return True if there is a tool of that name, provided that the server has it."""
         return self.rule_against_tool(name) is None
 
     def denied_tools(self) -> Iterator[str]:
@@ -221,15 +220,15 @@ class ServerPolicy:
         return self._whole
 
     def admits_resource(self, uri: str, *, listed: bool = False) -> bool:
-        """Whether there is a resource with that URI, if the server has it; `listed`: it lists just this."""
+        """Return True if no rule is against that resource; `listed`: the server lists just this URI."""
         return self.rule_against_resource(uri, listed=listed) is None
 
     def admits_template(self, template: str) -> bool:
-        """Whether there is that resource template, if the server has it."""
+        """Return True if no rule is against that resource template."""
         return self.rule_against_template(template) is None
 
     def admits_prompt(self, name: str) -> bool:
-        """Whether there is a prompt of that name, if the server has it."""
+        """Return True if no rule is against a prompt of that name."""
         return self.rule_against_prompt(name) is None
 
     # --- whether it may run
@@ -240,12 +239,12 @@ class ServerPolicy:
         return self._refused
 
     def refusal(self, tool: str) -> CallError | None:
-        """Why a tool cannot run: it has changed or is new, and waits for approval."""
+        """Return the error for a tool that has changed or is new, and waits for approval."""
         refusal = None if self._pins is None else self._pins.refusal(tool)
         return refusal if refusal is not None and self.admits_tool(tool) else None
 
     def changes(self) -> list[Change]:
-        """What waits for approval of what there is."""
+        """List what waits for approval, of the tools that are admitted."""
         known = [] if self.pins is None else self.pins.changes()
         return [each for each in known if each.tool is None or self.admits_tool(each.tool)]
 

@@ -26,7 +26,7 @@ _FORM: Final = ("name", "title", "description", "inputSchema", "outputSchema", "
 
 
 class Answers(Protocol):
-    """What a client adds to a request that it repeats (`mcpx.core.protocol.context.InputAnswers`)."""
+    """The addition to a request that a client repeats (`mcpx.core.protocol.context.InputAnswers`)."""
 
     @property
     def state(self) -> str | None: ...
@@ -140,7 +140,7 @@ class Question(msgspec.Struct, eq=False, kw_only=True):
     """Ends the wait for the answer, where there is one: another answer has decided. Must not raise."""
 
     def is_of(self, call: ApprovalRequest, arguments: bytes) -> bool:
-        """Whether a repeated request is for this very call."""
+        """Return True if a repeated request is for this very call."""
         return (
             self.client is call.client
             and self.policy is call.policy

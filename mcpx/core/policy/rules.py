@@ -2,18 +2,20 @@
 
 Made from the configuration once for each server and profile, and asked by `mcpx.core.policy.policy` alone. A
 pattern is broad where it restricts and narrow where it allows: names and URIs are chosen by servers, and none
-may be chosen so that a rule for something else fits it. Pure.
+may be chosen so that a rule for something else fits it. What a server suggests for an argument of a template
+(`admitted_completion`) is filtered likewise. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import translate
-from typing import Final
+from typing import Any, Final, Protocol
 from unicodedata import normalize
 from urllib.parse import quote, unquote
 
+from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.naming import SCHEME
 from mcpx.core.catalog.templates import matches_any
 from mcpx.core.catalog.uri_readings import canonical, decoded, read_liberally, readings, same_letters
@@ -25,6 +27,7 @@ MAX_KEPT: Final = 4096  # names of tools, by which it is known whether a person 
 _WILD: Final = re.compile(r"[*?\[{]")
 _IPV6: Final = re.compile(r"[^/]*//\[[0-9A-Fa-f:.]+\](?=[:/]|$)")  # brackets that are no wildcard
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
+_VARIABLES: Final = re.compile(r"\{[+#./;?&]?([^{}]*)\}")
 CONTROLS: Final = "resources: a URI with control characters"
 """The rule by which such a URI is not sent: what is left of it differs from reader to reader."""
 
@@ -50,12 +53,12 @@ class NameRules:
 
     @property
     def restrict(self) -> bool:
-        """Whether there may be something that they do not admit."""
+        """True if there may be something that they do not admit."""
         return bool(self._deny) or self._allow is not None
 
     @property
     def ask(self) -> bool:
-        """Whether there may be something that a person is asked about."""
+        """True if there may be something that a person is asked about."""
         return bool(self._ask)
 
     def against(self, name: str) -> str | None:
@@ -103,7 +106,7 @@ class URIRules:
         if rules.allow is not None:
             self._allow = [_Allowed(own) for each in rules.allow for own in _own_part(each, names)]
         self.restrict = rules.allow is not None or bool(self._deny)
-        """Whether there may be something that they do not admit."""
+        """True if there may be something that they do not admit."""
 
     def against(self, uri: str, *, listed: bool = False) -> str | None:
         """The rule by which there is no resource with that URI; None where there may be one.
@@ -160,27 +163,27 @@ class _Allowed:
         self._canonical = _glob(_canonical_head(same_letters(unquote(pattern))))
 
     def names(self, uri: str) -> bool:
-        """Whether it is just this URI."""
+        """Return True if it is just this URI."""
         return uri == self._pattern
 
     def fits(self, uri: str) -> bool:
-        """Whether it fits a URI as it was given."""
+        """Return True if it fits a URI as it was given."""
         if self._glob(uri):
             return True
         return self._template is not None and matches_any((self._template,), uri)
 
     def fits_plain(self, uri: str) -> bool:
-        """Whether it fits a URI that was decoded."""
+        """Return True if it fits a URI that was decoded."""
         return bool(self._decoded(uri) or self._canonical(uri)) or self.fits(uri)
 
     def may_fit(self, template: str) -> bool:
-        """Whether a URI that fits may come of a template."""
+        """Return True if a URI that fits may come of a template."""
         start = template.partition("{")[0]
         return self.fits(template) or start.startswith(self._prefix) or self._prefix.startswith(start)
 
 
 def _glob(pattern: str) -> Fits:
-    """Whether a text is the pattern, or fits it."""
+    """Make the test whether a text is the pattern, or fits it."""
     return re.compile(rf"{translate(pattern)}|{re.escape(pattern)}\Z").match
 
 
@@ -190,7 +193,7 @@ def _composed(text: str) -> str:
 
 
 def names_of_server(pattern: str, *servers: str) -> list[Fits]:
-    """What a pattern of names, or of `server.name`, says of the names of one server, which may have several.
+    """Make the tests of a pattern of names, or of `server.name`, for a server, which may have several names.
 
     Only the part before a dot may fit the server's name, and only the part behind it that of a tool: no tool
     comes under the pattern of another server by its name.
@@ -243,3 +246,51 @@ def _without_steps(uri: str) -> str:
         elif segment != ".":
             kept.append(segment)
     return "/".join(kept)
+
+
+# --- completions
+
+
+class AdmitsResources(Protocol):
+    """A policy, as far as it is about resources."""
+
+    @property
+    def restricts_resources(self) -> bool: ...
+
+    def admits_resource(self, uri: str) -> bool: ...
+
+    def admits_template(self, template: str) -> bool: ...
+
+
+def admitted_completion(
+    result: JSON, policy: AdmitsResources, template: str, argument: str, resolved: Mapping[str, Any]
+) -> JSON:
+    """The result of `completion/complete` with the values that there may be resources for.
+
+    `resolved` are the arguments that have their values already.
+    """
+    completion = result.get("completion")
+    if not policy.restricts_resources or not isinstance(completion, dict):
+        return result
+    values = completion.get("values")
+    if not isinstance(values, list):
+        return result
+    kept = [value for value in values if _admits(policy, template, {**resolved, argument: value})]
+    if len(kept) == len(values):
+        return result
+    shown = completion | {"values": kept}
+    if isinstance(total := completion.get("total"), int):
+        shown["total"] = max(len(kept), total - len(values) + len(kept))
+    return result | {"completion": shown}
+
+
+def _admits(policy: AdmitsResources, template: str, values: Mapping[str, Any]) -> bool:
+    def value(found: re.Match[str]) -> str:
+        names = [name.partition(":")[0].removesuffix("*") for name in found[1].split(",")]
+        known = [str(values[name]) for name in names if name in values]
+        return ",".join(known) if len(known) == len(names) else found[0]
+
+    made = _VARIABLES.sub(value, template)
+    if "{" in made:
+        return policy.admits_template(made)
+    return policy.admits_resource(made)

@@ -51,7 +51,7 @@ class NamedToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: str | None = None
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether it lets nobody in any more."""
+        """Return True if it lets nobody in any more."""
         return self.expires is not None and self.expires <= now
 
 
@@ -60,12 +60,12 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def token_file() -> Path:
-    """Where the default token is kept."""
+    """Return the path of the default token."""
     return state_folder() / "token"
 
 
 def named_tokens_file() -> Path:
-    """Where the hashes of the tokens with names are kept."""
+    """Return the path of the hashes of the tokens with names."""
     return state_folder() / "tokens.json"
 
 
@@ -73,7 +73,7 @@ def named_tokens_file() -> Path:
 
 
 def load_token(path: Path | None = None) -> str:
-    """The default token out of its file, which is made if there is none.
+    """Read the default token from its file, and make one if there is none.
 
     Raises:
         TokenError: The file or its folder cannot be read or made, is another user's, or others may read it.
@@ -164,7 +164,7 @@ def revoke(name: str, path: Path | None = None) -> NamedToken:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a token."""
+    """Hash a token as it is kept."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -199,7 +199,7 @@ class NamedTokens:
         """Why the file cannot be used, if it cannot. Then it lets nobody in."""
 
     def current(self, now: datetime) -> list[NamedToken]:
-        """Those that let in."""
+        """List the tokens that let in."""
         seen = _signature(self._path)
         if seen != self._seen:
             self._seen, self.problem, self._tokens = seen, None, ()
@@ -224,7 +224,7 @@ class NamedTokens:
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:
-    """What changes with the file; None where there is none."""
+    """Return something that changes with the file; None where there is none."""
     try:
         found = path.lstat()
     except OSError:
@@ -233,7 +233,7 @@ def _signature(path: Path) -> tuple[int, ...] | None:
 
 
 def _read_private(path: Path, max_bytes: int) -> bytes | None:
-    """What is in a file that only its owner can read or change; None where there is none.
+    """Read a file that only its owner can read or change; None where there is none.
 
     Raises:
         OSError: It cannot be read.

@@ -20,14 +20,14 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class ClusterFile(msgspec.Struct, frozen=True):
-    """What it holds: the address of Ray's GCS, or `auto`; and whether an open cluster is joined, too."""
+    """The address of Ray's GCS, or `auto`; and whether an open cluster is joined, too."""
 
     address: str
     allow_open: bool = False
 
 
 def read_cluster_file(folder: Path) -> ClusterFile | None:
-    """What the file holds, or None where there is none.
+    """Read the file; None where there is none.
 
     Raises:
         DaemonError: The file is there, and cannot be read: servers must not run elsewhere for that. Or others
@@ -57,7 +57,7 @@ def write_cluster_file(folder: Path, address: str, *, allow_open: bool = False) 
 
 
 def remove_cluster_file(folder: Path) -> bool:
-    """Have them join none; whether there was a file."""
+    """Have them join none; True if there was a file."""
     try:
         (folder / FILE_NAME).unlink()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What is said on the daemon's socket before MCP: for the shim, the command line and the gateway.
+"""The words on the daemon's socket before MCP: for the shim, the command line and the gateway.
 
 A connection is an MCP client's, or begins with a control request: one line of JSON whose first key is `mcpx`
 (`mcpx.core.gateway.frontends.control` lists them). Standard library and msgspec only, for `mcpx attach`.

@@ -43,7 +43,7 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def shows_all(self) -> bool:
-        """Whether its clients see every server."""
+        """True if its clients see every server."""
         return self.server is None and self.only is None and self.profile is None and self.peer is None
 
 

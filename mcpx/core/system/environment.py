@@ -38,7 +38,7 @@ _LOADER_NAMES: Final = frozenset(
 
 
 def loads_code(name: str) -> bool:
-    """Whether a variable of that name can make a process load code, or reveal its secrets."""
+    """Return True if a variable of that name can make a process load code, or reveal its secrets."""
     return name.startswith(_LOADER_PREFIXES) or name in _LOADER_NAMES
 
 

@@ -20,7 +20,7 @@ BACKLOG: Final = 512  # connections that are not accepted yet
 
 @contextmanager
 def listening(paths: DaemonPaths) -> Iterator[socket.socket]:
-    """As `listen`. At exit the socket is closed and removed; if the body fails, clients that wait hear why.
+    """Listen; at exit close and remove the socket, and tell clients that wait if the body fails.
 
     Raises:
         DaemonError: As `listen`.

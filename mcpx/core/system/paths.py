@@ -107,7 +107,7 @@ def _alias(link: str) -> Path:
 
 
 def is_long(path: Path) -> bool:
-    """Whether it may be too long for the path of a socket."""
+    """Return True if it may be too long for the path of a socket."""
     return len(os.fsencode(path)) > MAX_SOCKET_PATH
 
 

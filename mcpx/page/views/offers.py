@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 
 from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
-from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.rendering.inspection.plain import clean_plain
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.typescript import SchemaConverter, outweighs

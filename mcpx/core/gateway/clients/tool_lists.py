@@ -17,7 +17,7 @@ from mcpx.core.catalog.diff import Diff, diff
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.known_clients import known_client
-from mcpx.core.policy.annotations import is_read_only
+from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.rendering.descriptions import (
     Descriptions,
     QueryTool,

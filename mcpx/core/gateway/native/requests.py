@@ -35,7 +35,7 @@ from mcpx.core.gateway.native.listening import ListenStreams
 from mcpx.core.gateway.native.lists import PAGE_ENTRIES, page_of
 from mcpx.core.gateway.native.lookup import Lookup, kept_page
 from mcpx.core.gateway.sdk_path import is_modern
-from mcpx.core.policy.completions import admitted_completion
+from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.messages import Forward, Read, Request, meta_for_server
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.rendering.large_results import refuse_dense_messages

@@ -23,7 +23,7 @@ from mcpx.core.gateway.transparent.pinned_pages import (
     as_approved,
 )
 from mcpx.core.gateway.transparent.subjects import COMPLETE, kinds_of
-from mcpx.core.policy.completions import admitted_completion
+from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.passthrough.messages import NOTHING, members_of, result_answer, result_of, value_of
 from mcpx.core.wire import envelope

@@ -6,8 +6,8 @@ import pytest
 
 from mcpx.core.config import ServerConfig, Stdio
 from mcpx.core.config.per_server import AccessRules
-from mcpx.core.policy.completions import admitted_completion
 from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.policy.rules import admitted_completion
 
 
 def policy(**resources):

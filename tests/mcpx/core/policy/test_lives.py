@@ -466,7 +466,7 @@ async def test_a_full_disk_costs_no_call_and_is_said(server, monkeypatch):
     def full(*_given, **_more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcpx.core.store.sealed_files.replace_file", full)
+    monkeypatch.setattr("mcpx.core.policy.pin_files.replace_file", full)
     monkeypatch.setattr("mcpx.core.policy.pin_store.LOOK_INTERVAL_S", 0.01)
     async with server.life(pin="block") as watch:
         with anyio.fail_after(PATIENCE_S):

@@ -10,9 +10,8 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from mcpx.core.policy.pin_files import Loaded, PinFiles
+from mcpx.core.policy.pin_files import Loaded, PinFiles, SealedFiles
 from mcpx.core.policy.pin_record import About, PinRecord
-from mcpx.core.store.sealed_files import SealedFiles
 
 ONE, OTHER = "1" * 64, "2" * 64
 EMPTY = PinRecord(server="s", started_by="x")
@@ -179,7 +178,7 @@ def test_a_full_disk_is_an_error_and_what_was_there_is_there(files, monkeypatch)
     def full(*_given, **_more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcpx.core.store.sealed_files.replace_file", full)
+    monkeypatch.setattr("mcpx.core.policy.pin_files.replace_file", full)
     with pytest.raises(OSError, match="No space"):
         write(files, record=EMPTY)
     assert files.load(ONE) == Loaded(SEEN, None)
@@ -187,8 +186,8 @@ def test_a_full_disk_is_an_error_and_what_was_there_is_there(files, monkeypatch)
 
 def test_another_process_that_writes_is_waited_for(files, monkeypatch):
     write(files)
-    monkeypatch.setattr("mcpx.core.store.sealed_files.LOCK_TIMEOUT_S", 0.0)
-    with files._files.locked(), pytest.raises(BlockingIOError):
+    monkeypatch.setattr("mcpx.core.policy.pin_files.LOCK_TIMEOUT_S", 0.0)
+    with files._files.writing(), pytest.raises(BlockingIOError):
         partial(write, files, record=EMPTY)()
     write(files, record=EMPTY)
     assert os.listdir(files.folder)  # noqa: PTH208 - whatever is there

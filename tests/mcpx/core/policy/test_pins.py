@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from mcpx.core.catalog.model import Catalogue, ResourceInfo, ToolInfo
 from mcpx.core.config import ServerConfig, Stdio
-from mcpx.core.policy.pin_log import MAX_LOGGED
+from mcpx.core.policy.pin_changes import MAX_LOGGED
 from mcpx.core.policy.pin_record import pin_identity
 from mcpx.core.policy.pins import ServerPins
 from mcpx.errors import Code, Outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpx.core.policy.differences import MAX_LINES, MAX_VALUE_CHARS, contents, differences
+from mcpx.core.policy.pin_changes import MAX_LINES, MAX_VALUE_CHARS, contents, differences
 
 
 def schema(**properties):

@@ -6,7 +6,7 @@ import pytest
 
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.config.per_server import Hints
-from mcpx.core.policy.annotations import AnnotationRules, is_read_only
+from mcpx.core.policy.catalogue_rules import AnnotationRules, is_read_only
 
 READ = {"readOnlyHint": True}
 
