@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from mcpx.core.catalog.model import ResourceInfo, ToolInfo
     from mcpx.core.catalog.snapshot import ServerInfo
     from mcpx.core.config import Config, load
-    from mcpx.core.daemon.hub import Hub, open_hub
+    from mcpx.core.daemon.hub import Hub
     from mcpx.core.rendering.typescript import SchemaConverter
     from mcpx.core.telemetry.log import configure as configure_logging
     from mcpx.errors import CallError, ConfigError, MCPXError
+    from mcpx.parts import open_hub
 
 __all__ = [
     "CallError",
@@ -68,7 +69,7 @@ _HOMES = {
     "generate_resources_description": "mcpx.core.calls.registry",
     "generate_tools_description": "mcpx.core.calls.registry",
     "load": "mcpx.core.config",
-    "open_hub": "mcpx.core.daemon.hub",
+    "open_hub": "mcpx.parts",
 }
 
 

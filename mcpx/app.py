@@ -25,12 +25,13 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config, Http, Sse
-from mcpx.core.config.load import cluster_link
 from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.idle_exit import IdleExit
 from mcpx.core.daemon.launch import MAX_LOG_BYTES
+from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.daemon.signals import obey_signals
+from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
@@ -49,12 +50,10 @@ from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.systemd import Notifier
 from mcpx.core.telemetry.tracing_setup import open_tracing
 from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
-from mcpx.page.page import Page
-from mcpx.paths import configuration_folder
+from mcpx.parts import cluster_of, part, ports
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
-    from mcpx.cluster.membership import Membership
     from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
@@ -127,12 +126,8 @@ async def serve_daemon(
             stack.callback(http.close)
 
         def frontends(endpoints: Endpoints) -> list[ChildSpec]:
-            frontend = SocketFrontend(endpoints, listener, paths)
-            page = Page(endpoints.hub, endpoints.clients)
-            endpoints.hub.page_link = page.link
-            if http is not None:
-                endpoints.hub.http = http.status
-                http.page = page
+            page = part("page")(endpoints.hub, endpoints.clients)
+            frontend = SocketFrontend(endpoints, listener, paths, page.link)
             uses = [frontend.use, page.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
@@ -143,11 +138,12 @@ async def serve_daemon(
                 ChildSpec(
                     name="idle exit", run=IdleExit(endpoints.hub, uses, partial(frontend.end, "idle")).run
                 ),
-                *([http.serve(endpoints)] if http is not None else ()),
+                *([http.serve(endpoints, page)] if http is not None else ()),
                 page.child(),  # after what serves it, so that it is closed first
             ]
 
-        return await _run(config, frontends, patience=patience)
+        status = None if http is None else http.status
+        return await _run(config, frontends, patience=patience, http=status)
 
 
 async def _clean_up(incarnation: Incarnation) -> None:
@@ -162,7 +158,11 @@ async def _clean_up(incarnation: Incarnation) -> None:
 def _supervised_http(config: Config) -> SupervisedHttp:
     from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp  # noqa: PLC0415 - as below
 
-    return SupervisedHttp(config)
+    return SupervisedHttp(config, open_forwarder=_forwarders(config))
+
+
+def _forwarders(config: Config) -> OpenForwarder | None:
+    return part("replicas") if config.http.replica.url else None
 
 
 @contextmanager
@@ -176,7 +176,10 @@ def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> 
 
         def frontends(endpoints: Endpoints) -> list[ChildSpec]:
             limit = config.max_message_bytes
-            http = HttpFrontend(endpoints, listener, config.http, token=token, limit=limit)
+            forwarders = _forwarders(config)
+            http = HttpFrontend(
+                endpoints, listener, config.http, token=token, limit=limit, open_forwarder=forwarders
+            )
             return [ChildSpec(name="http", run=http.run, shutdown=http_shutdown(config))]
 
         yield frontends
@@ -190,23 +193,19 @@ async def _run(
     starts: bool = True,
     watches: bool = True,
     prepare: Callable[[Config], Config] = lambda config: config,
+    http: Callable[[], HttpStatus] | None = None,
 ) -> int:
     notifier, hangup = Notifier(), Hangup()
     tracing = open_tracing()
-    membership = _membership(config) if watches else None
-    placement = None
-    if membership is not None:
-        placement, prepare = membership.cluster, membership.prepared(prepare)
     hub = Hub(
         config,
+        ports(config, cluster=cluster_of(config) if watches else None),
         reloading=notifier.reloading,
         starts=starts,
         tracing=tracing,
-        placement=placement,
         prepare=prepare,
+        http=http,
     )
-    if membership is not None:
-        membership.join(hub)
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
@@ -233,22 +232,6 @@ async def _run(
         finally:
             tasks.cancel_scope.cancel()
     return 0
-
-
-def _membership(config: Config) -> Membership | None:
-    """The cluster that this MCPX is a gateway of, if there is one.
-
-    Raises:
-        DaemonError: It cannot be read whether there is one.
-    """
-    folder = configuration_folder(config.source)
-    link = cluster_link(config, folder)
-    if link is None:
-        return None
-    from mcpx.cluster.federation.identity import own_id  # noqa: PLC0415 - likewise
-    from mcpx.cluster.membership import Membership  # noqa: PLC0415 - for those who have a cluster
-
-    return Membership(link, folder=folder, gateway=own_id(folder))
 
 
 async def _finish_start(hub: Hub) -> None:

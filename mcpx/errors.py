@@ -23,6 +23,10 @@ from typing import Any, Final
 class MCPXError(Exception):
     """Base of every error that MCPX raises on purpose."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain JSON; `usage` is true where the caller has to change something first."""
+        return {"error": str(self), "usage": isinstance(self, ConfigError)}
+
 
 class DaemonError(MCPXError):
     """The daemon cannot be reached or started, or this process cannot be it; the text says what to do."""

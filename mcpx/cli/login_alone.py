@@ -24,8 +24,6 @@ from mcpx.oauth.pending import PendingSignIn
 from mcpx.oauth.person import (
     account_at,
     callback_ports,
-    describe_link,
-    describe_result,
     needs_sign_in,
     person_account,
     signed_in,
@@ -109,7 +107,7 @@ async def _sign_in(
         tasks.start_soon(sign_in.run, CallbackListeners(tasks))
         try:
             await sign_in.url()
-            report(describe_link(sign_in), answer)
+            report(sign_in.report(), answer)
             while sign_in.is_open:
                 report({}, answer)
                 with anyio.move_on_after(TICK_S):
@@ -118,7 +116,7 @@ async def _sign_in(
         except MCPXError as error:
             failure = error
             sign_in.cancel(str(error))
-    return failure, {} if failure else describe_result(account)
+    return failure, {} if failure else sign_in.result()
 
 
 async def _needed(config: Config) -> list[str]:

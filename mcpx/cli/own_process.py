@@ -13,13 +13,14 @@ from rich.text import Text
 
 from mcpx.cli.printing import console
 from mcpx.core.config import Config, read_config
-from mcpx.core.daemon.hub import Hub, open_hub
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.frontends.operations import ControlRequest, ReportStep, perform, server_entry
 from mcpx.core.servers.fleet.profiles import check_endpoint, serving_only
 from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.log import configure
 from mcpx.core.text import one_line
+from mcpx.parts import open_hub
 
 MAX_WAIT_FOR_ALL_S: Final = 15.0  # where no server is named: one that hangs must not hide the others
 NOT_NEEDED: Final = "not needed for this command"

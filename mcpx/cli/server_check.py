@@ -97,8 +97,8 @@ def _alone(config: str, name: str) -> JSON:
     with light_sdk():
         import anyio
 
-        from mcpx.core.daemon.hub import open_hub
         from mcpx.core.gateway.frontends.operations import ControlRequest, perform
+        from mcpx.parts import open_hub
 
     async def start() -> JSON:
         async with open_hub(alone) as hub:

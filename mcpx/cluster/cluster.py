@@ -40,8 +40,6 @@ from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
-    from mcpx.cluster.federation.own_directory import ReadTail
-    from mcpx.core.daemon.hub import Hub
     from mcpx.core.servers.fleet.fleet import Fleet
 
 log = structlog.get_logger()
@@ -124,11 +122,11 @@ class Cluster:
         done = [await self._try(node, request, RESTART_TIMEOUT_S) for node in self._running(server)]
         return any(each is not None for each in done)
 
-    async def log_tail(self, server: ServerConfig, lines: int) -> list[str]:
-        """The last lines that a server has written to standard error, on all nodes that run it."""
+    async def log_tail(self, server: ServerConfig, lines: int) -> list[str] | None:
+        """Return the last lines of a server's log, of all nodes; None for one that is not placed."""
         spec, found = placed_spec(server), list[str]()
         if spec is None:
-            return found
+            return None
         request = partial(Logs, server=spec.name, digest=spec.digest, lines=min(lines, MAX_LOG_LINES))
         running = self._running(server)
         for node in running:
@@ -167,17 +165,9 @@ class Cluster:
 
     # --- its life
 
-    def serve(self, hub: Hub) -> None:
-        """Be the cluster of that hub, which was made with this as its `placement`."""
-        self.fleet = self.draining.fleet = hub.fleet
-        hub.nodes = self.statuses
-        hub.directory.log_tail = partial(self._log_tail, hub, hub.directory.log_tail)
-
-    async def _log_tail(self, hub: Hub, own: ReadTail, server: str, lines: int) -> list[str]:
-        config = hub.upstream(server).config
-        if placed_spec(config) is None:
-            return await own(server, lines)
-        return await self.log_tail(config, lines)
+    def serve(self, fleet: Fleet) -> None:
+        """Be the cluster of that fleet, which was made with this as its `placement`."""
+        self.fleet = self.draining.fleet = fleet
 
     async def run(self, incarnation: Incarnation) -> None:
         """Watch the nodes, until the root supervisor asks this child to stop."""

@@ -1,4 +1,4 @@
-"""A gateway in a cluster: what the composition root adds to a hub, and takes away again.
+"""A gateway in a cluster: the port `Cluster`, for the composition root.
 
 Imported only where the configuration, or `mcpx cluster start`, says that there is a cluster. The Ray process
 is under a supervisor of its own that never gives up, so that no trouble with Ray ends the gateway.
@@ -6,7 +6,6 @@ is under a supervisor of its own that never gives up, so that no trouble with Ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.config import Config
 from mcpx.core.config.model import ClusterLink
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.daemon.status import ClusterStatus, GatewayStatus
+from mcpx.core.daemon.status import ClusterStatus, GatewayStatus, NodeStatus
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from supervisors import ChildSpec, Shutdown, Supervisor
@@ -158,22 +157,42 @@ class Membership:
     def __init__(self, link: ClusterLink, *, folder: Path, gateway: str) -> None:
         self._ray = RayProcess(link.address, allow_open=link.allow_open)
         self._gateway = gateway
-        self.cluster = Cluster(self._ray, folder=folder, gateway=gateway)
-        """Where servers run: the hub's `Placement`."""
+        self.placement = Cluster(self._ray, folder=folder, gateway=gateway)
+        """The node for each server."""
+        self._control: ClusterControl | None = None
 
-    def prepared(self, prepare: Callable[[Config], Config]) -> Callable[[Config], Config]:
-        """`prepare`, and then all commands on nodes that may be there."""
-        return lambda config: cluster_config(prepare(config))
+    def expand(self, config: Config) -> Config:
+        """Return the configuration with all commands on nodes that may be there."""
+        return cluster_config(config)
 
     def join(self, hub: Hub) -> None:
         """Add the cluster to a hub that does not run yet, before its frontends."""
-        self.cluster.serve(hub)
+        self.placement.serve(hub.fleet)
         sharing = Sharing(hub, self._ray, gateway=self._gateway)
-        control = ClusterControl(self._ray, self.cluster, sharing)
-        hub.cluster, hub.cluster_status = control.answer, control.status
+        self._control = ClusterControl(self._ray, self.placement, sharing)
         ray = Supervisor()
         ray.add(self._ray.child())
         shutdown = Shutdown(grace=STOP_S)
         hub.root.add(ChildSpec(name="ray", run=ray.run_as_child, shutdown=shutdown))
-        hub.root.add(ChildSpec(name="cluster", run=self.cluster.run, shutdown=shutdown))
+        hub.root.add(ChildSpec(name="cluster", run=self.placement.run, shutdown=shutdown))
         hub.root.add(sharing.child())
+
+    async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
+        """Do what `mcpx cluster` asks, if anything, and say how the cluster is.
+
+        Raises:
+            MCPXError: It cannot be done.
+        """
+        return await self._joined().answer(do, node, wait_s)
+
+    def status(self) -> ClusterStatus:
+        """Return the link to Ray and the gateways, as `mcpx status` has them."""
+        return self._joined().status()
+
+    def _joined(self) -> ClusterControl:
+        assert self._control is not None  # noqa: S101 - the hub that asks has it join first
+        return self._control
+
+    def nodes(self) -> list[NodeStatus]:
+        """Return the nodes, as `mcpx status` shows them."""
+        return self.placement.statuses()

@@ -26,8 +26,8 @@ from mcpx.oauth.token_store import TokenStore
 if TYPE_CHECKING:
     import httpx2
 
+    from mcpx.core.servers.transport.refusals import NotAuthorized
     from mcpx.oauth.challenge import Challenge
-    from mcpx.oauth.refusals import NotAuthorized
 
 __all__ = ["Account", "AccountState"]
 SENT_AGAIN: Final = "mcpx.sent_again"
@@ -176,7 +176,7 @@ class Account(SignInState):
 
     async def _step_up(self, challenge: Challenge, *, is_second: bool) -> bool:
         """Take in that the token does not allow a request; a machine asks for more by itself, once."""
-        from mcpx.oauth.refusals import MoreScopesRequired  # noqa: PLC0415 - as above
+        from mcpx.core.servers.transport.refusals import MoreScopesRequired  # noqa: PLC0415 - as above
 
         known = self.challenge
         wanted = dict.fromkeys(((known and known.scope) or "").split() + (challenge.scope or "").split())
@@ -194,7 +194,7 @@ class Account(SignInState):
 
     def _refusal(self) -> NotAuthorized:
         """Why no request can succeed now."""
-        from mcpx.oauth import refusals  # noqa: PLC0415 - as above
+        from mcpx.core.servers.transport import refusals  # noqa: PLC0415 - as above
 
         why = self.problem
         if not self.is_usable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from mcpx.errors import MCPXError
 
@@ -53,6 +54,10 @@ class SignInError(MCPXError):
         self.problem = problem
         self.retry_after_s = retry_after_s
         """The time that the authorization server asks to wait, in seconds."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain JSON, with its `problem`."""
+        return {**super().to_dict(), "problem": str(self.problem)}
 
     @property
     def for_now(self) -> bool:

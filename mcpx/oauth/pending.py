@@ -18,6 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import anyio.to_thread
 
+from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import iso_seconds
 from mcpx.core.config import Http, Sse
 from mcpx.core.config.server_config import OAuth
 from mcpx.core.telemetry.contained import contain
@@ -152,6 +154,28 @@ class PendingSignIn:
                 "that address belongs to another sign-in; open the address of this one in your browser",
             )
         self._return.take(found)
+
+    def report(self) -> JSON:
+        """Return the address to open, as a report of the control request `login`."""
+        return {
+            "progress": None,
+            "server": self.name,
+            "url": self.link,
+            "opening_url": self.opening_url,
+            "redirect_uri": self.redirect_uri,
+            "note": self.note,
+        }
+
+    def result(self) -> JSON:
+        """Return what came of it, as the response to the control request `login`."""
+        account = self.account
+        return {
+            "server": account.server.name,
+            "signed_in": True,
+            **({"account": account.account_name} if account.account_name else {}),
+            "scopes": list(account.scopes),
+            "expires_at": None if account.expires_at is None else iso_seconds(account.expires_at),
+        }
 
     # --- for its owner
 

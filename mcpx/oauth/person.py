@@ -8,14 +8,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from mcpx.core.catalog.model import JSON
-from mcpx.core.catalog.snapshot import iso_seconds
 from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account
 from mcpx.oauth.callback import ports_from
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.pending import PendingSignIn
 
 ACCEPTED: Final = "application/json, text/event-stream"
 
@@ -100,26 +97,3 @@ async def _wants_sign_in(server: ServerConfig) -> bool:
     except MCPXError:
         return False
     return response.status_code == HTTPStatus.UNAUTHORIZED
-
-
-def describe_link(sign_in: PendingSignIn) -> JSON:
-    """The address to open, as a report of the control request `login`."""
-    return {
-        "progress": None,
-        "server": sign_in.name,
-        "url": sign_in.link,
-        "opening_url": sign_in.opening_url,
-        "redirect_uri": sign_in.redirect_uri,
-        "note": sign_in.note,
-    }
-
-
-def describe_result(account: Account) -> JSON:
-    """What came of a sign-in, as the response to the control request `login`."""
-    return {
-        "server": account.server.name,
-        "signed_in": True,
-        **({"account": account.account_name} if account.account_name else {}),
-        "scopes": list(account.scopes),
-        "expires_at": None if account.expires_at is None else iso_seconds(account.expires_at),
-    }

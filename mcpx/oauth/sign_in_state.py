@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -101,6 +101,16 @@ class SignInState:
     def is_of_person(self) -> bool:
         """Whether a person signs in, and not the client by itself."""
         return self._renewal.is_of_person
+
+    @property
+    def is_known(self) -> bool:
+        """True once a sign-in is stored, or the server has asked for one."""
+        return self.record is not None or self.state is not AccountState.UNKNOWN
+
+    @property
+    def asked_scopes(self) -> Sequence[str]:
+        """The scopes that the server has asked for."""
+        return ((self.challenge and self.challenge.scope) or "").split()
 
     @property
     def expires_at(self) -> float | None:

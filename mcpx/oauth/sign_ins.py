@@ -108,6 +108,16 @@ class SignIns:
         found.join(timeout_s)
         return found
 
+    def answer(self, name: str, address: str) -> None:
+        """Take the address that a browser came back to, for the sign-in that waits for it.
+
+        Raises:
+            SignInError: `NO_ANSWER`: no sign-in waits for it, or it cannot be that; `STATE_MISMATCH`.
+        """
+        if (sign_in := self._pending.get(name)) is None:
+            raise SignInError(Problem.NO_ANSWER, f"no sign-in to {name} waits for an answer")
+        sign_in.answer(address)
+
     def _joinable(self, account: Account, scopes: Sequence[str]) -> PendingSignIn | None:
         """The sign-in under way, if it is what is wanted; one for other scopes is cancelled."""
         found = self._pending.get(account.server.name)
@@ -171,7 +181,7 @@ class SignIns:
 
         async def look(upstream: Upstream) -> None:
             account, state = upstream.account, upstream.info().state
-            if account is None or not account.is_of_person:
+            if not isinstance(account, Account) or not account.is_of_person:
                 return
             if (
                 state is State.NEEDS_SIGN_IN
@@ -193,7 +203,7 @@ class SignIns:
         from mcpx.oauth.person import signed_in  # noqa: PLC0415 - as above
 
         accounts = {
-            name: each.account for name, each in self._hub.upstreams.items() if each.config.peer is None
+            name: _own(each.account) for name, each in self._hub.upstreams.items() if each.config.peer is None
         }
         return await signed_in(accounts | {name: self._of_peer(name) for name in self._hub.config.peers})
 
@@ -238,13 +248,18 @@ class SignIns:
         if (peer := self._hub.config.peers.get(name)) is not None:
             return peer, self._of_peer(name)
         upstream = self._hub.upstream(name)
-        return upstream.config, upstream.account
+        return upstream.config, _own(upstream.account)
 
     def _of_peer(self, name: str) -> Account | None:
         peer = self._hub.config.peers.get(name)
-        return None if peer is None else self._hub.fleet.accounts.of(peer)
+        return None if peer is None else _own(self._hub.fleet.accounts.of(peer))
 
     def _sessions(self, account: Account) -> list[Upstream | DirectSession]:
         """The sessions that use an account."""
         its = (each for each in self._hub.upstreams.values() if each.account is account)
         return [session for each in its for session in each.sessions()]
+
+
+def _own(account: object) -> Account | None:
+    """The account behind the port."""
+    return account if isinstance(account, Account) else None

@@ -18,8 +18,9 @@ import anyio
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config, parse
-from mcpx.core.daemon.hub import Hub, open_hub
+from mcpx.core.daemon.hub import Hub
 from mcpx.errors import CallError, Code
+from mcpx.parts import open_hub
 
 SERVER = Path(__file__).with_name("scripted_server.py")
 QUICK = {"initial": 0.05, "cap": 0.1, "healthy_after": 0.001}

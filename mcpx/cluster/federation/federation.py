@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,7 +44,6 @@ from supervisors import (
 )
 
 if TYPE_CHECKING:
-    from mcpx.cluster.federation.own_directory import ReadTail
     from mcpx.core.daemon.hub import Hub
 
 log = structlog.get_logger()
@@ -130,10 +128,6 @@ class Federation:
     def _join(self, hub: Hub) -> None:
         self._hub = hub
         hub.root.add(ChildSpec(name="peers", run=self.run, shutdown=Shutdown(limit=2 * TEARDOWN_S)))
-        hub.directory.via = self.via
-        hub.fleet.on_account = self.signed_in
-        hub.fleet.as_peer_says = self.as_peer_says
-        hub.directory.log_tail = partial(self._log_tail, hub.directory.log_tail)
 
     def _of_hub(self) -> Hub:
         if self._hub is None:
@@ -241,10 +235,15 @@ class Federation:
             except PeerError as error:
                 log.warning("peer.restart_refused", server=server, reason=str(error))
 
-    async def _log_tail(self, own: ReadTail, server: str, lines: int) -> list[str]:
+    async def log_tail(self, server: str, lines: int) -> list[str] | None:
+        """Return the last lines of a server's log at its peer; None for one of our own.
+
+        Raises:
+            CallError: The peer does not tell.
+        """
         found = self.of(server)
         if found is None:
-            return await own(server, lines)
+            return None
         try:
             return await found[0].log_tail(found[1], lines)
         except PeerError as error:
@@ -270,7 +269,7 @@ class Federation:
             name=name, state=state, transport=transport, cause=None if peer.is_up else peer.last_error
         )
 
-    def signed_in(self, name: str) -> None:
+    def account_changed(self, name: str) -> None:
         """Try a peer again whose account has tokens now."""
         peer = self.peers.get(name)
         if peer is not None:

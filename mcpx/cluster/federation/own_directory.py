@@ -1,17 +1,14 @@
 """The directory of this MCPX: which servers it has, how they are, and waiting until that changes.
 
-Owned by the hub. The peer endpoint asks here, with the view of the endpoint at which the peer is; a peer that
-knows a version gets an answer when there is another one. Changes that follow each other closely are one
-version. Where servers come from other MCPX in turn, or run on nodes, who sees to that sets `via` and
-`log_tail`.
+Asked for a peer, with the servers that are shown at its endpoint; a peer that knows a version gets an answer
+when there is another one. Changes that follow each other closely are one version.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -29,24 +26,19 @@ from mcpx.cluster.federation.directory import (
     PeerIdentity,
     PeerServer,
 )
-from mcpx.cluster.federation.identity import own_id
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.daemon.status_snapshot import server_status
 from mcpx.core.events.stats import Count
 from mcpx.core.system.processes import group_memory
-from mcpx.core.telemetry.server_log import last_lines
 from mcpx.core.text import cut
-from mcpx.paths import configuration_folder
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.daemon.hub_view import HubView
+    from mcpx.core.daemon.ports import Shown
     from mcpx.core.servers.actor import Upstream
     from mcpx.core.servers.visible_server import VisibleServer
 
-ReadTail = Callable[[str, int], Awaitable[list[str]]]
-"""Reads the last lines of a server's log: its name, how many; raises as `Hub.restart`."""
 COALESCE_S: Final = 0.2
 FIRST_ANSWER_S: Final = 5.0  # at most, for one's own peers to say theirs; two may be peers of each other
 REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
@@ -72,35 +64,20 @@ class _Known(msgspec.Struct):
 class OwnDirectory:
     """What this MCPX tells others of its servers.
 
-    `source` is where its configuration comes from, `state` the state folder, if not the usual one.
+    `own_id` is its id; `via` gives the ids of the MCPX that a server comes through, the next one first, and
+    none for one of our own.
     """
 
-    def __init__(self, hub: Hub, source: str, state: Path | None = None) -> None:
-        self._hub = hub
-        self._source = source
-        self._state = state
-        self._id: str | None = None
-        self._known: WeakKeyDictionary[HubView, _Known] = WeakKeyDictionary()
+    def __init__(self, hub: Hub, own_id: str, via: Callable[[str], Sequence[str]]) -> None:
+        self.hub = hub
+        self.id = own_id
+        self._via = via
+        self._known: WeakKeyDictionary[Shown, _Known] = WeakKeyDictionary()
         self._waiting = 0
         self._changes: int | None = None  # of catalogues, from the first request on
         self._memory: tuple[float, dict[int, int]] = (0.0, {})
-        self.via: Callable[[str], Sequence[str]] = lambda _server: ()
-        """The ids of the MCPX that a server comes through, the next one first; none for one of our own."""
-        self.log_tail: ReadTail = self._own_log_tail
-        """The last lines of a server's log, wherever it is."""
 
-    @property
-    def id(self) -> str:
-        """The id of this MCPX; made at first use."""
-        if self._id is None:
-            self._id = own_id(configuration_folder(self._source, self._state))
-        return self._id
-
-    async def restart(self, server: str) -> None:
-        """Start a server again, wherever it runs; raises as `Hub.restart`."""
-        await self._hub.restart(server)
-
-    async def answer(self, view: HubView, request: DirectoryRequest) -> Directory:
+    async def answer(self, view: Shown, request: DirectoryRequest) -> Directory:
         """What an endpoint shows; for one who has a version, when that is another one, or the time is up.
 
         The first answer waits for the peers whose servers are not known yet: who asks takes it for all.
@@ -108,14 +85,14 @@ class OwnDirectory:
         self._observe()
         if request.since is None:
             with anyio.move_on_after(FIRST_ANSWER_S):
-                await self._hub.peers.listed()
+                await self.hub.peers.listed()
         if request.since is not None and self._waiting < MAX_WAITING:
             self._waiting += 1
             try:
                 with anyio.move_on_after(min(request.wait_s, MAX_WAIT_S)):
                     known = self._look(view)
-                    while known.version == request.since and not self._hub.fleet.stopping:
-                        await self._hub.fleet.news.wait()
+                    while known.version == request.since and not self.hub.fleet.stopping:
+                        await self.hub.fleet.news.wait()
                         await anyio.sleep(COALESCE_S + REST * known.took_s)
                         known = self._look(view)
             finally:
@@ -129,16 +106,16 @@ class OwnDirectory:
         """From the first request on, have changes of catalogues told as those of states are."""
         if self._changes is None:
             self._changes = 0
-            self._hub.observe(self._note_change)
+            self.hub.observe(self._note_change)
 
     def _note_change(self, _server: str, _changed: Diff) -> None:
         self._changes = (self._changes or 0) + 1
-        self._hub.fleet.news.pulse()
+        self.hub.fleet.news.pulse()
 
-    def _look(self, view: HubView, *, max_age_s: float = math.inf) -> _Known:
+    def _look(self, view: Shown, *, max_age_s: float = math.inf) -> _Known:
         """What a view shows now; many ask at once, and the times in it may be that old."""
         now, known = anyio.current_time(), self._known.get(view)
-        seen = self._hub.fleet.version, self._changes
+        seen = self.hub.fleet.version, self._changes
         if known is not None and known.seen == seen and now - known.at <= max_age_s:
             return known
         servers = [self._server(each) for each in list(view.upstreams.values())[:MAX_SERVERS]]
@@ -150,7 +127,7 @@ class OwnDirectory:
         return made
 
     def _server(self, shown: VisibleServer) -> PeerServer:
-        status, info = server_status(self._hub.upstreams[shown.name], Count()), shown.info()
+        status, info = server_status(self.hub.upstreams[shown.name], Count()), shown.info()
         known = info.catalogue
         error = status.last_error
         return PeerServer(
@@ -169,26 +146,22 @@ class OwnDirectory:
             resources=len(info.resources),
             templates=len(known.templates) if known else 0,
             prompts=len(known.prompts) if known else 0,
-            via=[self.id, *self.via(status.name)][:MAX_HOPS],
+            via=[self.id, *self._via(status.name)][:MAX_HOPS],
         )
 
-    async def _memory_now(self, view: HubView) -> dict[int, int]:
+    async def _memory_now(self, view: Shown) -> dict[int, int]:
         """The memory of the processes, by their groups; from a moment ago, where somebody has just asked."""
         at, found = self._memory
         if anyio.current_time() - at > MEMORY_AGE_S:
-            pids = [pid for name in view.upstreams for pid in _pids(self._hub.upstreams[name])]
+            pids = [pid for name in view.upstreams for pid in _pids(self.hub.upstreams[name])]
             found = await anyio.to_thread.run_sync(group_memory, pids) if pids else {}
             self._memory = anyio.current_time(), found
         return found
 
     def _with_memory(self, server: PeerServer, memory: dict[int, int]) -> PeerServer:
-        upstream = self._hub.upstreams.get(server.name)
+        upstream = self.hub.upstreams.get(server.name)
         sizes = [] if upstream is None else [memory[pid] for pid in _pids(upstream) if pid in memory]
         return replace(server, memory_bytes=sum(sizes)) if sizes else server
-
-    async def _own_log_tail(self, server: str, lines: int) -> list[str]:
-        path = self._hub.upstream(server).server_log.path
-        return await anyio.to_thread.run_sync(last_lines, path, lines)
 
 
 def _lasting(server: PeerServer, upstream: VisibleServer) -> PeerServer:

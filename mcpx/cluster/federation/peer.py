@@ -29,6 +29,7 @@ from mcpx.cluster.federation.directory import (
 )
 from mcpx.cluster.federation.expansion import MAX_OF_PEER, Known, offered_by
 from mcpx.core.config import Era, PeerConfig, redactor_of
+from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.relay.clients import ConnectedClients, RunningCall
 from mcpx.core.servers.relay.session_relay import SessionRelay
@@ -40,7 +41,6 @@ from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
 from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.core.text import cut, paragraphs
 from mcpx.errors import CallError, Code, MCPXError
-from mcpx.oauth.account import Account
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()

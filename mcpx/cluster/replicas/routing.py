@@ -55,17 +55,14 @@ Guard = Callable[[Request], Awaitable[Response | None]]
 
 
 class ReplicaRouting:
-    """Serves what belongs here, with `app`, and passes on what does not.
+    """Serves what belongs to `replica`, with `app`, and passes on what does not."""
 
-    `limit` is the most bytes of a body.
-    """
-
-    def __init__(self, app: ASGIApp, seals: Seals, guard: Guard, limit: int, forwarders: Forwarders) -> None:
+    def __init__(self, app: ASGIApp, replica: Replica) -> None:
         self._app = app
-        self._seals = seals
-        self._guard = guard
-        self._limit = limit
-        self._forwarders = forwarders
+        self._replica = replica
+        self._seals = replica.seals
+        self._guard = replica.guard
+        self._limit = replica.limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -178,7 +175,7 @@ class ReplicaRouting:
         kept = [(name, value) for name, value in scope["headers"] if name != MARK.encode()]
         holder = request.holder or ""
         passed = [*kept, (MARK.encode(), f"{local}{self._mark(holder, local, body)}".encode())]
-        forwarder = await self._forwarders.get()
+        forwarder = await self._replica.forwarder()
         async with forwarder.send(holder, path + query, passed, body) as answer:
             await responding.pass_back(answer)
 
@@ -195,14 +192,25 @@ class ReplicaRouting:
         return compare_digest(mark[1:].encode(), expected.encode())
 
 
-class Forwarders:
-    """The one forwarder of a frontend, made by the first request that is passed on."""
+class Replica:
+    """One replica among several: the port `Forwarder`, for the HTTP frontend.
 
-    def __init__(self) -> None:
+    The connections to others are made by the first request that is passed on.
+    """
+
+    def __init__(self, url: str, secret: str, *, guard: Guard, limit: int) -> None:
+        self.seals = Seals(url, secret)
+        self.seal_kept = self.seals.seal_kept
+        self.guard = guard
+        self.limit = limit
         self._forwarder: Forwarder | None = None
         self._making = anyio.Lock()
 
-    async def get(self) -> Forwarder:
+    def around(self, endpoint: ASGIApp) -> ASGIApp:
+        """Return the endpoint for requests of this replica, which passes others on."""
+        return ReplicaRouting(endpoint, self)
+
+    async def forwarder(self) -> Forwarder:
         """The forwarder; in a thread, for it reads the certificates of the system."""
         async with self._making:
             if self._forwarder is None:

@@ -29,6 +29,7 @@ from mcpx.core.calls.names import (
 )
 from mcpx.core.calls.results.large import Apart
 from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.catalog.model import JSON
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.policy.approvals import Approvals
@@ -52,7 +53,6 @@ from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError, Code
-from mcpx.oauth.sign_in_links import SignInLinks
 from supervisors import Reply, SupervisorError
 
 R = TypeVar("R")

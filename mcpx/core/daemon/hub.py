@@ -10,17 +10,16 @@ change the tree while it runs (`mcpx.core.daemon.hub_changes`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.cluster.federation.joining import Peers
 from mcpx.core.calls.calls import Requests, ToolCalls
 from mcpx.core.calls.execution import Executor
 from mcpx.core.calls.inspection import Inspector
@@ -28,44 +27,52 @@ from mcpx.core.calls.registry import Registry
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.calls.router import MAILBOX_SIZE, Routable, RoutedRequests, Router
-from mcpx.core.catalog.model import JSON
+from mcpx.core.calls.sign_in_links import SignInLinks
+from mcpx.core.calls.tasks import Tasks
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config
 from mcpx.core.daemon.config_file import ConfigFile
 from mcpx.core.daemon.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.daemon.hub_tree import add_children, root_supervisor
 from mcpx.core.daemon.leaving import Leaving
-from mcpx.core.daemon.status import ClusterStatus, HttpStatus, NodeStatus
+from mcpx.core.daemon.ports import NO_PEERS, Cluster, NoSignIns, Peers, SignIns
+from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.call_watch import CallWatch
 from mcpx.core.events.history import History
 from mcpx.core.events.meter import Meter
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.context import ClientId
+from mcpx.core.servers.accounts import OpenAccounts, no_accounts
 from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.fleet.observers import Observer
 from mcpx.core.servers.fleet.readiness import await_descriptions
 from mcpx.core.servers.fleet.reload_plan import ReloadPlan
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.servers.transport.placement import Placement
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.telemetry.log import configure
+from mcpx.core.telemetry.server_log import last_lines
 from mcpx.core.telemetry.tracing import Tracing, ambient
 from mcpx.core.validation.checker import ArgumentChecker
 from mcpx.core.wire.workers.pool import WorkerPool
-from mcpx.errors import MCPXError
-from mcpx.oauth.sign_in_links import SignInLinks
-from mcpx.oauth.sign_ins import SignIns
 from mcpx.paths import AUDIT_FOLDER, state_folder
 from supervisors import ActorRef, Signal
 
-if TYPE_CHECKING:
-    from mcpx.cluster.federation.own_directory import OwnDirectory
-
 log = structlog.get_logger()
-ClusterActions = Callable[[str, str | None, float | None], Awaitable[JSON]]
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What hangs on a hub; each part may be left out."""
+
+    open_accounts: OpenAccounts = no_accounts
+    open_sign_ins: Callable[[Hub], SignIns] = lambda _hub: NoSignIns()
+    peers: Peers[Hub] = NO_PEERS
+    cluster: Cluster[Hub] | None = None
+
+
+NO_PORTS: Final = Ports()
 
 
 class Hub:
@@ -74,20 +81,15 @@ class Hub:
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
     context that is entered while a configuration is put in force; `prepare` says what is made of each one
-    before. `tokens`, `starts` and `placement` are those of `Fleet`. `tracing` makes the spans of calls;
+    before. `tokens` and `starts` are those of `Fleet`. `http` says how the HTTP side is, where a daemon has
+    one. `tracing` makes the spans of calls;
     without it, the provider that the program has set does, if there is one.
     """
-
-    cluster: ClusterActions | None = None
-    """Does what is asked of the cluster (what, which node, for how long): set by the composition root."""
-    cluster_status: Callable[[], ClusterStatus] | None = None
-    """The link to the cluster, and its gateways: set likewise."""
-    nodes: Callable[[], list[NodeStatus]] | None = None
-    """The nodes of the cluster, where there is one: set by it."""
 
     def __init__(
         self,
         config: Config,
+        ports: Ports = NO_PORTS,
         *,
         state: Path | None = None,
         tokens: Path | None = None,
@@ -95,31 +97,37 @@ class Hub:
         starts: bool = True,
         tracing: Tracing | None = None,
         prepare: Callable[[Config], Config] = lambda config: config,
-        placement: Placement | None = None,
+        http: Callable[[], HttpStatus] | None = None,
     ) -> None:
-        self._state = state
-        self._source = config.source
-        self.peers = Peers(lambda: self.directory.id, state, prepare)
-        """The other MCPX whose servers are servers here."""
-        self.config = config = self.peers.expand(config)
+        self.peers, self.cluster, self.http = ports.peers, ports.cluster, http
+        self._prepare = prepare
+        self.config = config = self.expanded(config)
         self.root = root_supervisor()
         self.clients = ConnectedClients()
         self.leaving = Leaving(lambda: self.config.shutdown_grace)
+        tasks = Tasks()
         self.fleet = Fleet(
-            config, state=state, tokens=tokens, clients=self.clients, starts=starts, placement=placement
+            config,
+            state=state,
+            tokens=tokens,
+            clients=self.clients,
+            starts=starts,
+            placement=None if self.cluster is None else self.cluster.placement,
+            open_accounts=ports.open_accounts,
+            elsewhere=self.peers,
+            has_open_tasks=tasks.has_open,
         )
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.workers = WorkerPool()
-        self.views = ResultViews(self.results, self.upstreams, self.workers)
-        self.fleet.has_open_tasks = self.views.tasks.has_open
+        self.views = ResultViews(self.results, self.upstreams, self.workers, tasks)
         self.audit = Audit(
             lambda: (state or state_folder()) / AUDIT_FOLDER, cuts_off=lambda: self.leaving.is_over
         )
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.sign_ins = SignIns(self)
+        self.sign_ins = ports.open_sign_ins(self)
         """The sign-ins of people that are under way."""
         self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
         self.tracing = ambient() if tracing is None else tracing
@@ -144,22 +152,18 @@ class Hub:
         self._changes = HubChanges(self, reloading)
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
-        self.http: Callable[[], HttpStatus] | None = None
-        """How the HTTP side is, where a daemon has one: set by the composition root."""
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
-        self.page_link: Callable[[], Awaitable[str]] = _no_page
-        """Gives the address that opens the daemon's page, once: set by the composition root."""
         self._changes.apply(config)
         add_children(self, self._inspector, self._checker)
         self.peers.configure(config, self)
+        if self.cluster is not None:
+            self.cluster.join(self)
 
-    @cached_property
-    def directory(self) -> OwnDirectory:
-        """What other MCPX are told of the servers."""
-        from mcpx.cluster.federation.own_directory import OwnDirectory  # noqa: PLC0415 - few are asked
-
-        return OwnDirectory(self, self._source, self._state)
+    def expanded(self, config: Config) -> Config:
+        """Return a configuration with the servers of peers, as it is put in force."""
+        config = self._prepare(self.peers.expand(config))
+        return config if self.cluster is None else self.cluster.expand(config)
 
     def upstream(self, name: str) -> Upstream:
         """Return a server for MCPX's own work; clients get theirs from the registry of their view.
@@ -247,6 +251,19 @@ class Hub:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
         await await_descriptions(self.upstreams, seconds)
 
+    async def log_tail(self, name: str, lines: int) -> list[str]:
+        """Return the last lines of a server's log, wherever it is.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names; or its peer does not tell.
+        """
+        upstream, placement = self.upstream(name), self.fleet.placement
+        if (found := await self.peers.log_tail(name, lines)) is not None:
+            return found
+        if placement is not None and (found := await placement.log_tail(upstream.config, lines)) is not None:
+            return found
+        return await anyio.to_thread.run_sync(last_lines, upstream.server_log.path, lines)
+
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Have `observer` called with the name of a server whose catalogue changed, and the difference.
 
@@ -291,22 +308,8 @@ class Hub:
 
 
 @asynccontextmanager
-async def open_hub(
-    config: Config,
-    *,
-    state: Path | None = None,
-    tokens: Path | None = None,
-    reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
-    placement: Placement | None = None,
-) -> AsyncIterator[Hub]:
-    """A running hub, with parameters as of `Hub`; stopped in order when left.
-
-    What the body raises comes out as it is. A program that has not configured structlog gets warnings on
-    standard error.
-    """
-    if not structlog.is_configured():
-        configure("warning")
-    hub = Hub(config, state=state, tokens=tokens, reloading=reloading, placement=placement)
+async def running(hub: Hub) -> AsyncIterator[Hub]:
+    """Run a hub; it is stopped in order when this is left. What the body raises comes out as it is."""
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)
@@ -318,7 +321,3 @@ async def open_hub(
             hub.stop()
     if failure is not None:
         raise failure
-
-
-async def _no_page() -> str:
-    raise MCPXError("this MCPX has no page")

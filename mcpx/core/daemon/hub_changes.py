@@ -81,7 +81,7 @@ class HubChanges:
         with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
             async with self._lock:
                 with self._reloading(), self._hub.fleet.environment.entered():
-                    plan = await self._carry_out(self._hub.peers.expand(config))
+                    plan = await self._carry_out(self._hub.expanded(config))
         self._log(plan)
         return plan
 
@@ -90,7 +90,7 @@ class HubChanges:
         hub = self._hub
         with anyio.CancelScope(shield=True):  # as above
             async with self._lock:
-                config = hub.peers.expand(hub.config)
+                config = hub.expanded(hub.config)
                 if config.servers == hub.config.servers:
                     return
                 with hub.fleet.environment.entered():

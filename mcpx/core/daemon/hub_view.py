@@ -43,7 +43,7 @@ from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import CallError
 
 if TYPE_CHECKING:
-    from mcpx.oauth.account import Account
+    from mcpx.core.servers.accounts import Account
 
 
 class HubView:

@@ -87,7 +87,7 @@ class Reading(NamedTuple):
 def read(hub: Hub, *, clients: int) -> Reading:
     """The figures now. `clients` counts those that are attached."""
     totals, log = hub.meter.since_start(), hub.audit
-    cluster = None if hub.cluster_status is None else hub.cluster_status()
+    cluster = None if hub.cluster is None else hub.cluster.status()
     infos = [(upstream, upstream.info()) for upstream in hub.upstreams.values()]
     return Reading(
         values={
@@ -113,7 +113,7 @@ def read(hub: Hub, *, clients: int) -> Reading:
         ),
         faults=tuple(contained().items()),
         peers=tuple(hub.peers.status()),
-        nodes=() if hub.nodes is None else tuple(hub.nodes()[:MAX_SERVERS]),
+        nodes=() if hub.cluster is None else tuple(hub.cluster.nodes()[:MAX_SERVERS]),
     )
 
 

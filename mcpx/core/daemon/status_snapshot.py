@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
     from mcpx.core.events.stats import Count, Totals
     from mcpx.core.running import Environment
+    from mcpx.core.servers.accounts import Account
     from mcpx.core.servers.actor import Upstream
     from mcpx.core.servers.passthrough.session import DirectSession
     from mcpx.core.telemetry.metrics import Counters
-    from mcpx.oauth.account import Account
     from supervisors import ChildState
 
 MAX_CHANGES: Final = 100  # of one server
@@ -58,8 +58,8 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         daemon=daemon,
         servers=servers,
         peers=hub.peers.status() or msgspec.UNSET,
-        nodes=msgspec.UNSET if hub.nodes is None else hub.nodes(),
-        cluster=msgspec.UNSET if hub.cluster_status is None else hub.cluster_status(),
+        nodes=msgspec.UNSET if hub.cluster is None else hub.cluster.nodes(),
+        cluster=msgspec.UNSET if hub.cluster is None else hub.cluster.status(),
     )
 
 
@@ -201,17 +201,16 @@ def _changes(upstream: Upstream) -> list[ChangeStatus]:
 
 def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspec.UnsetType:
     """How the sign-in of a server is; nothing where it has none and never wanted one."""
-    if account is None or (account.record is None and account.state == "unknown"):
+    if account is None or (not account.is_known):
         return msgspec.UNSET
     expires_at, scopes = (account.expires_at, account.scopes) if account.is_usable else (None, ())
-    asked = account.challenge.scope if account.challenge is not None else None
     is_too_little = info.state is State.NEEDS_SIGN_IN and account.is_usable
     return SignInStatus(
         account=(account.is_usable and account.account_name) or msgspec.UNSET,
         command=account.login_command if account.is_of_person else msgspec.UNSET,
         expires_at=msgspec.UNSET if expires_at is None else iso_seconds(expires_at),
         scopes=list(scopes) or msgspec.UNSET,
-        wanted_scopes=[each for each in (asked or "").split() if each not in scopes] or msgspec.UNSET,
+        wanted_scopes=[each for each in account.asked_scopes if each not in scopes] or msgspec.UNSET,
         problem=account.problem or (is_too_little and info.cause) or msgspec.UNSET,
     )
 

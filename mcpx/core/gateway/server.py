@@ -96,9 +96,8 @@ class GatewayServer(EndpointServer):
             return await call_next(ctx)
         if not connection_of(ctx.session).initialize_accepted:
             return await call_next(ctx)
-        from mcpx.core.gateway.peer.questions import answer  # noqa: PLC0415 - for those who are peers
-
-        return await answer(self._all.directory, self.hub, ctx, self.stamp_for(ctx))
+        found = await self._all.peers.answer(self.hub, ctx, self.stamp_for(ctx))
+        return await call_next(ctx) if found is None else found
 
     async def _wait_for_servers(self) -> None:
         """Wait until it is known what every server offers, or it has failed.

@@ -46,9 +46,9 @@ from mcpx.errors import CallError
 from supervisors import Incarnation, Phase, Supervisor
 
 if TYPE_CHECKING:
+    from mcpx.core.servers.accounts import Account
     from mcpx.core.servers.passthrough.client import DirectClient
     from mcpx.core.servers.passthrough.session import DirectSession
-    from mcpx.oauth.account import Account
 
 _WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
 OnCatalogue = Callable[[str, Diff], None]

@@ -114,7 +114,7 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
 def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(config.transport, Http | Sse):
         return None
-    from mcpx.oauth.refusals import ClientRefused, NotAuthorized, NoTokenNow  # noqa: PLC0415 - as below
+    from mcpx.core.servers.transport.refusals import ClientRefused, NotAuthorized, NoTokenNow  # noqa: PLC0415 - as below
 
     if not isinstance(leaf, NotAuthorized):
         return None

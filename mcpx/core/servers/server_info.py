@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from msgspec.structs import replace
@@ -11,9 +11,9 @@ from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import ServerConfig
 from mcpx.core.config.diagnosis import diagnose
+from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.text import cut, paragraphs
-from mcpx.oauth.account import Account
 from supervisors import ChildState, Parking, Phase, refused_for
 
 MAX_CAUSE_CHARS: Final = 1400  # of what is said elsewhere
@@ -26,6 +26,18 @@ STATES: Final = {
     Phase.STOPPING: State.STOPPED,
     Phase.DONE: State.STOPPED,
 }
+
+
+class Elsewhere(Protocol):
+    """The port to other MCPX, as far as it is asked of one server."""
+
+    def as_peer_says(self, server: ServerConfig, info: ServerInfo, /) -> ServerInfo:
+        """Return how a server of a peer is, as far as the peer knows better."""
+        return info
+
+    def account_changed(self, name: str, /) -> None:
+        """Take in that the account of an entry was signed in or out."""
+        return
 
 
 def said_elsewhere(info: ServerInfo, by: str, state: str, why: str, due_in_s: float | None) -> ServerInfo:

@@ -25,7 +25,7 @@ from mcpx.core.servers.per_client import PerClientSessions
 from mcpx.errors import CallError
 
 if TYPE_CHECKING:
-    from mcpx.oauth.account import Account
+    from mcpx.core.servers.accounts import Account
 
 
 class VisibleServer(Protocol):

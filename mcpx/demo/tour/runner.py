@@ -18,10 +18,10 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from mcpx.core.daemon.hub import open_hub
 from mcpx.demo.tour.report import Failure, Report, Step, StepFailed
 from mcpx.demo.tour.steps import STEPS, Context, demo_config
 from mcpx.errors import MCPXError, leaves
+from mcpx.parts import open_hub
 
 STEP_TIMEOUT_S: Final = 30.0  # none takes a second on an idle machine
 REAP_TIMEOUT_S: Final = 2.0  # for the kernel to forget a process that has ended

@@ -116,7 +116,7 @@ def _daemon(page: Page, clients: int) -> News:
 
 def _nodes(page: Page) -> list[News]:
     """The nodes of the cluster; none without one. Figures that change all the time are rounded."""
-    found = [] if page.hub.nodes is None else page.hub.nodes()
+    found = [] if page.hub.cluster is None else page.hub.cluster.nodes()
     found.sort(key=lambda node: (node.state == "ready", node.name))
     return [
         {
@@ -136,10 +136,9 @@ def _nodes(page: Page) -> list[News]:
 
 def _cluster(page: Page) -> News | None:
     """The link to the cluster and its gateways; None without one."""
-    status = page.hub.cluster_status
-    if status is None:
+    if page.hub.cluster is None:
         return None
-    shown: News = msgspec.to_builtins(status())
+    shown: News = msgspec.to_builtins(page.hub.cluster.status())
     return {**shown, "gateways": shown["gateways"][:MAX_NODES]}
 
 

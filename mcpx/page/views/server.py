@@ -38,8 +38,8 @@ from mcpx.page.views.server_topics import card_of, log, server
 from mcpx.page.views.trials import Trials
 
 if TYPE_CHECKING:
+    from mcpx.core.calls.sign_in_links import PendingSignIn
     from mcpx.core.daemon.hub import Hub
-    from mcpx.oauth.pending import PendingSignIn
     from mcpx.page.page import Page
 
 
@@ -140,7 +140,8 @@ async def sign_in_answer(hub: Hub, name: str, request: Request) -> JSON:
         SignInError: No sign-in waits for it, or it cannot be that.
     """
     given = await body(request, Address)
-    _pending(hub, name).answer(given.address)
+    _pending(hub, name)
+    hub.sign_ins.answer(name, given.address)
     return {"taken": True}
 
 

@@ -155,7 +155,7 @@ async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
 async def _from_peer(hub: Hub, name: str) -> list[str]:
     """The last lines that a server has written at the other MCPX that it is one of, or why not."""
     try:
-        return [_line(line) for line in await hub.directory.log_tail(name, FIRST_LINES)]
+        return [_line(line) for line in await hub.log_tail(name, FIRST_LINES)]
     except CallError as error:
         return [_line(str(error))]
 

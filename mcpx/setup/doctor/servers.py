@@ -225,7 +225,7 @@ def _temporary_state() -> Iterator[Path]:
 
 
 async def _start(config: Config, state: Path, timeout_s: float) -> dict[str, Start]:
-    from mcpx.core.daemon.hub import open_hub  # noqa: PLC0415 - the SDK
+    from mcpx.parts import open_hub  # noqa: PLC0415 - the SDK
 
     async with open_hub(config, state=state, tokens=state_folder()) as hub:
         rounds = 1 + (len(config.servers) - 1) // starting_limit(config)

@@ -21,7 +21,9 @@ from mcpx.cluster.node.spec import cluster_config
 from mcpx.cluster.ray_client import RayError
 from mcpx.cluster.ray_process.protocol import Joined, NodeAddress, NodeRecord
 from mcpx.core.config import Config
-from mcpx.core.daemon.hub import Hub, open_hub
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.status import ClusterStatus
+from mcpx.parts import open_hub
 from supervisors import ChildSpec, Supervisor
 from tests.mcpx.cluster.nodes import CREDENTIALS, Node, running_node
 from tests.mcpx.scripted import PATIENCE_S, Watch
@@ -112,18 +114,33 @@ class Gateway(Watch):
                 await nodes.news.wait()
 
 
+class Member:
+    """A gateway's part in a cluster, without Ray."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.placement = cluster
+        self.expand = cluster_config
+        self.nodes = cluster.statuses
+
+    def join(self, hub: Hub) -> None:
+        self.placement.serve(hub.fleet)
+
+    def status(self) -> ClusterStatus:
+        return ClusterStatus(address="nowhere", joined=True, open=False, gateways=[])
+
+
 @asynccontextmanager
 async def open_gateway(
     config: Config, ray: StandInRay, folder: Path, *, name: str = "gateway"
 ) -> AsyncIterator[Gateway]:
     """A gateway with a state folder of its own."""
     cluster = Cluster(ray, folder=folder / name, gateway=name)
+    member = Member(cluster)
     supervisor = Supervisor()
     supervisor.add(ChildSpec(name="cluster", run=cluster.run))
     async with anyio.create_task_group() as tasks:
         await tasks.start(supervisor.run)
-        async with open_hub(cluster_config(config), state=folder / name, placement=cluster) as hub:
-            cluster.serve(hub)
+        async with open_hub(config, state=folder / name, cluster=member) as hub:
             yield Gateway(hub, cluster)
         supervisor.stop()
 

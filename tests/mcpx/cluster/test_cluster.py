@@ -356,7 +356,7 @@ async def test_nodes_are_shown_with_what_is_on_them(tmp_path: Path) -> None:
         assert card(gateway.hub, "s", {})["memory_bytes"] == round(server.memory_bytes, -6)
         metrics, _ = exposition(read(gateway.hub, clients=0), Scrapes(), "")
         assert b'mcpx_server_memory_bytes{server="s"} ' in metrics
-        assert "hello from there" in (await gateway.hub.directory.log_tail("s", 5))[-1]
+        assert "hello from there" in (await gateway.hub.log_tail("s", 5))[-1]
         send(nodes[1], signal.SIGKILL)
         await gateway.loses("b")
         metrics, _ = exposition(read(gateway.hub, clients=0), Scrapes(), "")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import anyio
 
+from mcpx.core.servers.transport.refusals import NotAuthorized
 from mcpx.oauth.account import Account
 from mcpx.oauth.record import identity_of
-from mcpx.oauth.refusals import NotAuthorized
 from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth.records import request_to, token_on
 from tests.mcpx.oauth.signed_in import server_at

@@ -9,9 +9,9 @@ import pytest
 
 from mcpx.core.config import Http, ServerConfig
 from mcpx.core.config.server_config import OAuth
+from mcpx.core.servers.transport.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 from mcpx.oauth.account import MAX_SHOWN_SCOPES, MAX_WANTED_SCOPES, AccountState
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 from tests.mcpx.oauth.records import (
     NO_SCOPE,
     Clock,

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from mcpx.core.config import Config, Http, ServerConfig, Stdio
 from mcpx.core.config.server_config import OAuth
+from mcpx.core.servers.transport.refusals import SignInRequired
 from mcpx.oauth.account import AccountState
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import identity_of
-from mcpx.oauth.refusals import SignInRequired
 from supervisors.child import Incarnation
 from tests.mcpx.oauth.records import Issuer, MemoryStore, record_of, refuse, request_to, server_of, token_on
 

@@ -10,9 +10,9 @@ import sys
 import anyio
 import pytest
 
+from mcpx.core.servers.transport.refusals import NoTokenNow, SignInRequired
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.record import identity_of
-from mcpx.oauth.refusals import NoTokenNow, SignInRequired
 from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth import refreshing
 from tests.mcpx.oauth.records import request_to, token_on

@@ -15,11 +15,11 @@ import anyio.abc
 import pytest
 
 from mcpx.core.config import parse
-from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
 from mcpx.page.page import Page
+from mcpx.parts import open_hub
 
 PATIENCE_S = 10.0
 OWN = None
@@ -42,14 +42,12 @@ async def served(
     servers = {"s": {"command": "true", "disabled": True}}
     text = json.dumps({"shutdown_grace": 0.2, **with_http, **settings, "mcpServers": servers})
     config = parse(text, where=str(folder / name))
-    async with open_hub(config, state=folder) as hub:
+    side = None if http is None else SupervisedHttp(config)
+    async with open_hub(config, state=folder, http=side and side.status) as hub:
         endpoints = Endpoints(hub, ClientSessions(hub))
         page = Page(hub, endpoints.clients)
-        hub.page_link = page.link
-        if http is not None:
-            side = SupervisedHttp(config)
-            side.page, hub.http = page, side.status
-            hub.root.add(side.serve(endpoints))
+        if side is not None:
+            hub.root.add(side.serve(endpoints, page))
         hub.root.add(page.child())
         yield page
 

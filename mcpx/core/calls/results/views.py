@@ -84,12 +84,16 @@ class ResultViews:
     """Makes what models get, and keeps what is left."""
 
     def __init__(
-        self, results: ResultRenderer, upstreams: Mapping[str, VisibleServer], pool: WorkerPool
+        self,
+        results: ResultRenderer,
+        upstreams: Mapping[str, VisibleServer],
+        pool: WorkerPool,
+        tasks: Tasks | None = None,
     ) -> None:
         self.results = results
         self.limits = ResultLimits(results, upstreams)
         self.kept = KeptResults()
-        self.tasks = Tasks()
+        self.tasks = Tasks() if tasks is None else tasks
         self.shaper = ResultShaper(results, self._keep, self.kept.find_rows)
         self._projector = Projector(pool)
         self.large = LargeResults(results, self.kept, pool)

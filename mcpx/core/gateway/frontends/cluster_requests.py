@@ -16,4 +16,4 @@ async def perform(hub: Hub, request: ControlRequest, _report: ReportStep = lambd
     """
     if hub.cluster is None:
         raise MCPXError("this daemon is in no cluster; join one with: mcpx cluster start")
-    return await hub.cluster(request.do, request.node, request.timeout)
+    return await hub.cluster.answer(request.do, request.node, request.timeout)

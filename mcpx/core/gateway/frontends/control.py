@@ -49,7 +49,7 @@ sends ends the daemon, unless it asks for that. A caller that goes away cancels 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -70,8 +70,7 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.core.validation.arguments import unreadable
 from mcpx.core.validation.errors import unreadable_arguments
 from mcpx.core.wire.mending import shallow
-from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.oauth.errors import SignInError
+from mcpx.errors import MCPXError
 from mcpx.version import __version__
 
 LOOKS: Final = frozenset({"status", "stats", "environment"})
@@ -87,11 +86,33 @@ WriteLine = Callable[[bytes], None]
 """Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
 
 
-class Control:
-    """Answers control requests. `clients` counts the MCP clients; `paths` are the files of the daemon."""
+PageLink = Callable[[], Awaitable[str]]
 
-    def __init__(self, hub: Hub, clients: Callable[[], int], paths: DaemonPaths | None = None) -> None:
+
+async def no_page() -> str:
+    """Refuse.
+
+    Raises:
+        MCPXError: Always.
+    """
+    raise MCPXError("this MCPX has no page")
+
+
+class Control:
+    """Answers control requests. `clients` counts the MCP clients; `paths` are the files of the daemon.
+
+    `page_link` gives the address that opens the daemon's page, once.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        clients: Callable[[], int],
+        paths: DaemonPaths | None = None,
+        page_link: PageLink = no_page,
+    ) -> None:
         self._hub = hub
+        self._page_link = page_link
         self._clients = clients
         self._paths = paths
         self._started = anyio.current_time()
@@ -114,12 +135,8 @@ class Control:
     async def _response(self, request: ControlRequest, write: WriteLine) -> JSON:
         try:
             return await self._handle(request, write)
-        except CallError as error:
-            return error.to_dict()
-        except SignInError as error:
-            return {"error": str(error), "usage": False, "problem": str(error.problem)}
         except MCPXError as error:
-            return {"error": str(error), "usage": isinstance(error, ConfigError)}
+            return error.to_dict()
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the connection or the daemon
             contain(error, "control")
             return {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
@@ -139,7 +156,7 @@ class Control:
             case "restart" | "logs":
                 return await self._of_server(request)
             case "ui":
-                return {"url": await self._hub.page_link()}
+                return {"url": await self._page_link()}
             case "stop":
                 return {"stopping": os.getpid()}
             case "environment":
@@ -155,7 +172,7 @@ class Control:
         """One server started again, or what it has logged, wherever it is."""
         name = self._hub.calls.own_name(request.server or "")
         if request.mcpx == "logs":
-            lines = await self._hub.directory.log_tail(name, request.lines)
+            lines = await self._hub.log_tail(name, request.lines)
             server = self._hub.upstreams.get(name)
             return {"lines": lines, "elsewhere": server is not None and server.config.is_remote_mcpx}
         info = await self._hub.restart(name)

@@ -31,6 +31,7 @@ from uvicorn.server import ServerState
 from mcpx.core.config import Config, HttpGateway
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.gateway.clients.bearer import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
@@ -103,8 +104,10 @@ class HttpFrontend:
         token: str | None,
         limit: int,
         page: ASGIApp | None = None,
+        open_forwarder: OpenForwarder | None = None,
     ) -> None:
         self._page = page
+        self._open_forwarder = open_forwarder
         self._endpoints = endpoints
         self._listener = listener
         self._address: tuple[str, int] = listener.getsockname()[:2]
@@ -212,15 +215,11 @@ class HttpFrontend:
         replica = self._settings.replica
         if not replica.url:
             return _as_it_is, []
-        from mcpx.cluster.replicas.routing import Forwarders, ReplicaRouting  # noqa: PLC0415 - few are replicas
-        from mcpx.cluster.replicas.seals import Seals  # noqa: PLC0415 - as above
-
-        seals, forwarders = Seals(replica.url, replica.secret), Forwarders()
-        self._endpoints.hub.views.kept.seal = seals.seal_kept
+        assert self._open_forwarder is not None  # noqa: S101 - the composition root gives one
         guard = TransportSecurityMiddleware(self._security()).validate_request
-        limit = self._limit
-        among = partial(ReplicaRouting, seals=seals, guard=guard, limit=limit, forwarders=forwarders)
-        return among, [forwarders.running()]
+        forwarder = self._open_forwarder(replica.url, replica.secret, guard=guard, limit=self._limit)
+        self._endpoints.hub.views.kept.seal = forwarder.seal_kept
+        return forwarder.around, [forwarder.running()]
 
     def _with_page(self, app: ASGIApp) -> ASGIApp:
         """The page beside the endpoints: with their tokens and origins it has nothing to do."""

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from mcpx.core.config import Config
 from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http_frontend import BindError, HttpFrontend, http_shutdown, listen
@@ -41,11 +42,15 @@ CHILD: Final = "http"
 
 
 class SupervisedHttp:
-    """Serves HTTP as `config` says whenever its address can be listened on. Run `run` as a child."""
+    """Serves HTTP as `config` says whenever its address can be listened on.
 
-    def __init__(self, config: Config, *, backoff: Backoff = BACKOFF) -> None:
-        self.page: ASGIApp | None = None
-        """What serves the daemon's page, if it has one: set by the composition root."""
+    `open_forwarder` is for one of several replicas.
+    """
+
+    def __init__(
+        self, config: Config, *, backoff: Backoff = BACKOFF, open_forwarder: OpenForwarder | None = None
+    ) -> None:
+        self._open_forwarder = open_forwarder
         self._config = config
         self._supervisor = Supervisor(observe=self._on_event)
         self._backoff = backoff
@@ -59,12 +64,12 @@ class SupervisedHttp:
         except BindError as error:
             self._error = str(error)
 
-    def serve(self, endpoints: Endpoints) -> ChildSpec:
-        """The child that serves the clients of these endpoints. To be called once."""
+    def serve(self, endpoints: Endpoints, page: ASGIApp | None = None) -> ChildSpec:
+        """Return the child that serves clients, and the daemon's page. To be called once."""
         grace = http_shutdown(self._config)
 
         async def run(incarnation: Incarnation) -> None:
-            await self._serve(endpoints, incarnation)
+            await self._serve(endpoints, page, incarnation)
 
         policy = Policy(backoff=self._backoff)
         self._supervisor.add(ChildSpec(name=CHILD, run=run, policy=policy, shutdown=grace, classify=_cause))
@@ -94,13 +99,18 @@ class SupervisedHttp:
     def _listen(self) -> socket.socket:
         return listen(self._config.http.host, self._config.http.port, configured=True)
 
-    async def _serve(self, endpoints: Endpoints, incarnation: Incarnation) -> None:
+    async def _serve(self, endpoints: Endpoints, page: ASGIApp | None, incarnation: Incarnation) -> None:
         listener, self._listener = self._listener or self._listen(), None
         with listener:
             token = load_token()
-            limit = self._config.max_message_bytes
             self.frontend = HttpFrontend(
-                endpoints, listener, self._config.http, token=token, limit=limit, page=self.page
+                endpoints,
+                listener,
+                self._config.http,
+                token=token,
+                limit=self._config.max_message_bytes,
+                page=page,
+                open_forwarder=self._open_forwarder,
             )
             try:
                 await self.frontend.run(incarnation)

@@ -12,7 +12,6 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.frontends.operations import ControlRequest
-from mcpx.oauth.errors import Problem, SignInError
 
 SIGN_INS: Final = ("login", "login_answer", "logout")
 
@@ -21,7 +20,7 @@ async def perform(hub: Hub, request: ControlRequest, report: Callable[[JSON], No
     """The response to one of `SIGN_INS`.
 
     Raises:
-        MCPXError: It cannot be carried out; most are a `SignInError`.
+        MCPXError: It cannot be carried out.
     """
     match request.mcpx:
         case "login":
@@ -36,27 +35,23 @@ async def _login(hub: Hub, request: ControlRequest, report: Callable[[JSON], Non
     """Sign in to a server, with a report of the address to open; or name those that need it."""
     if request.server is None:
         return {"needed": await hub.sign_ins.needed()}
-    from mcpx.oauth.person import describe_link, describe_result  # noqa: PLC0415 - for who signs in
-
     sign_in = hub.sign_ins.begin(request.server, scopes=request.scopes, timeout_s=request.timeout)
     try:
         await sign_in.url()
-        report(describe_link(sign_in))
+        report(sign_in.report())
         await sign_in.wait(request.timeout)
     finally:
         sign_in.leave()
     info = await hub.sign_ins.started(sign_in.name)
     described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
     state = {"state": str(info.state), "described": described, "tools": len(info.tools)}
-    return describe_result(sign_in.account) | state
+    return sign_in.result() | state
 
 
 def _answer(hub: Hub, request: ControlRequest) -> JSON:
     """Take the address that a browser came back to, for the sign-in that waits for it."""
     name = request.server or ""
-    if (sign_in := hub.sign_ins.pending(name)) is None:
-        raise SignInError(Problem.NO_ANSWER, f"no sign-in to {name} waits for an answer")
-    sign_in.answer(request.address)
+    hub.sign_ins.answer(name, request.address)
     return {"taken": name}
 
 

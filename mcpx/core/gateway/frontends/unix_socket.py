@@ -22,7 +22,7 @@ import structlog
 
 from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.control import LOOKS, Control
+from mcpx.core.gateway.frontends.control import LOOKS, Control, PageLink, no_page
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.system.control_protocol import CONTROL_PREFIX
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
@@ -50,14 +50,18 @@ def peer_uid(peer: socket.socket) -> int:
 
 
 class SocketFrontend:
-    """Serves the clients of one listening socket."""
+    """Serves the clients of one listening socket. `page_link` is as for `Control`."""
 
-    def __init__(self, endpoints: Endpoints, listener: socket.socket, place: DaemonPaths) -> None:
+    def __init__(
+        self, endpoints: Endpoints, listener: socket.socket, place: DaemonPaths, page_link: PageLink = no_page
+    ) -> None:
         self._hub = endpoints.hub
         self._endpoints = endpoints
         self._listener = listener
         self._place = place
-        self._control = Control(endpoints.hub, lambda: len(endpoints.clients.attached.all()), place)
+        self._control = Control(
+            endpoints.hub, lambda: len(endpoints.clients.attached.all()), place, page_link
+        )
         self._stop_requested = False
         self._newcomers = Newcomers("socket")
         self.clients = 0

@@ -1,8 +1,8 @@
 """Links to sign in by, for the clients of a transparent endpoint: requests that fail for want of a sign-in.
 
 The client of such a request is asked before it gets the error, where it opens links
-(`mcpx.oauth.sign_in_links`); once its person has signed in, the request is sent for the first time. A client
-that has not shaken hands yet cannot be asked: its `initialize` fails with the command.
+(`mcpx.core.calls.sign_in_links`); once its person has signed in, the request is sent for the first time. A
+client that has not shaken hands yet cannot be asked: its `initialize` fails with the command.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from mcpx.core.catalog.diff import EVERYTHING
-from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig, starting_limit
 from mcpx.core.policy.pin_store import PinStore
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.running import InForce
+from mcpx.core.servers.accounts import OpenAccounts
 from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.fleet.direct_sessions import DirectSessions
 from mcpx.core.servers.fleet.fleet_changes import REMOVED, FleetChanges
@@ -35,10 +35,10 @@ from mcpx.core.servers.fleet.timelines import Timelines
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.offers.remembered import may_sleep
 from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.server_info import Elsewhere
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import Placement
 from mcpx.core.telemetry.metrics import Activity
-from mcpx.oauth.accounts import Accounts
 from mcpx.paths import configuration_folder
 from supervisors import (
     ChildFailed,
@@ -64,6 +64,9 @@ class Fleet:
     """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual,
     `tokens` the one for the tokens of sign-ins, if not that.
 
+    `open_accounts` and `elsewhere` are the ports to sign-ins and to other MCPX; `has_open_tasks` says if a
+    server works on a task, and is not to be stopped.
+
     Without `starts` no server has a session of its own, only those of the clients of its transparent
     endpoint.
     """
@@ -77,6 +80,9 @@ class Fleet:
         clients: ConnectedClients | None = None,
         starts: bool = True,
         placement: Placement | None = None,
+        open_accounts: OpenAccounts,
+        elsewhere: Elsewhere,
+        has_open_tasks: Callable[[str], bool],
     ) -> None:
         self.environment = InForce(config.environment)
         """The environment that the servers are started in."""
@@ -89,7 +95,9 @@ class Fleet:
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
-        self.accounts = Accounts(tokens or state, kind=config.token_store, on_change=self._account_changed)
+        self.accounts = open_accounts(
+            tokens or state, kind=config.token_store, on_change=self._account_changed
+        )
         """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -118,12 +126,8 @@ class Fleet:
         """What has become of each server."""
         self.stopping = False
         """Whether no more calls are taken."""
-        self.as_peer_says: Callable[[ServerConfig, ServerInfo], ServerInfo] = lambda _server, info: info
-        """What the peer of a server says of it; set by the federation."""
-        self.on_account: Callable[[str], None] = lambda _name: None
-        """Called when an account was signed in or out, by the name of its entry."""
-        self.has_open_tasks: Callable[[str], bool] = lambda _server: False
-        """Whether a server works on a task; it is not stopped then. Set by the hub."""
+        self._elsewhere = elsewhere
+        self._has_open_tasks = has_open_tasks
         self._changes = FleetChanges(self, self._children)
         self._side_sessions = SideSessions(self._sessions.beside, self.start, self._dismiss)
         with self.environment.entered():
@@ -149,11 +153,11 @@ class Fleet:
             on_catalogue=self.observers.notify,
             catalogues=self.catalogues,
             account=self.accounts.of(self.config.peers.get(server.peer or "", server)),
-            has_open_tasks=lambda: self.has_open_tasks(server.name),
+            has_open_tasks=partial(self._has_open_tasks, server.name),
         )
         upstream.counters.activity = self.activity
         if server.peer is not None:
-            upstream.as_peer_says = lambda info: self.as_peer_says(server, info)
+            upstream.as_peer_says = partial(self._elsewhere.as_peer_says, server)
         elif self.placement is not None and server.is_remote_mcpx:
             upstream.as_peer_says = partial(self.placement.as_node_says, server, upstream.child)
         if server.disabled is None:
@@ -306,5 +310,5 @@ class Fleet:
             account = upstream.account if name in {upstream.name, upstream.config.peer} else None
             if account is not None and account.is_usable:
                 self.try_again(upstream.name)
-        self.on_account(name)
+        self._elsewhere.account_changed(name)
         self.touch()

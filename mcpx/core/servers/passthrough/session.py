@@ -17,6 +17,7 @@ import structlog
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.protocol.requests import Passed, Request
+from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import NoAnswer
@@ -35,7 +36,6 @@ from mcpx.core.servers.transport.placement import Placement, Placing
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.errors import CallError
-from mcpx.oauth.account import Account
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()

@@ -21,6 +21,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_errors import ends_session
 from mcpx.core.servers.causes import EraRefused, NoAnswer, Unhealthy
 from mcpx.core.servers.relay.session_relay import SessionRelay
@@ -32,7 +33,6 @@ from mcpx.core.servers.transport.exchange import capture_failures
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.transport.placement import Placing
 from mcpx.errors import leaves
-from mcpx.oauth.account import Account
 from mcpx.version import __version__
 from supervisors import Signal
 

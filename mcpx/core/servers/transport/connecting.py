@@ -22,7 +22,7 @@ from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Signal
 
 if TYPE_CHECKING:
-    from mcpx.core.servers.transport.http_network import Authorizer
+    from mcpx.core.servers.accounts import Authorizer
 
 NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
 EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message

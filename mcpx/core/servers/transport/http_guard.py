@@ -43,12 +43,12 @@ from mcpx.core.servers.transport.exchange import (
 from mcpx.core.servers.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.core.servers.transport.http_network import Network
 from mcpx.core.servers.transport.http_stream import EventStream, StandaloneStream, is_event_stream
+from mcpx.core.servers.transport.refusals import MoreScopesRequired, NotAuthorized, NoTokenNow, PersonRequired
 from mcpx.core.wire.envelope import RPCError
 from mcpx.core.wire.intake import LargeMessage
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 from mcpx.core.wire.retry_after import retry_after
 from mcpx.core.wire.unreachable import unreachable
-from mcpx.oauth.refusals import MoreScopesRequired, NotAuthorized, NoTokenNow, PersonRequired
 
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
 TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without

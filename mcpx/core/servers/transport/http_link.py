@@ -24,12 +24,12 @@ from mcp_types import JSONRPCError
 
 from mcpx.core.config import Http, Sse
 from mcpx.core.config.server_config import Tls
+from mcpx.core.servers.accounts import Authorizer
 from mcpx.core.servers.transport.http_answers import Redact
 from mcpx.core.servers.transport.http_guard import DeliverError, HttpGuard
 from mcpx.core.servers.transport.http_network import (
     ACCEPT_ENCODING,
     TIMEOUT,
-    Authorizer,
     FewCookies,
     Network,
     open_network,

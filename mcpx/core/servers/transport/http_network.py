@@ -22,6 +22,7 @@ from mcp.shared._httpx_utils import next_request_within_origin
 
 from mcpx.core.config.certificates import CertificateProblem, ssl_context
 from mcpx.core.config.server_config import Tls
+from mcpx.core.servers.accounts import Authorizer
 from mcpx.core.servers.transport.exchange import UNAUTHORIZED
 from mcpx.core.servers.transport.http_bodies import read_prefix
 from mcpx.core.servers.transport.link import ConnectionLost
@@ -94,26 +95,6 @@ class Standing(Protocol):
 
     def leave(self, reason: str) -> None:
         """End it; whoever needs it opens it again."""
-        ...
-
-
-class Authorizer(Protocol):
-    """Puts tokens on requests: an `mcpx.oauth.account.Account`."""
-
-    async def authorize(self, request: httpx2.Request) -> None:
-        """Put a token on a request that is about to be sent.
-
-        Raises:
-            NotAuthorized: There is none, and without one it would be in vain.
-        """
-        ...
-
-    async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
-        """Take in a 401 or 403; whether the request is to be authorized and sent once more, true but once.
-
-        Raises:
-            NotAuthorized: It would be in vain.
-        """
         ...
 
 

@@ -81,6 +81,10 @@ class Placement(Protocol):
         """Have the nodes start a server again that they run; whether any has. Sessions stay."""
         ...
 
+    async def log_tail(self, server: ServerConfig, lines: int) -> list[str] | None:
+        """Return the last lines of a server's log, of all nodes; None for one that is not placed."""
+        ...
+
     def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
         """How a server is: as its session here has it, and where that is well, as its node says."""
         ...

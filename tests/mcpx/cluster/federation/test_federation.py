@@ -193,7 +193,7 @@ async def test_a_server_is_restarted_there_and_its_log_read_there(tmp_path: Path
             started = len(ears.of("started"))
             await near.hub.restart("s")
             await ears.hear("started", count=started + 1)
-            lines = await near.hub.directory.log_tail("s", 10)
+            lines = await near.hub.log_tail("s", 10)
             assert any("Hello from far." in line for line in lines)
 
 

@@ -7,8 +7,8 @@ import json
 import anyio
 import pytest
 
-from mcpx.core.daemon.hub import open_hub
 from mcpx.errors import CallError, Code
+from mcpx.parts import open_hub
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio

@@ -11,6 +11,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
+from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.config import Http, ServerConfig
 from mcpx.core.protocol.context import ClientId, InputAnswers, read_capabilities
 from mcpx.core.protocol.requests import RequestContext
@@ -18,7 +19,6 @@ from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, answer_to_link
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.sign_in_links import SignInLinks
 
 pytestmark = pytest.mark.anyio
 

@@ -27,11 +27,11 @@ from hypothesis import strategies as st
 
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.catalog.snapshot import State
-from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.validation.bounds import why_too_large
 from mcpx.errors import CallError
+from mcpx.parts import open_hub
 from tests.mcpx.scripted import QUICK, config_of
 
 BUDGET_S = 0.05  # that nothing may hold the loop for

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from mcpx.core.config import parse
-from mcpx.core.daemon.hub import open_hub
+from mcpx.parts import open_hub
 
 # counts its calls into a file; can be stopped with SIGSTOP, so that what is sent stays unread
 COUNTING = """

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
-from mcpx.core.daemon.hub import open_hub
 from mcpx.core.telemetry.systemd import Notifier
+from mcpx.parts import open_hub
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import serving, write_config
 

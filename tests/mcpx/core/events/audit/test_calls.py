@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.core.daemon.hub import open_hub
 from mcpx.errors import CallError
+from mcpx.parts import open_hub
 from tests.mcpx.scripted import config_of, entry
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from mcpx.core.config import parse
-from mcpx.core.daemon.hub import open_hub
 from mcpx.core.events.stats import MENU
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.eras import EraServer
@@ -18,6 +17,7 @@ from mcpx.core.gateway.frontends.fast_path import FastPath
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.parts import open_hub
 from tests.forking.client import command
 
 VERSION = "io.modelcontextprotocol/protocolVersion"

@@ -13,11 +13,11 @@ import pytest
 import structlog
 
 from mcpx.core.config import parse
-from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import http_supervision
 from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
+from mcpx.parts import open_hub
 from supervisors import Backoff
 from tests.mcpx.core.daemon.daemons import until
 

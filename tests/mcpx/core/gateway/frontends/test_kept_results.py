@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from mcpx.core.daemon.hub import open_hub
+from mcpx.parts import open_hub
 from tests.mcpx.core.gateway.frontends.test_fast_path import envelope, served, shake_hands
 from tests.mcpx.core.gateway.frontends.test_http_frontend import http
 from tests.mcpx.scripted import config_of

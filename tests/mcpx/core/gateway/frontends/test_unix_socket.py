@@ -13,7 +13,6 @@ import structlog
 
 import mcpx.core.system.paths
 from mcpx.core.config import load
-from mcpx.core.daemon.hub import open_hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends import unix_socket
@@ -21,6 +20,7 @@ from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.core.system.listening import listen
 from mcpx.core.system.paths import acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
 from mcpx.errors import DaemonError
+from mcpx.parts import open_hub
 from supervisors import ChildSpec
 
 pytestmark = pytest.mark.anyio

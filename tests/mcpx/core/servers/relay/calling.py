@@ -10,12 +10,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from mcpx.core.daemon.hub import Hub, open_hub
+from mcpx.core.daemon.hub import Hub
 from mcpx.core.protocol.context import InputAnswers, read_capabilities
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.relay.suspended import SuspendedCall
+from mcpx.parts import open_hub
 from tests.mcpx.core.servers.relay.answering import PATIENCE_S, asking_server
 from tests.mcpx.scripted import config_of
 

@@ -16,7 +16,7 @@ from mcpx.core.servers.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard
 from mcpx.core.servers.transport.http_link import guarded_client
 from mcpx.core.servers.transport.http_network import Network
 from mcpx.core.servers.transport.link import Ending
-from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
+from mcpx.core.servers.transport.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 
 pytestmark = pytest.mark.anyio
 URL = "http://127.0.0.1/mcp"

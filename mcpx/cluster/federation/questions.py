@@ -27,7 +27,7 @@ from mcpx.cluster.federation.directory import (
 )
 from mcpx.cluster.federation.own_directory import OwnDirectory
 from mcpx.core.catalog.model import JSON, present
-from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.daemon.ports import Shown
 from mcpx.core.gateway.peer.errors import as_peer_error
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.wire.enclosed import enclose
@@ -37,7 +37,7 @@ Context = ServerRequestContext[Any, Any]
 P = TypeVar("P", DirectoryRequest, RestartRequest, LogRequest)
 
 
-async def answer(directory: OwnDirectory, view: HubView, ctx: Context, stamp: bytes | None) -> JSON:
+async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: bytes | None) -> JSON:
     """The result of one of these requests, enclosed. `stamp` is as for `enveloped`.
 
     Raises:
@@ -51,12 +51,12 @@ async def answer(directory: OwnDirectory, view: HubView, ctx: Context, stamp: by
             case method if method == RESTART and may_all:
                 server = _read(ctx, RestartRequest).server
                 view.registry.upstream(server)  # else an error, with the nearest
-                await directory.restart(server)
+                await directory.hub.restart(server)
                 result = {}
             case method if method == LOG and may_all:
                 wanted = _read(ctx, LogRequest)
                 view.registry.upstream(wanted.server)
-                lines = await directory.log_tail(wanted.server, wanted.lines)
+                lines = await directory.hub.log_tail(wanted.server, wanted.lines)
                 result = msgspec.to_builtins(LogTail(lines))
             case _:
                 raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Coroutine, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import anyio
@@ -32,11 +32,7 @@ from mcpx.core.servers.relay.server_requests import ELICITATION_COMPLETE
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, one_line, shown_server
 from mcpx.errors import CallError, MCPXError
-from mcpx.oauth.errors import SignInError
 from supervisors import Incarnation
-
-if TYPE_CHECKING:
-    from mcpx.oauth.pending import PendingSignIn
 
 log = structlog.get_logger()
 MAX_NAME_CHARS: Final = 100
@@ -44,7 +40,54 @@ OUTDATED: Final = "the link that was opened is of no use any more"
 _URL_MODE: Final[JSON] = {"mode": "url"}
 
 
-Begin = Callable[[str], "PendingSignIn"]
+class PendingSignIn(Protocol):
+    """A sign-in to a server that is under way, for those who want it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the entry whose account it is."""
+        ...
+
+    @property
+    def note(self) -> str | None:
+        """What to tell a person before they open the link; None for nothing."""
+        ...
+
+    @property
+    def redirect_uri(self) -> str | None:
+        """The address that the browser returns to, once it is known."""
+        ...
+
+    async def url(self) -> str:
+        """Return the address for the person to open, once it is known.
+
+        Raises:
+            MCPXError: The sign-in is over.
+        """
+        ...
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it is signed in, so long at most.
+
+        Raises:
+            MCPXError: It failed, was cancelled, or takes longer.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Want it no more. It is cancelled when nobody does."""
+        ...
+
+    def report(self) -> JSON:
+        """Return the address to open, as a report of the control request `login`."""
+        ...
+
+    def result(self) -> JSON:
+        """Return what came of it, as the response to the control request `login`."""
+        ...
+
+
+Begin = Callable[[str], PendingSignIn]
 """Begins a sign-in to the server of that name, or joins the one under way; as `SignIns.begin`."""
 
 
@@ -105,7 +148,7 @@ class SignInLinks:
             if answer is None and (result := await link.show(caller)) is not None:
                 return result
             await link.over.wait()
-        except SignInError as error:
+        except MCPXError as error:
             raise _failed(need, str(error)) from None
         if link.failure is not None:
             raise _failed(need, link.failure)
@@ -181,7 +224,7 @@ class _Link:
             with self._scope:
                 await self._pending.wait()
                 self.failure = None
-        except SignInError as error:
+        except MCPXError as error:
             self.failure = str(error)
         finally:
             self._pending.leave()
@@ -203,7 +246,7 @@ class _Link:
         """Ask the person, if nobody has done so; or the result by which the client is to do that.
 
         Raises:
-            SignInError: There is no link.
+            MCPXError: There is no link.
         """
         if not caller.modern:
             await self._ask(caller)

@@ -48,7 +48,7 @@ async def test_servers_with_their_states(endpoint):
         found = await directory(asking)
         by_name = {each.name: each for each in found.servers}
         assert list(by_name) == list(SERVERS)
-        assert found.mcpx.id == peers.hub.directory.id
+        assert found.mcpx.id == peers.hub.peers.directory.id
         assert all(each.via == [found.mcpx.id] for each in found.servers)
         shop, down = by_name["shop"], by_name["down"]
         assert (shop.state, shop.sessions, shop.tools > 0) == ("ready", "shared", True)
@@ -119,7 +119,7 @@ async def test_the_end_of_a_log():
 async def test_who_waits_is_answered_when_mcpx_ends():
     async with open_peers({"s": entry()}) as peers:
         view = HubView(peers.hub)
-        asked = partial(peers.hub.directory.answer, view)
+        asked = partial(peers.hub.peers.directory.answer, view)
         known = await asked(read_request())
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
