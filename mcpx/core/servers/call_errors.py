@@ -1,9 +1,9 @@
 """Errors of calls: what a caller gets when its request could not be sent, or has failed. Pure.
 
 `unavailable` is for requests that a server cannot take, so nothing was sent. Where a person has to sign in
-before it can, that is `SignInNeeded`: whoever can ask the client (`mcpx.core.calls.sign_in_links`) shows where
-to sign in; to all others it is the error, which has the command. A client of 2026-07-28 is given a link as the
-result of its call, and brings the answer when it repeats the call (`answer_to_link`, `without_link`).
+before it can, that is `SignInNeeded`: whoever can ask the client (`mcpx.core.calls.sign_in_links`) shows
+where to sign in; to all others it is the error, which has the command. A client of 2026-07-28 is given a link
+as the result of its call, and brings the answer when it repeats the call (`answer_to_link`, `without_link`).
 
 `call_error` translates what a call in flight has failed with; nothing matches on error texts. An error of
 another MCPX is the same error here: a JSON-RPC error whose data is `{"mcpx": {code, outcome, ...details}}`
