@@ -46,6 +46,16 @@ SHARING = tuple(
 """Files whose tests share gateways of the session: all of them are one worker's, or it starts them anew."""
 
 
+OTHERS = ("tests/live/", "tests/cluster/")
+"""Folders of the tests that need more than Python: servers of npm, a browser, a Ray cluster."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(OTHERS):
+            item.add_marker(pytest.mark.others)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """As `--dist=loadfile` has it, with the files of SHARING as one."""

@@ -21,6 +21,7 @@ def test_every_metric_that_is_named_exists():
     assert set(re.findall(r"\bmcpx_\w+", TEXT)) <= known
 
 
+@pytest.mark.others
 @pytest.mark.parametrize(
     ("kind", "command"), [("yaml alerts", ("check", "rules")), ("yaml scrape", ("check", "config"))]
 )

@@ -1,8 +1,9 @@
 """The five third-party servers that the live tests drive: their command lines, and what is missing for them.
 
-Owns where they are installed and how each is started; `scripts/test` puts them there. Used by every test that
-is marked `live`: `require(live_server("git", folder))` gives a server that can be started, or skips the test
-with a line that says what is missing. With `CI=true` in the environment a missing server fails the test.
+Owns where they are installed and how each is started; `scripts/test --all` puts them there. Used by every
+test that is marked `live`: `require(live_server("git", folder))` gives a server that can be started, or skips
+the test with a line that says what is missing. With `CI=true` in the environment a missing server fails the
+test.
 
 Nothing here imports MCPX: these servers are the outside world.
 """
@@ -75,7 +76,14 @@ def missing(server: LiveServer) -> str | None:
     if server.command == "node" and shutil.which("node") is None:
         return f"{server.name}: node is not installed"
     if not server.program.exists():
-        return f"{server.name}: {server.program.relative_to(HERE)} is missing; run scripts/test to install it"
+        return
+        f"{server.name}:
+        {server.program.relative_to(HERE)} is missing;
+        run
+        scripts/test --all
+        to
+        install
+        it"
     if server.name == "git" and shutil.which("git") is None:
         return "git: the git program is not installed"
     return None

@@ -3,8 +3,8 @@
 A row is a number of servers, known or not (a daemon with the same state folder has listed them before), and
 warm or cold. Cold means that no file of Python, the packages and MCPX is in the page cache, as far as the
 kernel drops them at our request (posix_fadvise); their compiled modules are there. The servers of a row are
-real ones from npm and PyPI as far as `scripts/test` has installed them, else those of the corpus, which are
-trivial and for that the harder yardstick: nothing hides behind their own start.
+real ones from npm and PyPI as far as `scripts/test --all` has installed them, else those of the corpus, which
+are trivial and for that the harder yardstick: nothing hides behind their own start.
 
 The first call goes to a server that does not run. Its own start is the same without MCPX: the process, the
 handshake, the list of tools and the same call.

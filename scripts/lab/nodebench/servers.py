@@ -1,7 +1,7 @@
 """The servers whose sessions are measured: two small ones made here, and real ones of npm and PyPI.
 
-The small ones show what MCPX itself and the language cost; the real ones, which scripts/test installs for
-the live tests, what a session takes that does something. Each is called with a tool that does little.
+The small ones show what MCPX itself and the language cost; the real ones, which scripts/test --all installs
+for the live tests, what a session takes that does something. Each is called with a tool that does little.
 """
 
 from __future__ import annotations

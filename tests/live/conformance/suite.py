@@ -97,7 +97,7 @@ def missing(revision: Revision) -> str | None:
     if node() is None:
         return f"conformance: Node.js {NODE_NEEDED} or newer is not installed"
     if not _program(revision).exists():
-        return f"conformance: {revision.package} is missing; run scripts/test to install it"
+        return f"conformance: {revision.package} is missing; run scripts/test --all to install it"
     return None
 
 

@@ -103,7 +103,7 @@ async def running_issuer(*scopes: str) -> AsyncIterator[Issuer]:
     program = node()
     installed = (servers.HERE / "node_modules" / "oidc-provider").exists()
     servers.absent(
-        None if program and installed else "oidc-provider is missing; run scripts/test to install it"
+        None if program and installed else "oidc-provider is missing; run scripts/test --all to install it"
     )
     assert program is not None
     key = await anyio.to_thread.run_sync(lambda: rsa.generate_private_key(65537, 2048))

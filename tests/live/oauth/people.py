@@ -31,7 +31,7 @@ def chromium() -> str:
     """The program of an installed Chromium; without one the test is skipped, or failed with `CI=true`."""
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     servers.absent(
-        None if found else "browser: no Chromium is installed; run scripts/test as root, or install it"
+        None if found else "browser: no Chromium is installed; run scripts/test --all as root, or install it"
     )
     assert found is not None
     return found

@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
-    servers.absent(None if AXE.exists() else "axe-core is not installed; run scripts/test")
+    servers.absent(None if AXE.exists() else "axe-core is not installed; run scripts/test --all")
     async with people.open_browser() as browser:
         yield browser
 

@@ -13,7 +13,7 @@ with suppress(ImportError):
     from playwright.async_api import async_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-NEEDS_BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+NEEDS_BROWSER = (pytest.mark.others, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"))
 
 
 @asynccontextmanager

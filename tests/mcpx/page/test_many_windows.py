@@ -6,7 +6,7 @@ from mcpx.page.events import MAX_OF_SESSION
 from tests.mcpx.page.browsing import NEEDS_BROWSER, browsing
 from tests.mcpx.page.visiting import Visitor, served
 
-pytestmark = [pytest.mark.anyio, NEEDS_BROWSER]
+pytestmark = [pytest.mark.anyio, *NEEDS_BROWSER]
 CONNECTIONS = 6
 
 

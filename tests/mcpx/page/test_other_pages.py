@@ -9,7 +9,7 @@ import pytest
 from tests.mcpx.page.browsing import NEEDS_BROWSER, browsing
 from tests.mcpx.page.visiting import Visitor, served
 
-pytestmark = [pytest.mark.anyio, NEEDS_BROWSER]
+pytestmark = [pytest.mark.anyio, *NEEDS_BROWSER]
 
 ATTACKS = """async (there) => {
   const fetched = (path, options) => fetch(there + path, {credentials: "include", ...options}).then(

@@ -6,7 +6,11 @@ import pytest
 
 from tests.mcpx.cluster.replicas.balance import HAPROXY, play
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.others,
+    pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed"),
+]
 
 
 async def test_replicas_are_stopped_and_killed_under_load_and_each_call_is_told_the_truth(tmp_path):

@@ -255,6 +255,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_made(home):
     assert second.findings[0].level == "ok"
 
 
+@pytest.mark.others
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_home_that_is_read_only(home):
     home.folder.chmod(0o500)

@@ -267,6 +267,7 @@ async def test_the_processes_of_servers_are_seen_and_their_time_never_runs_back(
         assert await site.of("server_cpu_seconds_total", server="busy") >= used
 
 
+@pytest.mark.others
 async def test_promtool_finds_nothing_to_say():
     promtool = shutil.which("promtool")
     if promtool is None:
