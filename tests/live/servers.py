@@ -76,14 +76,7 @@ def missing(server: LiveServer) -> str | None:
     if server.command == "node" and shutil.which("node") is None:
         return f"{server.name}: node is not installed"
     if not server.program.exists():
-        return
-        f"{server.name}:
-        {server.program.relative_to(HERE)} is missing;
-        run
-        scripts/test --all
-        to
-        install
-        it"
+        return f"{server.name}: {server.program.relative_to(HERE)} is missing; scripts/test --all installs it"
     if server.name == "git" and shutil.which("git") is None:
         return "git: the git program is not installed"
     return None
