@@ -22,7 +22,7 @@ _MISMATCH: Final = "KEY_VALUES_MISMATCH"
 
 
 class CertificateProblem(Exception):  # noqa: N818 - a condition
-    """Why a file of certificates or keys cannot be used; the text names it. `key` is that of `tls`."""
+    """A file of certificates or keys that cannot be used, which the text names. `key` is that of `tls`."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class CertificateProblem(Exception):  # noqa: N818 - a condition
 
 
 def certificate_problem(tls: Tls) -> CertificateProblem | None:
-    """What is wrong with the files that `tls` names; None if a connection can use them."""
+    """Return the problem with the files that `tls` names; None if a connection can use them."""
     import ssl  # noqa: PLC0415 - 10 ms, for who has certificates
 
     try:

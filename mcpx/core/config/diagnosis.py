@@ -28,7 +28,7 @@ _TELL: Final = "correct its entry"
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Why a server is not started: its state, what is wrong in words without places, and what mends it.
+    """The reason that a server is not started: its state, the cause in words without places, and the remedy.
 
     `missing` are the names of what is not there. `remedy` is one line, and ends with the command after which
     the server is looked at again.

@@ -58,7 +58,7 @@ class Location(msgspec.Struct, frozen=True):
         return Location(self.source, (*self.steps, index))
 
     def holds(self, other: Location) -> bool:
-        """Whether another place is this one, or inside it."""
+        """Return True if another place is this one, or inside it."""
         return other.steps[: len(self.steps)] == self.steps
 
     def error(self, problem: str) -> LocatedError:
@@ -202,7 +202,7 @@ def similar(key: str, known: Iterable[str]) -> str | None:
 
 
 def _is_one_slip(given: str, meant: str) -> bool:
-    """Whether one letter is wrong, missing or too many, or two are exchanged."""
+    """Return True if one letter is wrong, missing or too many, or two are exchanged."""
     if min(len(given), len(meant)) < _SHORTEST or abs(len(given) - len(meant)) > 1 or given[0] != meant[0]:
         return False
     start = next((n for n, (a, b) in enumerate(zip(given, meant, strict=False)) if a != b), len(given))
@@ -212,7 +212,7 @@ def _is_one_slip(given: str, meant: str) -> bool:
 
 
 def is_comment(key: str) -> bool:
-    """Whether a key is for readers and editors: `$schema`, or one that starts with `_` or `//`."""
+    """Return True for a key for readers and editors: `$schema`, or one that starts with `_` or `//`."""
     return key == "$schema" or key.startswith(("_", "//"))
 
 
@@ -281,7 +281,7 @@ class ConfigNotices:
                 self._unused.setdefault(key, []).append(at)
 
     def _guess(self) -> bool:
-        """Whether to guess what one more key was meant to be; a guess takes some time."""
+        """Return True if one more key may be guessed at, which takes some time."""
         self._guesses += 1
         return self._guesses <= _MAX_GUESSES
 

@@ -62,7 +62,7 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
 
 
 def all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
-    """As `find_entries`, but of a name that is given twice every entry."""
+    """Yield what `find_entries` returns, but of a name that is given twice every entry."""
     for form in FORMS:
         if form in document and form != "mcp":
             yield from _entries(document[form], at.key(form), notices)
@@ -125,7 +125,7 @@ def _nameless(entry: Location, at: Location, problem: str) -> Entry:
 
 
 def bad_name(name: str) -> str | None:
-    """Why a server cannot have that name."""
+    """Return the reason that a server cannot have that name."""
     if not name.strip():
         return "the name of a server cannot be empty"
     if holds_controls(name):

@@ -58,7 +58,7 @@ class Spelled(msgspec.Struct, frozen=True):
 
 
 def in_own_words(key: str, value: object) -> Spelled | None:
-    """What a key inside `auth` means; None for one that no client is known to have."""
+    """Return a key inside `auth` in MCPX's words; None for one that no client is known to have."""
     plain = key.lower().replace("_", "").replace("-", "")
     if key == "enabled":
         return Spelled("enabled", value)
@@ -115,7 +115,7 @@ class EntryAuth:
     # --- auth
 
     def auth(self, headers: Collection[str]) -> OAuth | None:
-        """How MCPX signs in; None where the entry says that it does not. `headers` are those of the entry."""
+        """Return the sign-in; None where the entry says that there is none. `headers` are those of the entry."""
         given = [key for key in AUTH_KEYS if self._entry.get(key) is not None]
         if not given:
             return OAuth()
@@ -262,7 +262,7 @@ def _unknown_key(name: str, at: Location) -> LocatedError:
 
 
 def _contradictions(auth: OAuth, given: Collection[str], at: Location) -> list[LocatedError]:
-    """What cannot be meant, or cannot work."""
+    """Return what cannot be meant, or cannot work."""
     secret, key = auth.client_secret is not None, auth.private_key is not None
     for_client = next((name for name in ("client_secret", "private_key") if name in given), None)
     found = []

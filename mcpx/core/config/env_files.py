@@ -93,7 +93,7 @@ MAX_BYTES: Final = 1 << 20
 
 
 class EnvFileProblem(Exception):  # noqa: N818 - a condition
-    """Why a file's variables cannot be had; the text names it. `missing` and `remedy` as in `Obstacle`."""
+    """A file whose variables cannot be had; the text names it. `missing` and `remedy` as in `Obstacle`."""
 
     def __init__(self, problem: str, missing: str, remedy: str = "") -> None:
         super().__init__(problem)

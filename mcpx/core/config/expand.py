@@ -65,13 +65,13 @@ class Expansion(msgspec.Struct, frozen=True):
 
 
 class _Braces(msgspec.Struct, frozen=True):
-    """What stands between `${` and its `}`."""
+    """The text between `${` and its `}`."""
 
     body: str
 
 
 class Values(msgspec.Struct, frozen=True):
-    """What references stand for: variables, the home folder, and secrets, which may not be fetched."""
+    """The values of references: variables, the home folder, and secrets, which may not be fetched."""
 
     environ: Mapping[str, str]
     home: str
@@ -185,7 +185,7 @@ def _pieces(text: str) -> Iterator[str | _Braces]:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Where the brace closes that was opened before `start`; `None` if it does not."""
+    """Return the offset of the brace that closes the one before `start`; None if there is none."""
     depth, braces = 1, _BRACE_OF_SHELL if text.startswith(_COMMAND, start) else _BRACE
     for found in braces.finditer(text, start):
         depth += -1 if found[0] == "}" else 1

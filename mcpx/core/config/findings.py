@@ -116,7 +116,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keeps_from_starting(self) -> bool:
-        """Whether something is not there that its server needs: a variable, a folder, its command."""
+        """True if something is not there that its server needs: a variable, a folder, its command."""
         is_of_command = (self.path or "").endswith(_OF_COMMANDS)
         return (
             self.level == "warning"
@@ -210,7 +210,7 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
 
 
 def _lacking(server: ServerConfig) -> Iterator[_Unplaced]:
-    """What a server lacks: it is not started until that is there."""
+    """Yield what a server lacks: it is not started until that is there."""
     for each in server.obstacles:
         if not each.is_mistake:
             text = f"{each.problem}: {each.remedy}" if each.remedy else each.problem
@@ -235,7 +235,7 @@ def _placed(found: Iterator[_Unplaced] | list[_Unplaced], text: str) -> list[Fin
 
 
 def _offset(tree: Node, at: Location) -> int:
-    """Where a place begins: its key, if that is meant, else its value; or the nearest one above it."""
+    """Return the offset of a place (of its key, if that is meant), or of the nearest one above it."""
     for known in range(len(at.steps), -1, -1):
         node = tree.find(at.steps[:known])
         if node is None:

@@ -105,7 +105,7 @@ def commands_of_servers(file: ConfigText, *, environ: Mapping[str, str] = os.env
 
 
 def _missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
-    """Why this file was looked for, so that the reader knows which of three places it is; and what next."""
+    """Say why this file was looked for, which of three places it is, and what next."""
     file = config_file(path, environ=environ)
     if path is not None and file != config_file(environ=environ):
         return "no such file"

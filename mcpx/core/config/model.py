@@ -26,7 +26,7 @@ StructuredContent = Literal["auto", "always", "never"]
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the other replicas reach this one, and the secret that they share; without a URL, none are."""
+    """The URL at which other replicas reach this one, and the secret that they share; without it, none do."""
 
     url: Annotated[
         str,
@@ -42,7 +42,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the HTTP side listens, and which `Host` and `Origin` values it takes beside its own."""
+    """The address of the HTTP side, and the `Host` and `Origin` values that it takes beside its own."""
 
     host: Annotated[NonEmpty, doc("Address to listen on; loopback unless you know better.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), doc("Port to listen on; 0 takes any free one.")] = 8765

@@ -48,7 +48,7 @@ def read_peer(
 
 
 def may_be_of_peer(peers: Iterable[PeerConfig], name: str) -> bool:
-    """Whether a server of that name may come from one of these."""
+    """Return True if a server of that name may come from one of these."""
     return any(peer.prefix is None or name.startswith(f"{peer.prefix}/") for peer in peers)
 
 
@@ -123,7 +123,7 @@ def _own_rules(server: ServerConfig, rules: R, common: R) -> R:
 
 
 def _patterns(server: ServerConfig, pattern: str) -> tuple[str, ...]:
-    """What a pattern of an entry may mean: of a peer's, its server may be named as it is there."""
+    """Return the meanings of a pattern of an entry: in a peer's, the server may be named as it is there."""
     found = own_patterns(server.name, pattern, server.aliases)
     prefix = server.name.removesuffix(server.name_there)
     if server.peer is None or not prefix or "." not in pattern:

@@ -24,7 +24,7 @@ Audit = Literal["off", "on", "full"]
 
 
 def doc(meaning: str) -> Meta:
-    """What a setting means, for the JSON Schema and the documentation."""
+    """The meaning of a setting, for the JSON Schema and the documentation."""
     return Meta(description=meaning)
 
 
@@ -81,7 +81,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each process of one server may use. None: as much as it wants."""
+    """Limits of each process of one server. None: as much as it wants."""
 
     nice: Annotated[
         Annotated[int, Meta(ge=0, le=19)] | None,
@@ -98,7 +98,7 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Quota(ProcessLimits, frozen=True, kw_only=True):
-    """What one server may use. None: as much as it wants."""
+    """Limits of one server. None: as much as it wants."""
 
     calls_per_minute: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
@@ -119,7 +119,7 @@ Amount = Annotated[float, Meta(ge=0, le=MAX_AMOUNT)]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a server asks of the node that it runs on. A slip must not send it to any node."""
+    """The demands of a server on the node that it runs on. A slip must not send it to any node."""
 
     resources: Annotated[
         dict[NonEmpty, Amount],
@@ -153,7 +153,7 @@ FLAT: Final = frozenset({"call_limits", "health"})
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server that failed is started again."""
+    """The restarts of a server that failed."""
 
     initial: Annotated[Seconds, doc("Seconds before the second attempt; doubled for each one after it.")] = (
         0.5
@@ -169,7 +169,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: f"health_check_{name}"):
-    """How an idle session is probed."""
+    """The probes of an idle session."""
 
     enabled: Annotated[bool, doc("Whether idle sessions are probed.")] = True
     interval: Annotated[Seconds, doc("Seconds between two probes of an idle session.")] = 30.0
@@ -180,7 +180,7 @@ class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name:
 
 
 class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one server may cost its callers: seconds to wait, calls to hold and to have in flight."""
+    """Limits of the calls to one server: seconds to wait, calls to hold and to have in flight."""
 
     connect_timeout: Annotated[
         Seconds, doc("Seconds for a server to start, shake hands and list what it offers.")

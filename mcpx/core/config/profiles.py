@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"\w[\w.-]{0,63}")
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What its clients see. None: as the servers are configured.
+    """The servers and tools that its clients see. None: as the servers are configured.
 
     An unknown key is an error: a slip must not show more than was meant.
     """
@@ -61,7 +61,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def servers_with_rules(self) -> dict[str, Patterns | ToolRules]:
-        """What `tools` says by server."""
+        """The rules in `tools` by server."""
         return {name: rules for name, rules in self.tools.items() if not _is_rule(name, rules)}
 
     def tool_rules(self, server: str) -> ToolRules:
@@ -77,7 +77,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def _is_rule(name: str, said: Patterns | ToolRules) -> bool:
-    """Whether a key of a profile's `tools` is no server, but a rule for all."""
+    """Return True if a key of a profile's `tools` is no server, but a rule for all."""
     return name in ToolRules.__struct_fields__ and not isinstance(said, ToolRules)
 
 
@@ -100,7 +100,7 @@ def rules_of_server(
 
 
 def own_patterns(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """What a pattern of names that is said of one server may mean: a name of the server may be its start."""
+    """Return the meanings of a pattern of one server's names: a name of the server may be its start."""
     return tuple(dict.fromkeys((own_pattern(server, pattern, aliases), f"{escape(server)}.{pattern}")))
 
 
@@ -113,7 +113,7 @@ def own_pattern(server: str, pattern: str, aliases: tuple[str, ...] = ()) -> str
 
 @lru_cache(maxsize=8192)
 def fits(name: str, pattern: str) -> bool:
-    """Whether a pattern is that name, or fits it."""
+    """Return True if a pattern is that name, or fits it."""
     return name == pattern or fnmatchcase(name, pattern)
 
 
@@ -123,7 +123,7 @@ def chosen(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether it may fit names other than itself."""
+    """Return True if it may fit names other than itself."""
     return any(each in text for each in "*?[")
 
 
@@ -184,7 +184,7 @@ def check_profiles(
     *,
     may_be: Callable[[str], bool] = lambda _name: False,
 ) -> Iterator[LocatedError]:
-    """What is wrong with the profiles of a configuration with these servers; `at` is where they stand.
+    """Yield the mistakes in the profiles of a configuration with these servers; `at` is where they stand.
 
     A name that cannot be used, or a server that does not exist, or that has tools but is not shown. There
     may be more servers of the names for which `may_be` is true: those of other MCPX.

@@ -240,7 +240,7 @@ def _unknown(at: Location) -> LocatedError:
 
 
 def _bad_origin(url: str) -> str | None:
-    """What is wrong with the URL of a replica: it must be nothing but scheme, host and port."""
+    """Return the problem with the URL of a replica, which must be nothing but scheme, host and port."""
     if problem := bad_url(url):
         return problem
     parts = urlsplit(url)

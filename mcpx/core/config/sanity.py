@@ -33,7 +33,7 @@ Remarks = Iterator[tuple[tuple[str, ...], str]]
 
 
 def odd_commands(server: ServerConfig, config: Config) -> Remarks:
-    """What keeps a child process from being started: its command, its working folder."""
+    """Yield what keeps a child process from being started: its command, its working folder."""
     transport = server.transport
     if server.disabled is not None or not isinstance(transport, Stdio):
         return
@@ -111,7 +111,7 @@ def literal_secrets(server: ServerConfig) -> list[str]:
 
 
 def _is_literal(value: str, expanded: list[str]) -> bool:
-    """Whether a value is a secret's length, and no variable or secret was put into it."""
+    """Return True for a value of a secret's length into which no variable or secret was put."""
     return len(value) >= MIN_SECRET_LEN and "${" not in value and not any(each in value for each in expanded)
 
 
@@ -125,7 +125,7 @@ _CURVES: Final = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r
 
 
 def odd_credentials(server: ServerConfig) -> Remarks:
-    """What is odd with a server's certificates and keys, by the keys inside its entry."""
+    """Yield what is odd with a server's certificates and keys, by the keys inside its entry."""
     transport = server.transport
     if server.disabled is not None or not isinstance(transport, Http | Sse):
         return
@@ -169,7 +169,7 @@ def _is_read_by_all(path: str) -> bool:
 
 
 def _odd_key(auth: OAuth) -> str | None:
-    """What is wrong with the key that a client signs with, if there is one and its value is known."""
+    """Return the problem with the key that a client signs with, if there is one and its value is known."""
     wanted = _KINDS.get(auth.algorithm[:2])
     if wanted is None or "PRIVATE KEY" not in (auth.private_key or ""):
         return None

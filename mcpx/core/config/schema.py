@@ -77,7 +77,7 @@ def _server(per_server: dict[str, Any]) -> dict[str, Any]:
 
 
 def _properties(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """What a struct takes at its level of the file; the objects inside are written out."""
+    """Return what a struct takes at its level of the file; the objects inside are written out."""
     _, found = msgspec.json.schema_components([struct], ref_template="{name}")
     components: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # defaults as plain JSON
 

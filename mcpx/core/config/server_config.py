@@ -26,7 +26,7 @@ TokenStoreKind = Literal["file", "keychain"]
 
 
 class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How MCPX signs in to a server that answers 401. Nothing is needed for most servers: they say the rest.
+    """The sign-in to a server that answers 401. Nothing is needed for most servers: they say the rest.
 
     With `grant: client_credentials` no person is asked: MCPX signs in with the client's own secret, or with
     an assertion that it signs with `private_key` (RFC 7523).
@@ -232,17 +232,17 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
 
     @property
     def is_switched_off(self) -> bool:
-        """Whether a person has switched it off: models are not shown it."""
+        """True if a person has switched it off: models are not shown it."""
         return self.disabled == SWITCHED_OFF
 
     @property
     def is_remote_mcpx(self) -> bool:
-        """Whether an MCPX answers for it, whose word on how a call failed holds."""
+        """True if an MCPX answers for it, whose word on how a call failed holds."""
         return self.peer is not None or isinstance(self.transport, Placed)
 
     @property
     def starts_elsewhere(self) -> bool:
-        """Whether its start is the work of another machine: a node, or a peer that is reached by a URL."""
+        """True if its start is the work of another machine: a node, or a peer that is reached by a URL."""
         return self.is_remote_mcpx and not isinstance(self.transport, Stdio)
 
 

@@ -180,7 +180,7 @@ def _secrets_in(given: object) -> Iterator[Reference]:
 
 
 def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
-    """Whether the server is switched off."""
+    """Return True if the server is switched off."""
     for key, off in (("disabled", True), ("enabled", False)):
         with notices.gathering():
             if key in given and read_key(given, key, at) is off:

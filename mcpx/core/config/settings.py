@@ -179,7 +179,7 @@ def convert(value: Any, wanted: Any, at: Location) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Whether a program can be given `text`: it holds no null character and no lone surrogate."""
+    """Return True if a program can be given `text`: it holds no null character and no lone surrogate."""
     return _NOT_TEXT.search(text) is None
 
 
@@ -225,7 +225,7 @@ def _expected(rule: inspect.Type) -> str:
 
 
 def _got(value: Any, rule: inspect.Type) -> str:
-    """What was given instead: a number where one was wanted, a word where one of a few was, else its kind."""
+    """Return what was given: a number where one was wanted, a word where one of a few was, else its kind."""
     match rule, value:
         case ((inspect.IntType() | inspect.FloatType()), (int() | float())) if not isinstance(value, bool):
             return cut(json.dumps(value), _DIGITS_SHOWN)

@@ -1,4 +1,4 @@
-"""How many servers start at the same time: as configured, or as suits the processors.
+"""The number of servers that start at the same time: as configured, or as suits the processors.
 
 A start keeps a processor busy for most of its time, so that more at once make none sooner; a few more than
 there are processors use the time in which some wait for files or the network.

@@ -129,7 +129,7 @@ def read_key(entry: JSONObject, key: str, at: Location) -> Any:
 
 
 class ExpansionContext(msgspec.Struct, frozen=True):
-    """What an entry is read against: what references stand for, and the folder of the file."""
+    """The surroundings of an entry: the values of references, and the folder of the file."""
 
     values: Values
     folder: str

@@ -18,7 +18,7 @@ def split_url(url: str) -> SplitResult | None:
 
 
 def bad_url(url: str) -> str | None:
-    """What is wrong with a URL, without showing it: it may hold a password."""
+    """Return the problem with a URL, without showing it: it may hold a password."""
     if not re.match("https?://", url, re.IGNORECASE):
         return "expected a URL that starts with http:// or https://"
     if re.search(r"[\s\x00-\x1f\x7f]", url):
@@ -27,7 +27,7 @@ def bad_url(url: str) -> str | None:
 
 
 def bad_credential_url(url: str) -> str | None:
-    """What is wrong with a URL that credentials are sent to: https, or http on this machine."""
+    """Return the problem with a URL that credentials are sent to: https, or http on this machine."""
     parts = None if bad_url(url) else split_url(url)
     if parts is None or "@" in parts.netloc or not is_confidential(url):
         return "expected a URL that starts with https://"
@@ -35,13 +35,13 @@ def bad_credential_url(url: str) -> str | None:
 
 
 def is_confidential(url: str) -> bool:
-    """Whether nobody on the way can read what is sent there: by https, or to this machine."""
+    """Return True if nobody on the way can read what is sent there: by https, or to this machine."""
     parts = split_url(url)
     return url[:5].lower() != "http:" or (parts is not None and is_loopback(parts.hostname or ""))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach that host, or are reached there; asks no name server."""
+    """Return True if a host is this machine alone; asks no name server."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

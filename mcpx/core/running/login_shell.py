@@ -57,7 +57,7 @@ class LoginShell(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the shell has set; `problem` says why nothing is known, and is None if all is well."""
+    """The variables that the shell has set; `problem` says why none are known, and is None if all is well."""
 
     variables: Mapping[str, str]
     problem: str | None = None
@@ -86,7 +86,7 @@ def find_login_shell(environ: Mapping[str, str]) -> LoginShell | None:
 
 
 def how_to_set(shell: str) -> str:
-    """How a person sets a variable for good in this shell, with `{}` for its name."""
+    """Return the way to set a variable for good in this shell, with `{}` for its name."""
     name = PurePath(shell).name
     if name == "fish":
         return "set -Ux {} VALUE"

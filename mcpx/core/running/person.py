@@ -56,7 +56,7 @@ class Environment:
 
     @property
     def source(self) -> str:
-        """Where the variables came from, for people."""
+        """The source of the variables, for people."""
         if self.shell is None:
             return "the program that started MCPX"
         if self.problem is not None:

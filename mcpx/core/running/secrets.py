@@ -31,14 +31,14 @@ _KEYCHAIN: Final = (sys.executable, "-P", "-m", "mcpx.core.running.keychain")
 
 
 class Reference(NamedTuple):
-    """Where a secret is: the name of one in the keychain, or a command that prints it."""
+    """The place of a secret: its name in the keychain, or a command that prints it."""
 
     kind: Literal["keychain", "cmd"]
     what: str
 
 
 class SecretProblem(Exception):  # noqa: N818 - a condition
-    """Why there is no such secret, in words for people; never its value. `remedy` is what to do about it."""
+    """A secret that cannot be had, in words for people; never its value. `remedy` is what to do about it."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(problem)
@@ -114,7 +114,7 @@ def _shown(command: str) -> str:
 
 
 def _output(command: list[str], environ: Mapping[str, str]) -> str:
-    """What a command prints.
+    """Return what a command prints.
 
     Raises:
         SecretProblem: It failed, or did not end in time.

@@ -38,7 +38,7 @@ _KEY_SHOWN: Final = 40  # characters of a key in a message
 
 
 def name_slip(text: str, at: int, after: int, expected: str, opened: int | None) -> tuple[int, str]:
-    """Where the slip is, and its name with what to do.
+    """Return the offset of the slip, and its name with what to do.
 
     `at` is the offset of what was found, `after` the end of what went before, `expected` what should have
     come, and `opened` the offset of the innermost bracket that is open.

@@ -39,7 +39,7 @@ from mcpx.setup.documents.editing import Syntax
 
 @dataclass(frozen=True)
 class Edit:
-    """What is to become of one file: `before` is what it holds now, None where there is none.
+    """The change of one file: `before` is what it holds now, None where there is none.
 
     `perform`, where given, has another program do it, and returns None if the file is then as meant, or what
     to write instead; until then, `after` only says what was expected. It may take seconds, and other commands

@@ -33,7 +33,7 @@ class FileChanged(ChangeError):  # noqa: N818 - a condition, as FileExistsError'
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes | None:
-    """What the file holds, through links; None if there is none.
+    """Return what the file holds, through links; None if there is none.
 
     Raises:
         ChangeError: It cannot be read, is no regular file, or holds more than 64 MiB.
@@ -53,7 +53,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def _contents(descriptor: int, path: str | os.PathLike[str]) -> bytes:
-    """What an open file holds.
+    """Return what an open file holds.
 
     Raises:
         OSError: It cannot be read.
@@ -77,7 +77,7 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 
 
 def obstacle(path: str | os.PathLike[str]) -> str | None:
-    """Why the file cannot be replaced or created, as far as can be seen; None if nothing is in the way."""
+    """Return why the file cannot be replaced or created, as far as can be seen; None if it can."""
     target = real_path(path)
     try:
         if not target.stat().st_mode & 0o222:
@@ -159,5 +159,5 @@ def remove_empty(folders: tuple[str, ...]) -> None:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why the system refused, in its own words."""
+    """Return the system's own words for an error."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -37,7 +37,7 @@ _MAX_COPY_NAME_LEN: Final = 100  # characters of a file's name in that of its co
 
 
 class State(StrEnum):
-    """How far a change has come."""
+    """The progress of a change."""
 
     BEGUN = "begun"
     DONE = "done"
@@ -79,15 +79,15 @@ class Change(msgspec.Struct, frozen=True):
     """Sentences on earlier changes that had been interrupted, and were taken back before this one."""
 
     def copy_before(self, index: int) -> Path:
-        """Where the copy of a file is, as it was."""
+        """Return the path of the copy of a file as it was."""
         return self.folder / f"{index}-before-{self._name(index)}"
 
     def copy_after(self, index: int) -> Path:
-        """Where the copy of a file is, as it became."""
+        """Return the path of the copy of a file as it became."""
         return self.folder / f"{index}-after-{self._name(index)}"
 
     def before(self, index: int) -> bytes | None:
-        """What a file held before; None if there was none.
+        """Return what a file held before; None if there was none.
 
         Raises:
             ChangeError: The copy is gone.
@@ -95,7 +95,7 @@ class Change(msgspec.Struct, frozen=True):
         return self._copy(self.copy_before(index)) if self.files[index].existed else None
 
     def after(self, index: int) -> bytes | None:
-        """What a file held afterwards; None if there was none, or if another program's work was cut short.
+        """Return what a file held afterwards; None if none, or if another program's work was cut short.
 
         Raises:
             ChangeError: The copy is gone.

@@ -28,7 +28,7 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True)
 class Undo:
-    """How a change would be taken back; `refused` is a sentence for each file where that cannot be done."""
+    """The way back from a change; `refused` is a sentence for each file where there is none."""
 
     change: Change
     edits: tuple[Edit, ...]
@@ -38,7 +38,7 @@ class Undo:
 
 
 def plan_undo(*, force: bool = False, state: Path | None = None) -> Undo | None:
-    """How to take back the last change that has not been taken back; None if there is none.
+    """Plan to take back the last change that has not been taken back; None if there is none.
 
     A file that was changed since is refused, unless `force` says to put the copy in its place all the same.
 
@@ -126,7 +126,7 @@ class Merged(NamedTuple):
 
 
 def take_back(before: bytes | None, after: bytes | None, found: bytes, syntax: Syntax) -> Merged | None:
-    """What `found` is without the change from `before` to `after`; None if that cannot be said."""
+    """Return `found` without the change from `before` to `after`; None if that cannot be said."""
     theirs = found
     try:
         old, new = read(before or b"", syntax), read(after or b"", syntax)
@@ -180,7 +180,7 @@ def _is_same(one: bytes, other: bytes, syntax: Syntax) -> bool:
 
 
 def _differences(path: tuple[str, ...], old: Any, new: Any, now: Any) -> Iterator[_Difference]:
-    """Where two values differ, as deep as both, or what is there now, have members."""
+    """Yield the differences of two values, as deep as both, or what is there now, have members."""
     old, new, now = _keyed(old), _keyed(new), _keyed(now)
     if old == new:
         return
@@ -197,7 +197,7 @@ def _differences(path: tuple[str, ...], old: Any, new: Any, now: Any) -> Iterato
 
 
 def _holds_entries(value: Any) -> bool:
-    """Whether a value is an object of objects, as the servers of a client are."""
+    """Return True for an object of objects, as the servers of a client are."""
     return isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values())
 
 

@@ -26,7 +26,7 @@ _OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another co
 
 
 class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of the clients' files, and of the configuration if their servers are adopted."""
+    """The changes of the clients' files, and of the configuration if their servers are adopted."""
 
     installations: tuple[Installation, ...]
     launch: Launch
@@ -47,7 +47,7 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether there is a file that cannot be changed."""
+        """True if there is a file that cannot be changed."""
         return any(each.outcome == "refused" for each in self.installations)
 
     @property
@@ -56,13 +56,13 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(server.name for server in self.adoption.new) if self.adoption else ()
 
     def losses(self, file: ClientFile, name: str) -> tuple[str, ...]:
-        """What is lost of a server of that file when it is adopted."""
+        """Return what is lost of a server of that file when it is adopted."""
         servers = self.adoption.servers if self.adoption else ()
         origins = (origin for server in servers for origin in server.origins)
         return next((each.notes for each in origins if (each.path, each.name) == (file.path, name)), ())
 
     def edits(self) -> list[Edit]:
-        """What is to be carried out, in order."""
+        """Return what is to be carried out, in order."""
         edits = []
         if self.adoption is not None and self.adoption.after != self.adoption.before:
             edits.append(Edit(self.config, self.adoption.before, self.adoption.after, "json"))
@@ -89,7 +89,7 @@ def plan_installs(
     adopt: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> InstallPlan:
-    """What it takes to have MCPX in each of these files, with the configuration that was named, if any.
+    """Plan to have MCPX in each of these files, with the configuration that was named, if any.
 
     Raises:
         ConfigError: The configuration is not understood, so that no server can be moved into it.

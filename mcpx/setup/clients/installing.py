@@ -34,7 +34,7 @@ Path = tuple[str | int, ...]
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of a client's file; `before` and `after` are its contents, None where there is none.
+    """The change of a client's file; `before` and `after` are its contents, None where there is none.
 
     `entries` are MCPX's own, by name, as they are to be. `adopted` are servers that are taken out of it, by
     their names there: their names in MCPX. Where it is `refused`, `problem` says why.
@@ -56,7 +56,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 def plan_install(
     file: ClientFile, data: bytes | None, launch: Launch, adopted: Mapping[str, str] | None = None
 ) -> Installation:
-    """What the file of a client becomes when MCPX is put into it and `adopted` servers are taken out."""
+    """Plan to put MCPX into the file of a client, and to take `adopted` servers out of it."""
     try:
         return _Planner(file, data).plan(launch, dict(adopted or {}))
     except DocumentError as error:
@@ -215,7 +215,7 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
 
 
 def _words(entry: Mapping[str, Any]) -> list[str]:
-    """What an entry of MCPX says behind `attach` or `serve`."""
+    """Return the words of an entry of MCPX behind `attach` or `serve`."""
     texts = [str(word) for word in command_words(entry)]
     start = next((index for index, word in enumerate(texts) if word in {"attach", "serve"}), len(texts))
     return texts[start + 1 :]
@@ -225,7 +225,7 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of a client's file; `before` and `after` are its contents, None where there is none.
+    """The change of a client's file; `before` and `after` are its contents, None where there is none.
 
     It is `restored` byte for byte or `edited`; where it is `refused`, `problem` says why.
     """
@@ -243,7 +243,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
-    """What the file of a client becomes when MCPX is taken out of it."""
+    """Plan to take MCPX out of the file of a client."""
     try:
         data = read_file(file.path)
     except ChangeError as error:
@@ -287,7 +287,7 @@ class _Walk:
         self.notes: list[str] = []
 
     def has_mcpx(self) -> bool:
-        """Whether MCPX is in the file, or may be, since it is not understood."""
+        """Return True if MCPX is in the file, or may be, since it is not understood."""
         if self.contents is None:
             return False
         found = read_servers(self.file, self.contents)

@@ -1,4 +1,4 @@
-"""How clients start MCPX: the command line of its entry, and the clients' own commands that add it.
+"""The command line by which clients start MCPX, and the clients' own commands that add it.
 
 The command has its absolute path, since clients have another `PATH` than terminals. A client's own command
 (`claude mcp add`) is preferred to an edit of its file.

@@ -1,4 +1,4 @@
-"""What may be shown of servers: commands, names and hosts, and `***` in the place of what may be a secret.
+"""Servers as they may be shown: commands, names and hosts, and `***` in the place of what may be a secret.
 
 Masked are values of `env` and `headers`, passwords and queries of URLs, arguments that a flag or a name calls
 secret, and whatever looks like a token. A reference such as `${TOKEN}` is shown, and so is a command that
@@ -63,7 +63,7 @@ def masked_arguments(args: Sequence[str]) -> list[str]:
 
 
 def command_line(entry: Mapping[str, Any]) -> str:
-    """How a server is reached, in one line: its command with arguments, or its URL."""
+    """Return a server's command with its arguments, or its URL, in one line."""
     if "url" in entry:
         return masked_text(str(entry["url"]))
     words = masked_arguments([*str(entry.get("command", "")).split(" "), *map(str, entry.get("args", ()))])
@@ -87,12 +87,12 @@ def masked_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_secret(key: str) -> bool:
-    """Whether a key is called as secrets are."""
+    """Return True if a key is called as secrets are."""
     return key not in _NO_SECRETS and _SECRET_NAME.search(key) is not None
 
 
 def holds_secrets(entry: Mapping[str, Any]) -> bool:
-    """Whether something in an entry would not be shown."""
+    """Return True if something in an entry would not be shown."""
     return masked_entry(entry) != entry
 
 
@@ -110,7 +110,7 @@ def _is_reference(value: str) -> bool:
 
 
 def masked_diff(before: bytes | None, after: bytes | None, name: str) -> str:
-    """What changes in a JSON file, as a unified diff in which nothing secret is shown."""
+    """Return the change of a JSON file as a unified diff in which nothing secret is shown."""
     old, new = (masked_json(each or b"").splitlines() for each in (before, after))
     lines = difflib.unified_diff(old, new, name, name, lineterm="", n=2)
     return "\n".join(lines)

@@ -38,7 +38,7 @@ _NOT_COMPARED: Final = frozenset({"disabled", "call_timeout", "connect_timeout",
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a server was found: the client, its file, and the server's name there."""
+    """The place where a server was found: the client, its file, and the server's name there."""
 
     client: str
     path: Path
@@ -65,7 +65,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import would do. `before` and `after` are the content of the configuration."""
+    """The work of an import. `before` and `after` are the content of the configuration."""
 
     servers: tuple[Planned, ...]
     before: bytes | None
@@ -73,7 +73,7 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether the configuration would be another one."""
+        """True if the configuration would be another one."""
         return self.after != self.before
 
     @property
@@ -96,7 +96,7 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_import(found: Iterable[ClientServers], config: bytes | None) -> ImportPlan:
-    """What it takes to have every server that was found in the configuration, which is None if there is none.
+    """Plan to have every server that was found in the configuration, which is None if there is none.
 
     Raises:
         DocumentError: The configuration is not understood.
@@ -164,7 +164,7 @@ class _Plan:
         return False
 
     def _is_mcpx(self, entry: Mapping[str, Any]) -> bool:
-        """Whether a server is MCPX's own HTTP side."""
+        """Return True if a server is MCPX's own HTTP side."""
         try:
             parts = urlsplit(entry.get("url", ""))
             port = parts.port
@@ -220,7 +220,7 @@ class _Plan:
                 names[index] = found
 
     def _is_called(self, name: str, group: Planned) -> bool:
-        """Whether a server of the configuration has a name of the group's."""
+        """Return True if a server of the configuration has a name of the group's."""
         return bool({name, *self._aliases[name]} & {origin.name for origin in group.origins})
 
     def _completed(self, group: Planned, taken: set[str]) -> str | None:
@@ -260,7 +260,7 @@ class _Plan:
         return name
 
     def _turned_off(self, kept: str | None, group: Planned) -> tuple[str, ...]:
-        """What must be done where the configuration has a server turned off that the client uses."""
+        """Return what must be done where the configuration has a server turned off that the client uses."""
         if kept is None or group.entry.get("disabled") or not self._entries[kept].get("disabled"):
             return ()
         return (f"it is disabled in the configuration: mcpx enable {shlex.quote(kept)}",)
@@ -281,7 +281,7 @@ def _ranked(group: Planned) -> list[str]:
 
 
 def _claim(group: Planned) -> tuple[bool, int]:
-    """How well a server may claim a name that others have, too: one that is on, then the commonest."""
+    """Return the rank of a server's claim to a name that others have, too: on first, then the commonest."""
     best = _ranked(group)[0]
     return bool(group.entry.get("disabled")), -len(
         {each.client for each in group.origins if each.name == best}
@@ -321,7 +321,7 @@ def _merged(planned: Planned, server: Server, origin: Origin) -> Planned:
 
 
 def _compared(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a server the same: how it is reached, with which values."""
+    """Return what makes a server the same: how it is reached, with which values."""
     compared = {key: value for key, value in entry.items() if key not in _NOT_COMPARED}
     if headers := compared.get("headers"):
         compared["headers"] = {name.lower(): value for name, value in headers.items()}
@@ -335,7 +335,7 @@ def _identity(entry: Mapping[str, Any]) -> str:
 
 
 def _completes(one: Any, other: Any) -> bool:
-    """Whether two entries differ only where either of them has a reference to a value."""
+    """Return True if two entries differ only where either of them has a reference to a value."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_completes(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -346,7 +346,7 @@ def _completes(one: Any, other: Any) -> bool:
 
 
 def _fits(text: str, pattern: str) -> bool:
-    """Whether a text is what a pattern with references may stand for."""
+    """Return True if a pattern with references may stand for a text."""
     literals = [re.escape(literal) for literal in _REFERENCE.split(pattern)]
     return re.fullmatch(".*".join(literals), text, re.DOTALL) is not None
 

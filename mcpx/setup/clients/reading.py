@@ -95,7 +95,7 @@ def candidates(client: Client, environ: Mapping[str, str], system: System) -> It
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file, for all that can be seen: who may not look finds out by reading it."""
+    """Return True if there is a file, or may be one: who may not look finds out by reading it."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except PermissionError:
@@ -138,7 +138,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in one file. `own_entries` are those of MCPX itself as they stand there, with names."""
+    """The servers in one file. `own_entries` are those of MCPX itself as they stand there, with names."""
 
     file: ClientFile
     servers: tuple[Server, ...] = ()
@@ -155,7 +155,7 @@ class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_client_file(file: ClientFile) -> ClientServers:
-    """What is in a client's file, which is opened for it."""
+    """Read the servers in a client's file."""
     try:
         data = read_file(file.path)
     except ChangeError as error:
@@ -167,7 +167,7 @@ def read_client_file(file: ClientFile) -> ClientServers:
 
 
 def read_servers(file: ClientFile, data: bytes) -> ClientServers:
-    """What is in a client's file with this content."""
+    """Return the servers in a client's file with this content."""
     client = file.client
     try:
         document = read(data, client.syntax)
@@ -235,14 +235,14 @@ def _named(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _inputs(document: Mapping[str, Any]) -> Inputs:
-    """What an editor asks for, by its id."""
+    """Return what an editor asks for, by its id."""
     asked = document.get("inputs")
     given = [each for each in asked if isinstance(each, Mapping)] if isinstance(asked, list) else []
     return {str(each.get("id")): each for each in given}
 
 
 def _turned_off(document: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Whether a server is turned off outside of its entry, as in Gemini CLI's `mcp.excluded`."""
+    """Return a test for servers that are turned off outside of their entries (Gemini's `mcp.excluded`)."""
     lists = document.get("mcp")
     given = lists if isinstance(lists, Mapping) else {}
     allowed, excluded = given.get("allowed"), given.get("excluded")

@@ -101,7 +101,7 @@ class Variables:
         return self.reference(name, f"the editor asks for {quote(written_id)}")
 
     def only_there(self, written: str) -> str:
-        """What only the editor knows, as it is written: MCPX says the same of it. A default in it is text."""
+        """Return what only the editor knows as it is written: MCPX says the same. A default in it is text."""
         self.is_off = True
         self._need(f"{quote(written)} is known to the editor only: write a value in its place")
         return self._text(written) if ":-" in written or "${" in written[2:] else written
@@ -145,7 +145,7 @@ def variable(name: str) -> OwnText:
 def _rules(
     client: Client, variables: Variables
 ) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
-    """What a client replaces in a string, and what MCPX writes in its place."""
+    """Return the patterns of what a client replaces in a string, with what MCPX writes in its place."""
     rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
         (_INPUT, lambda found: variables.ask(found[1])),
         (_SEPARATOR, lambda _: "/"),

@@ -92,7 +92,7 @@ def _twice(file: ClientFile, own: list[Probe]) -> Iterator[Finding]:
 
 
 def _beside(found: ClientServers, installation: Installation) -> Iterator[Finding]:
-    """What a client has in place of MCPX, or beside it."""
+    """Report what a client has in place of MCPX, or beside it."""
     name, file = found.file.client.name, found.file
     others = [each.name for each in found.servers if not each.entry.get("disabled")]
     if not found.own:
@@ -120,7 +120,7 @@ def _is_same(one: str, other: Path) -> bool:
 
 
 def _problem(probe: Probe, installation: Installation) -> Finding | None:
-    """What is wrong with an entry of MCPX, as far as it can be seen without starting it."""
+    """Return what is wrong with an entry of MCPX, as far as it can be seen without starting it."""
     file, name, install = probe.file, probe.file.client.name, _install(probe.file)
     entry, command = f'"{probe.entry.name}"', probe.command
     if probe.is_disabled:
@@ -179,12 +179,12 @@ class Probe(NamedTuple):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What the client starts."""
+        """The command line that the client starts."""
         return (str(self.entry.entry["command"]), *self.entry.entry.get("args", ()))
 
     @property
     def is_disabled(self) -> bool:
-        """Whether the client does not start it."""
+        """True if the client does not start it."""
         return bool(self.entry.entry.get("disabled"))
 
     @property
@@ -219,7 +219,7 @@ def _answers_on(config: Path, probes: list[Probe], installation: Installation) -
 
 
 def _not_asked(config: Path, installation: Installation) -> str | None:
-    """Why no answer can be expected of MCPX with that configuration, or is not asked for."""
+    """Return the reason that MCPX with that configuration is not asked, or cannot answer."""
     is_examined = os.path.realpath(config) == os.path.realpath(installation.file)
     if is_examined and installation.config is None:
         return "the configuration cannot be used"

@@ -60,7 +60,7 @@ def _placed(place: Place, installation: Installation) -> Finding:
 
 
 def _environment(environment: Environment) -> Iterator[Finding]:
-    """Where commands are looked for, and who says so."""
+    """Report where commands are looked for, and who says so."""
     if environment.problem is None:
         yield ok("PATH", f"{environment.path} (from {environment.source})", path=environment.path)
     else:
@@ -80,7 +80,7 @@ _VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\b(bearer|basic|token)\b", re.IGNORE
 
 
 def holds_secret(entry: Mapping[str, Any]) -> bool:
-    """Whether a secret is written in an entry of MCPX's form: its name or its looks call it one."""
+    """Return True if a secret is written in an entry of MCPX's form: its name or its looks call it one."""
     auth = entry.get("auth")
     own = {key: auth.get(key) for key in _OF_AUTH} if isinstance(auth, Mapping) else {}
     values = {**entry.get("env", {}), **entry.get("headers", {}), **own}

@@ -64,7 +64,7 @@ def _none_runs(installation: Installation, paths: DaemonPaths) -> Iterator[Findi
 
 
 def _in_the_way(path: Path) -> Finding | None:
-    """What stands where the next daemon will listen."""
+    """Return what stands where the next daemon will listen."""
     try:
         found = path.lstat()
     except OSError:
@@ -147,7 +147,7 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
 
 
 def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> Iterator[Finding]:
-    """What is wrong with other MCPX whose servers are servers here."""
+    """Check the other MCPX whose servers are servers here."""
     for peer in peers:
         name, left_out = peer["name"], peer.get("left_out") or ()
         if peer["state"] == "needs sign-in":
@@ -195,7 +195,7 @@ def _fails(server: dict[str, Any]) -> bool:
 
 
 def _its_sign_in(installation: Installation, server: dict[str, Any]) -> Iterator[Finding]:
-    """What a server wants of the person who signs in to it."""
+    """Report what a server wants of the person who signs in to it."""
     name, sign_in = server["name"], server.get("sign_in") or {}
     command = installation.command("login", name)
     if server["state"] == "needs sign-in":

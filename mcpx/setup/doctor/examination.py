@@ -26,7 +26,7 @@ class Check(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What one check has found."""
+    """The findings of one check."""
 
     title: str
     findings: tuple[Finding, ...]

@@ -125,7 +125,7 @@ class Installation:
 
     @cached_property
     def examined(self) -> Examination:
-        """What is wrong or odd with the configuration."""
+        """All that is wrong or odd with the configuration."""
         return examine(self.named, environ=self.environ, commands=self.starts)
 
     @property

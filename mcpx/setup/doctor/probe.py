@@ -26,7 +26,7 @@ _INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process answered. `problem` is None if it answered everything."""
+    """The answers of the process. `problem` is None if it answered everything."""
 
     problem: str | None = None
     instructions: str = ""

@@ -95,7 +95,7 @@ def offline_text(names: Sequence[str]) -> str:
 
 
 def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:
-    """Why the server cannot be started, or is not to be; None if it can be tried."""
+    """Return the reason that the server cannot be started, or is not to be; None if it can be tried."""
     found = diagnose(server)
     if found is not None and found.state == DISABLED:
         return ok(server.name, "disabled in the configuration")
@@ -110,7 +110,7 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
 
 
 def _advice(server: ServerConfig, installation: Installation) -> str:
-    """What to do about a command that is not there."""
+    """Return what to do about a command that is not there."""
     assert isinstance(server.transport, Stdio)  # noqa: S101 - others have none
     known = SOURCES.get(server.transport.command)
     return known or f"correct it in {installation.file}, where a whole path will do, or install it"
@@ -163,7 +163,7 @@ def _failed(server: ServerConfig, problem: str, installation: Installation) -> F
 
 
 def _credentials_advice(server: ServerConfig, installation: Installation) -> str:
-    """What to type where a server answers 401 and MCPX does not sign in to it."""
+    """Return what to type where a server answers 401 and MCPX does not sign in to it."""
     login, file = installation.command("login", server.name), installation.file
     if not isinstance(server.transport, Http | Sse) or identity_of(server) is not None:
         return f'it names no sign-in: put what it wants into "headers" of its entry in {file}'
@@ -185,7 +185,7 @@ NOWHERE: Final = Path("/nowhere/mcpx")  # where nothing can be kept, nothing is
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server's start went. `problem` is None if it is ready; `memory` is in bytes, None if unknown."""
+    """One start of a server. `problem` is None if it is ready; `memory` is in bytes, None if unknown."""
 
     problem: str | None
     seconds: float | None = None

@@ -159,7 +159,7 @@ def _plain(word: str) -> str:
 
 
 def _stale(words: list[str], installation: Installation) -> str | None:
-    """Why what the unit runs cannot work, or is not what is examined."""
+    """Return the reason that the unit's command cannot work, or is not what is examined."""
     if not words:
         return "holds no command"
     if not os.access(words[0], os.X_OK):
@@ -175,7 +175,7 @@ def _stale(words: list[str], installation: Installation) -> str | None:
 
 
 def _is_enabled(file: Path) -> bool:
-    """Whether it starts at login: systemd has a link for that, launchd takes what is in its folder."""
+    """Return True if it starts at login: systemd has a link for that, launchd takes what is in its folder."""
     if file.suffix == ".plist":
         return True
     return any(os.path.lexists(folder / file.name) for folder in file.parent.glob("*.wants"))

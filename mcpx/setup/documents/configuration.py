@@ -80,7 +80,7 @@ def switched(data: bytes, name: str, *, on: bool) -> bytes:
 
 
 def _form_in_use(document: Any) -> tuple[Path, bool]:
-    """Where a new server goes: the path to the object or list of servers, and whether it is a list."""
+    """Return the path to the object or list that a new server goes to, and whether it is a list."""
     form = next((form for form in FORMS if isinstance(document, dict) and form in document), FORMS[0])
     servers = document.get(form) if isinstance(document, dict) else None
     if form == "mcp" and isinstance(servers, dict) and "servers" in servers:

@@ -26,7 +26,7 @@ _EMPTY: Final = {"json": "{}\n", "toml": "", "yaml": ""}
 
 
 class _Editor(Protocol):
-    """What a syntax can do, on text; each raises `DocumentError`."""
+    """The edits of a syntax, on text; each raises `DocumentError`."""
 
     def read(self, text: str) -> Any: ...
 
@@ -151,7 +151,7 @@ def _shown(path: Path) -> str:
 
 
 def _has(value: Any, path: Path) -> bool:
-    """Whether there is a value at a path, which has a step at least."""
+    """Return True if there is a value at a path, which has a step at least."""
     parent = _at(value, path[:-1])
     step = path[-1]
     if isinstance(step, int):
@@ -192,7 +192,7 @@ def _without(value: Any, path: Path) -> Any:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same as JSON: `True` is not `1`, and the order of keys does not count."""
+    """Return True if two values are the same as JSON: `True` is not `1`, the order of keys does not count."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

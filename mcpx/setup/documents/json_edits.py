@@ -35,7 +35,7 @@ _ONE_LINE_WIDTH: Final = 100
 
 
 class _Style(msgspec.Struct, frozen=True):
-    """How a file is written: one step of indentation, its line end, what is between key and value."""
+    """The style of a file: one step of indentation, its line end, what is between key and value."""
 
     step: str
     line_end: str
@@ -195,12 +195,12 @@ def _indent(text: str, offset: int) -> str:
 
 
 def _begins_line(text: str, offset: int) -> bool:
-    """Whether an offset is the first on its line, and that is not the first of the file."""
+    """Return True if an offset is the first on its line, and that is not the first of the file."""
     return begins_line(text, offset) and line_start(text, offset) > 0
 
 
 def _own_line_above(text: str, root: Node, node: Node) -> bool:
-    """Whether the file around a node is written over several lines."""
+    """Return True if the file around a node is written over several lines."""
     return any(_begins_line(text, start) for start, end in _spans_around(root, node))
 
 
@@ -217,7 +217,7 @@ def _spans_around(root: Node, node: Node) -> list[tuple[int, int]]:
 
 
 def _style(text: str, root: Node) -> _Style:
-    """How a file is written, by its first member or item that begins a line."""
+    """Return the style of a file, by its first member or item that begins a line."""
     step, long_lists = _layout(text, root)
     member = next(iter(root.members), None)
     colon = ": " if member is None or text[member.node.start - 1] in " \t\r\n/" else ":"

@@ -89,7 +89,7 @@ def _section_end(places: list[Place], index: int) -> int:
 
 
 def _in_cut_table(places: list[Place], index: int, keys: Keys) -> bool:
-    """Whether the table that a key stands in is removed with its header."""
+    """Return True if the table that a key stands in is removed with its header."""
     headers = [each for each in places[:index] if each.value is None]
     return bool(headers) and headers[-1].path[: len(keys)] == keys
 

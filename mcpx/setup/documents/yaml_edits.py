@@ -28,7 +28,7 @@ _EMPTY: Final = {"mapping": "{}", "sequence": "[]"}
 
 
 class _Style(msgspec.Struct, frozen=True):
-    """How a file is written: blanks for a step of mappings, blanks before a dash, its line end."""
+    """The style of a file: blanks for a step of mappings, blanks before a dash, its line end."""
 
     step: int
     dash: int
@@ -293,7 +293,7 @@ class _Refusal:
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
-    """How many values a node stands for; more than enough where it holds itself."""
+    """Return the number of values that a node stands for; more than enough where it holds itself."""
     if id(node) in known:
         return known[id(node)]
     known[id(node)] = _MAX_VALUES + 1
