@@ -115,7 +115,7 @@ class EntryAuth:
     # --- auth
 
     def auth(self, headers: Collection[str]) -> OAuth | None:
-        """Return the sign-in; None where the entry says that there is none. `headers` are those of the entry."""
+        """Return the sign-in; None where the entry wants none. `headers` are those of the entry."""
         given = [key for key in AUTH_KEYS if self._entry.get(key) is not None]
         if not given:
             return OAuth()
