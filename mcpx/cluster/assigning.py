@@ -1,10 +1,13 @@
-"""Which session is on which node: assigned at each connection, and kept while that lasts.
+"""The assignment of sessions to nodes: made at each connection, and kept while that lasts.
 
 Owned by the cluster. A server that all clients share is where Ray has reserved a place for it, for all
 gateways alike; once known, Ray is asked again only when that node takes nothing any more. A session of one
 client is placed by `placement.spread`, in the turn in which it is asked for, so that many at a time do not
 all see the same empty node; Ray is asked for it only where it wants resources. Where there is no node now,
 but one is on its way, a session waits a while for it.
+
+Ray counts resources for all gateways; whether a node answers, is drained or is short of memory the gateway
+knows better, and says so. Without Ray, a server that asks for nothing that is counted is placed all the same.
 """
 
 from __future__ import annotations
@@ -19,81 +22,14 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from mcpx.cluster.node.protocol import ServerSpec
-from mcpx.cluster.node.spec import demand_of
+from mcpx.cluster.node.spec import ServerSpec, demand_of
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Demand, NodeView, candidates, misfit, spread
-from mcpx.cluster.ray import Ray
-from mcpx.cluster.ray_client import RayError
+from mcpx.cluster.ray_client import RayError, RayProcess
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.servers.transport.placement import Endpoint
-
-# Reservations at Ray: which node it chooses among those that this gateway knows to be there.
-#
-# Owned by the assignments. Ray counts resources for all gateways; whether a node answers, is drained or is
-# short of memory the gateway knows better, and says so. Without Ray, a server that asks for nothing that is
-# counted is placed all the same.
-
-
-class Reservations:
-    """Makes and gives up those of one gateway."""
-
-    def __init__(self, ray: Ray, nodes: NodeTable) -> None:
-        self._ray = ray
-        self._nodes = nodes
-        self._releasing: set[asyncio.Future[None]] = set()
-
-    async def node_for(self, key: str, demand: Demand, digest: str) -> Node | None:
-        """The node that Ray chooses for the server of that digest; None if it does not answer just now.
-
-        Raises:
-            ConnectionLost: Ray has none.
-        """
-        roomy = {view.id for view in candidates(self._nodes.views(), without_resources(demand))}
-        nodes = [node for node in self._nodes if node.record.id in roomy or node.runs(digest)]
-        able = {node.record.id for node in nodes if node.view().takes_new}
-        exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
-        try:
-            chosen = await self._ray.reserve(
-                key,
-                resources=demand.resources,
-                memory_bytes=demand.memory,
-                node=demand.node,
-                spread=demand.spread,
-                exclude=exclude,
-            )
-        except RayError as error:
-            if error.code == "unavailable" and not demand.resources:
-                log.warning("cluster.placed_without_ray", key=key, cause=str(error))
-                return self.spread(demand)  # one that runs is better than one that is placed best
-            raise ConnectionLost(str(error), retryable=error.code != "invalid") from None
-        node = self._nodes.get(chosen)
-        return node if node is not None and node.answers else None
-
-    def spread(self, demand: Demand) -> Node | None:
-        """The node for one more session among many, which Ray does not count."""
-        chosen = spread(self._nodes.views(), demand)
-        return None if chosen is None else self._nodes.get(chosen.id)
-
-    def release(self, key: str) -> None:
-        """Give up a reservation, without waiting."""
-        task = asyncio.ensure_future(self._try_to_release(key))
-        self._releasing.add(task)
-        task.add_done_callback(self._releasing.discard)
-
-    async def _try_to_release(self, key: str) -> None:
-        try:
-            await self._ray.release(key)
-        except RayError as error:
-            log.info("cluster.not_released", key=key, cause=str(error))
-
-
-def without_resources(demand: Demand) -> Demand:
-    """What is asked for but for what Ray counts: it alone knows what of it the session has reserved."""
-    return replace(demand, resources={})
-
 
 log = structlog.get_logger()
 NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout
@@ -124,9 +60,11 @@ class _Assigned(msgspec.Struct):
 
 
 class Assignments:
-    """Those of one gateway, whose reservations for sessions have its name."""
+    """The assignments of one gateway, whose reservations for sessions have its name."""
 
-    def __init__(self, ray: Ray, nodes: NodeTable, memory: SeenMemory, *, gateway: str, tell: Tell) -> None:
+    def __init__(
+        self, ray: RayProcess, nodes: NodeTable, memory: SeenMemory, *, gateway: str, tell: Tell
+    ) -> None:
         self._ray = ray
         self._nodes = nodes
         self._memory = memory
@@ -135,7 +73,7 @@ class Assignments:
         self._sessions: dict[str, _Assigned] = {}
         self._shared: dict[str, _Shared] = {}
         self._unplaced: set[str] = set()
-        self._reservations = Reservations(ray, nodes)
+        self._releasing: set[asyncio.Future[None]] = set()
 
     def node_of(self, session: str) -> Node | None:
         """The node that a session is on."""
@@ -209,7 +147,7 @@ class Assignments:
             if not shared.sessions:
                 shared.unused_since = time.monotonic()
         if assigned.key is not None and assigned.key != keep:
-            self._reservations.release(assigned.key)
+            self._release(assigned.key)
 
     # --- the choice
 
@@ -219,7 +157,7 @@ class Assignments:
         Raises:
             ConnectionLost: Ray has none.
         """
-        able = candidates(self._nodes.views(), without_resources(demand))
+        able = candidates(self._nodes.views(), _without_resources(demand))
         if self._ray.joined is None or not able:
             known = self._shared.get(_key(spec)) if spec.sessions == "shared" else None
             node = self._staying(known, demand)
@@ -232,9 +170,9 @@ class Assignments:
             return await self._choose_shared(spec, demand)
         if demand.resources:
             key = f"session/{self._gateway}/{session}"
-            node = await self._reservations.node_for(key, demand, spec.digest)
+            node = await self._reserve(key, demand, spec.digest)
             return None if node is None else _Assigned(node, spec.digest, key=key)
-        node = self._reservations.spread(demand)
+        node = self._spread(demand)
         return None if node is None else _Assigned(node, spec.digest)
 
     async def _choose_shared(self, spec: ServerSpec, demand: Demand) -> _Assigned | None:
@@ -242,7 +180,7 @@ class Assignments:
         shared = self._shared.setdefault(key, _Shared(key, spec.name, spec.digest))
         node = self._staying(shared, demand)
         if node is None:
-            node = await self._reservations.node_for(key, demand, spec.digest)
+            node = await self._reserve(key, demand, spec.digest)
         if node is not None and shared.node != node.record.id:
             self._leave(shared)
             shared.node = node.record.id
@@ -268,7 +206,7 @@ class Assignments:
         views = self._nodes.views()
         coming = (
             self._ray.joined is None
-            or bool(candidates(views, without_resources(demand)))  # Ray knows of a node that we do not yet
+            or bool(candidates(views, _without_resources(demand)))  # Ray knows of a node that we do not yet
             or any(
                 node.is_awaited or candidates([_as_if_there(node.view())], demand)
                 for node in self._nodes
@@ -283,6 +221,52 @@ class Assignments:
         if self._ray.joined is None:
             raise ConnectionLost(f"Ray has not been joined: {self._ray.problem}")
         raise ConnectionLost(f"there is no node for it: {misfit(views, demand)}")
+
+    # --- reservations
+
+    async def _reserve(self, key: str, demand: Demand, digest: str) -> Node | None:
+        """Have Ray choose among the nodes that answer; None if its choice does not just now.
+
+        Raises:
+            ConnectionLost: Ray has none.
+        """
+        roomy = {view.id for view in candidates(self._nodes.views(), _without_resources(demand))}
+        nodes = [node for node in self._nodes if node.record.id in roomy or node.runs(digest)]
+        able = {node.record.id for node in nodes if node.view().takes_new}
+        exclude = tuple(node.record.id for node in self._nodes if node.record.id not in able)
+        try:
+            chosen = await self._ray.reserve(
+                key,
+                resources=demand.resources,
+                memory_bytes=demand.memory,
+                node=demand.node,
+                spread=demand.spread,
+                exclude=exclude,
+            )
+        except RayError as error:
+            if error.code == "unavailable" and not demand.resources:
+                log.warning("cluster.placed_without_ray", key=key, cause=str(error))
+                return self._spread(demand)  # one that runs is better than one that is placed best
+            raise ConnectionLost(str(error), retryable=error.code != "invalid") from None
+        node = self._nodes.get(chosen)
+        return node if node is not None and node.answers else None
+
+    def _spread(self, demand: Demand) -> Node | None:
+        """Return the node for one more session among many, which Ray does not count."""
+        chosen = spread(self._nodes.views(), demand)
+        return None if chosen is None else self._nodes.get(chosen.id)
+
+    def _release(self, key: str) -> None:
+        """Give up a reservation, without waiting."""
+        task = asyncio.ensure_future(self._try_to_release(key))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def _try_to_release(self, key: str) -> None:
+        try:
+            await self._ray.release(key)
+        except RayError as error:
+            log.info("cluster.not_released", key=key, cause=str(error))
 
     # --- what is not needed any more
 
@@ -311,7 +295,7 @@ class Assignments:
             for key, shared in list(self._shared.items()):
                 if not shared.sessions and now - shared.unused_since > UNUSED_S:
                     del self._shared[key]
-                    self._reservations.release(key)
+                    self._release(key)
 
     async def release_all(self) -> None:
         """Give up all reservations, but for those of servers that another gateway uses, too.
@@ -328,6 +312,11 @@ class Assignments:
         node = None if shared.node is None else self._nodes.get(shared.node)
         servers = node.report.servers if node is not None and node.report is not None else ()
         return any(each.digest == shared.digest and each.connections > shared.sessions for each in servers)
+
+
+def _without_resources(demand: Demand) -> Demand:
+    """Return the demand without what Ray counts: it alone knows what of it the session has reserved."""
+    return replace(demand, resources={})
 
 
 def _key(spec: ServerSpec) -> str:

@@ -24,11 +24,12 @@ from mcpx.cluster.assigning import Assignments
 from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
 from mcpx.cluster.node.spec import placed_spec
+from mcpx.cluster.node.starting import NodeAddress
 from mcpx.cluster.node_table import Node, NodeTable, as_node_says, statuses, use_of
 from mcpx.cluster.node_watch import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, NodeWatch, ask
 from mcpx.cluster.placement import starts_at_once
-from mcpx.cluster.ray import Ray
-from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
+from mcpx.cluster.ray_client import RayProcess
+from mcpx.cluster.ray_process.protocol import NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
@@ -51,7 +52,7 @@ COUNT_S: Final = 0.2  # for which the number of starts that the nodes can take h
 class Cluster:
     """The nodes, and what is on them. `folder` is that of the configuration, `gateway` names this MCPX."""
 
-    def __init__(self, ray: Ray, *, folder: Path, gateway: str) -> None:
+    def __init__(self, ray: RayProcess, *, folder: Path, gateway: str) -> None:
         self.ray = ray
         self.nodes = NodeTable()
         self.memory = SeenMemory(folder)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Session, candidates, misfit, moves
-from mcpx.cluster.ray import Ray
+from mcpx.cluster.ray_client import RayProcess
 from mcpx.core.servers.actor import Upstream
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import one_line
@@ -42,7 +42,7 @@ MAX_HELD: Final = 8  # at a time
 class Draining:
     """Moves the sessions of one gateway off the nodes that are drained."""
 
-    def __init__(self, ray: Ray, nodes: NodeTable, place_again: Callable[[], None]) -> None:
+    def __init__(self, ray: RayProcess, nodes: NodeTable, place_again: Callable[[], None]) -> None:
         self._ray = ray
         self._nodes = nodes
         self._place_again = place_again

@@ -25,12 +25,8 @@ from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from supervisors import ChildSpec, Shutdown, Supervisor
 
-# What `mcpx cluster` asks of a daemon that is in a cluster: how it is, and the few things a person may do.
-#
-# The answer to everything is how the cluster is then: the link to Ray, a row for each node, and one for
-# each gateway. `reload` has all gateways read their configurations again.
-
 MAX_PLACED: Final = 100  # names of sessions in a row
+STOP_S: Final = 5.0  # for the Ray process to end: it does at once
 
 
 class ClusterControl:
@@ -146,9 +142,6 @@ def _state(record: NodeRecord, *, answers: bool) -> str:
     if record.actor == "none":
         return "stopped"
     return record.actor
-
-
-STOP_S: Final = 5.0  # for the Ray process to end: it does at once
 
 
 class Membership:

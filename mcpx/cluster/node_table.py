@@ -1,6 +1,9 @@
-"""How the cluster is shown: its nodes, and of a server on one what that node says of it.
+"""The nodes as the gateway knows them: what Ray says of each, what it says itself, and what is placed there.
 
-Pure reading of what the cluster knows, for `mcpx status`, the page and the metrics.
+Owned by the cluster, whose parts write it from one event loop; nothing here waits. A *node* is known by Ray's
+id. It answers while a watch hears it (`mcpx.cluster.node_watch`); when it does not any more, everything that
+was connected to it is told in the same turn. `statuses`, `as_node_says` and `use_of` read the table for
+`mcpx status`, the page and the metrics.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.cluster.node.protocol import NodeReport, ServerReport
+from mcpx.cluster.node.starting import NodeAddress
 from mcpx.cluster.placement import Demand, NodeView
-from mcpx.cluster.ray_process.protocol import NodeAddress, NodeRecord
+from mcpx.cluster.ray_process.protocol import NodeRecord
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.daemon.status import NodeStatus
 from mcpx.core.servers.server_info import said_elsewhere
@@ -26,18 +30,18 @@ from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from supervisors import Signal
 
-# The nodes as the gateway knows them: what Ray says of each, what it says itself, and what is placed there.
-#
-# Owned by the cluster, whose parts write it from one event loop; nothing here waits. A *node* is known by
-# Ray's id. It answers while a watch hears it (`mcpx.cluster.node_watch`); when it does not any more,
-# everything that was connected to it is told in the same turn.
-
 log = structlog.get_logger()
 STARTING: Final = "it is starting"
 FULL_S: Final = 2.0  # for which nothing is placed on a node that has refused a session; it reports twice
 FIRST_WAIT_S: Final = 10.0  # for the nodes that Ray names first: until what is on them is known
 MAX_NAMED: Final = 20  # nodes, in an error
 PROMISE_S: Final = 5.0  # after which a session that was placed is in the node's own figures
+MAX_NODES: Final = 1000  # shown; a status must end
+SERVED: Final = frozenset({"ready", "asleep", "starting", "stopped"})
+"""States at the node in which there is nothing to add to those of the session here."""
+_MEMORY: Final = ("memory_bytes", "memory_free_bytes")
+_REPORTED: Final = ("pid", "version", "uptime_s", "connections", "cpus", "load", *_MEMORY)
+"""Figures of a status that are those of the node's own report."""
 
 
 class Node:
@@ -72,7 +76,7 @@ class Node:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is not known yet if it answers: it listens, or was there first and may soon."""
+        """True until it is known if it answers: it listens, or was there first and may soon."""
         if self.was_tried:
             return False
         is_starting = self.record.problem is None and time.monotonic() < self._awaited_until
@@ -80,7 +84,7 @@ class Node:
 
     @property
     def address(self) -> NodeAddress | None:
-        """Where it listens; None while it does not run."""
+        """The address of its listener; None while it does not run."""
         return self.record.endpoint
 
     def view(self) -> NodeView:
@@ -123,7 +127,7 @@ class Node:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has refused a session a moment ago, because it had no room."""
+        """True if it has refused a session a moment ago, because it had no room."""
         return time.monotonic() < self._full_until
 
     def refused(self, session: str) -> None:
@@ -137,7 +141,7 @@ class Node:
         self._others = max(0, report.connections - len(self.sessions))
 
     def runs(self, digest: str) -> bool:
-        """Whether a server runs here: the memory that it takes is taken already."""
+        """Return True if the server runs here: the memory that it takes is taken already."""
         return self.report is not None and any(each.digest == digest for each in self.report.servers)
 
     def listen(self, on_lost: Callable[[str], None]) -> Callable[[], None]:
@@ -234,11 +238,6 @@ def _is_like(record: NodeRecord, name: str) -> bool:
     return name in {record.host, record.given_name} or record.id.startswith(name)
 
 
-MAX_NODES: Final = 1000  # shown; a status must end
-SERVED: Final = frozenset({"ready", "asleep", "starting", "stopped"})
-"""States at the node in which there is nothing to add to those of the session here."""
-
-
 def statuses(table: NodeTable) -> list[NodeStatus]:
     """The nodes, in the order of their names."""
     nodes = sorted(table, key=lambda node: node.name)
@@ -253,19 +252,12 @@ def _status(node: Node) -> NodeStatus:
         host=one_line(record.host),
         state=_state(node),
         problem=msgspec.UNSET if node.answers or not node.problem else one_line(node.problem),
-        pid=report.pid if report else None,
-        version=report.version if report else None,
-        uptime_s=report.uptime_s if report else None,
         sessions=len(node.sessions),
-        connections=report.connections if report else 0,
         servers=len(report.servers) if report else 0,
         servers_memory_bytes=sum(taken),
-        memory_bytes=report.memory_bytes if report else None,
-        memory_free_bytes=report.memory_free_bytes if report else None,
-        cpus=report.cpus if report else None,
-        load=report.load if report else None,
         resources=record.resources,
         free=record.free,
+        **({name: getattr(report, name) for name in _REPORTED} if report else {}),
     )
 
 
@@ -277,7 +269,7 @@ def _state(node: Node) -> str:
 
 
 def as_node_says(node: Node | None, digest: str | None, info: ServerInfo) -> ServerInfo:
-    """How a server is: as its session here has it, and where that is well, as its node does.
+    """Return the server as its session here has it and, where that is well, as its node does.
 
     `node` is the one that the session is on, `digest` what it knows the server by.
     """
@@ -293,7 +285,7 @@ def as_node_says(node: Node | None, digest: str | None, info: ServerInfo) -> Ser
 
 
 def use_of(table: NodeTable, digest: str | None) -> PlacedUse | None:
-    """What the server of that digest uses, by the last reports of the nodes that answer."""
+    """Sum what the server of that digest uses, by the last reports of the nodes that answer."""
     said = [] if digest is None else [_said(node, digest) for node in table if node.answers]
     found = [each for each in said if each is not None and each.memory_bytes is not None]
     shares = [each.cpu for each in found if each.cpu is not None]

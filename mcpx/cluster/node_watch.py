@@ -1,4 +1,4 @@
-"""The watch over one node: a connection on which it says how it is, and answers pings at once.
+"""The gateway's connections to a node, but for those that carry MCP: the watch over it, and single requests.
 
 Run by the cluster for each node that listens. A node that is silent for `SILENCE_S` is given up, and one
 whose connection breaks at once: a process that was killed is noticed when the kernel closes its socket, a
@@ -6,6 +6,9 @@ machine that lost its power by the pings. Only silence while this process runs c
 does not give up all of its nodes; and a node that has been slow to answer pings, because a hundred servers
 start on its machine, has longer: to give it up would have them start on another one, which is as busy then.
 A node that was given up is connected to again; it takes new sessions once it answers.
+
+`ask` makes a connection for each request. A node is trusted by its certificate, which all nodes of a cluster
+share, and by nothing else; it trusts the gateway by the cluster's token. What a node says is bounded.
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ from mcpx.cluster.node.protocol import (
     WatchLine,
     line_of,
 )
+from mcpx.cluster.node.starting import NodeAddress
 from mcpx.cluster.node_table import Node
-from mcpx.cluster.ray_process.protocol import NodeAddress
 from mcpx.core.servers.transport.link import Ending
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, one_line
@@ -40,16 +43,24 @@ from mcpx.core.wire.lines import LineSplitter
 from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from mcpx.errors import MCPXError
 
-# The gateway's connections to nodes, but for those that carry MCP: each request is a connection of its own.
-#
-# A node is trusted by its certificate, which all nodes of a cluster share, and by nothing else; it trusts
-# the gateway by the cluster's token. What a node says is bounded.
-
+log = structlog.get_logger()
 CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network
 ANSWER_TIMEOUT_S: Final = 5.0
 RESTART_TIMEOUT_S: Final = 60.0  # the node itself waits 30 s for a new session
 MAX_ANSWER_BYTES: Final = 2 * MAX_LOG_BYTES  # with what JSON adds to the lines of a log
 _ANSWER: Final = msgspec.json.Decoder(FirstAnswer)
+SILENCE_S: Final = 1.5
+MAX_SILENCE_S: Final = 5.0  # of a node that has been slow: its servers are to answer elsewhere within 10 s
+SLOW_SHARE: Final = 3.0  # so many times as long as the slowest of its last answers a node may be silent
+CROWDED_LOAD: Final = 4.0  # processes for each processor; from there on all of them wait for it
+MAX_PINGED: Final = 100  # without an answer
+FADES: Final = 0.8  # of the slowest answer, for each that came since
+PING_INTERVAL_S: Final = 0.5
+TICK_S: Final = 0.1
+RETRY_S: Final = 0.2  # doubled up to the next
+MAX_RETRY_S: Final = 2.0
+MAX_CAUSE_CHARS: Final = 300
+_LINE: Final = msgspec.json.Decoder(WatchLine)
 
 
 class NodeRefused(MCPXError):  # noqa: N818 - a condition
@@ -92,21 +103,6 @@ async def ask(
     return answer
 
 
-log = structlog.get_logger()
-SILENCE_S: Final = 1.5
-MAX_SILENCE_S: Final = 5.0  # of a node that has been slow: its servers are to answer elsewhere within 10 s
-SLOW_SHARE: Final = 3.0  # so many times as long as the slowest of its last answers a node may be silent
-CROWDED_LOAD: Final = 4.0  # processes for each processor; from there on all of them wait for it
-MAX_PINGED: Final = 100  # without an answer
-FADES: Final = 0.8  # of the slowest answer, for each that came since
-PING_INTERVAL_S: Final = 0.5
-TICK_S: Final = 0.1
-RETRY_S: Final = 0.2  # doubled up to the next
-MAX_RETRY_S: Final = 2.0
-MAX_CAUSE_CHARS: Final = 300
-_LINE: Final = msgspec.json.Decoder(WatchLine)
-
-
 class OnChange(Protocol):
     """Called when the node has said something, or is given up. `is_new`: it answers again, or at last."""
 
@@ -114,7 +110,7 @@ class OnChange(Protocol):
 
 
 class Patience:
-    """How long a node may be silent, by how long its last answers to pings took, and by the load there."""
+    """Patience with a silent node, by how long its last answers to pings took, and by the load there."""
 
     def __init__(self) -> None:
         self._pinged: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""Where a server runs: the decisions, as pure functions of what is known of the nodes.
+"""Placement decisions, as pure functions of what is known of the nodes.
 
 `mcpx.cluster` calls them with the table of its nodes, and `scripts/simulate` with nodes that it makes up. A
 server that all clients share is placed by Ray (`Demand` says what it asks for, `candidates` which nodes may
@@ -28,7 +28,7 @@ _MORE: Final = 1e-9  # amounts of a resource are floats, and sums of them are no
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a server asks of the node that it runs on.
+    """A server's demand on the node that it runs on.
 
     `resources` are amounts of what Ray counts (`gpu`, `cpu`, names of one's own), `memory` is in bytes, 0
     where it is not known. `node` is a node's name, id, host or label (`key=value`). `spread`: the servers
@@ -69,7 +69,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def takes_new(self) -> bool:
-        """Whether it takes anything new at the moment."""
+        """True if it takes anything new at the moment."""
         return not (self.is_draining or self.is_suspect)
 
 
@@ -115,7 +115,7 @@ def spread(nodes: Iterable[NodeView], demand: Demand) -> NodeView | None:
 
 
 def starts_at_once(nodes: Iterable[NodeView]) -> int:
-    """How many sessions a gateway may have start at a time: as many as the nodes can, within bounds.
+    """Bound the sessions that a gateway may have start at a time: as many as the nodes can.
 
     More would wait at the nodes, where the time counts for their connecting.
     """
@@ -140,7 +140,7 @@ def moves(sessions: Iterable[Session], nodes: Mapping[str, NodeView]) -> list[Mo
 
 
 def misfit(nodes: Iterable[NodeView], demand: Demand) -> str:
-    """Why there is no node for that demand: what each lacks, for a person to read."""
+    """Explain why there is no node for that demand: what each lacks, for a person to read."""
     known = list(nodes)
     if not known:
         return "the cluster has no node"
@@ -168,12 +168,12 @@ def misfit(nodes: Iterable[NodeView], demand: Demand) -> str:
 
 
 def has_memory(total: int, free: int, wanted: int) -> bool:
-    """Whether a machine with so many bytes free can take something of that size; it can if `total` is 0."""
+    """Return True if a machine with so many bytes free has room for something; it has if `total` is 0."""
     return not total or free - wanted >= total * MEMORY_RESERVE
 
 
 def is_named(node: NodeView, wanted: str | None) -> bool:
-    """Whether a node is meant by `wanted`: its name, id, host, or a label of it; any is, by None."""
+    """Return True if `wanted` is the node's name, id, host, or a label of it; any is meant by None."""
     if wanted is None or wanted in (node.name, node.id, node.host, node.given_name or node.name):
         return True
     key, equals, value = wanted.partition("=")

@@ -82,12 +82,12 @@ class RayProcess:
 
     @property
     def is_joined(self) -> bool:
-        """Whether Ray can be asked."""
+        """True if Ray can be asked."""
         return self.problem is None
 
     @property
     def was_tried(self) -> bool:
-        """Whether it is known if Ray can be asked."""
+        """True once it is known if Ray can be asked."""
         return self.problem != NOT_TRIED
 
     def child(self) -> ChildSpec:

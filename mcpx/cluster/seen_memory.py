@@ -1,4 +1,4 @@
-"""What a session with each server has been seen to take: kept in a file, so that the first placement knows.
+"""Memory that a session with each server was seen to take, in a file for the first placement.
 
 Owned by the cluster. The most that was seen counts, and fades: what a server took on one bad day is not asked
 for for ever. The file is a statistic: one that cannot be read or written costs nothing but that.
@@ -33,7 +33,7 @@ class SeenMemory:
         self._is_broken = False
 
     def of(self, server: str) -> int:
-        """What one session with that server takes; 0 where it has not been seen."""
+        """Bytes that one session with that server takes; 0 where it has not been seen."""
         return int(self._bytes.get(server, 0))
 
     def note(self, server: str, memory: int, sessions: int) -> None:
@@ -54,7 +54,7 @@ class SeenMemory:
         self._bytes = {**self._saved, **self._bytes}
 
     def changed(self) -> dict[str, int] | None:
-        """What is to be written; None where it has hardly changed since."""
+        """Return what is to be written; None where it has hardly changed since."""
         now = {name: int(each) for name, each in self._bytes.items()}
         same = now.keys() == self._saved.keys() and all(
             abs(each - self._saved[name]) < each / 10 for name, each in now.items()

@@ -1,9 +1,16 @@
-"""`page.json` in a configuration's folder: the page's own port and its sessions, for the next daemon.
+"""Access to the page: a code that is used once becomes a session, which a cookie stands for.
 
-Of a session its digest is kept, its port and its end; the cookie itself is nowhere but in the browser. With
-the key the next daemon proves to a window that is still open that it is the same user's; it lets nobody in. A
-file that another user may have written, or that cannot be read, counts as none. One that cannot be written is
-removed: a session that has ended must not come back.
+`mcpx ui` asks the daemon for a code over its socket, which only the user can connect to, and the browser
+brings it back in the address. A code lets in once, within `CODE_S`. A session is good on the port on which
+it began. It ends when it is signed out of, and `SESSION_S` after it was last used; an open stream uses it
+(`go_on`). Of codes and sessions the digests are kept, and no more than `MAX_CODES` and `MAX_SESSIONS`: the
+one that was not used for longest makes room. `Access` is pure, but for the clock.
+
+`PageMemory` keeps the page's own port and its sessions for the next daemon, in `page.json` in the folder of
+the configuration. Of a session its digest is kept, its port and its end; the cookie itself is nowhere but in
+the browser. With the key the next daemon proves to a window that is still open that it is the same user's; it
+lets nobody in. A file that another user may have written, or that cannot be read, counts as none. One that
+cannot be written is removed: a session that has ended must not come back.
 """
 
 from __future__ import annotations
@@ -26,21 +33,17 @@ from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.private_files import read_own_file, replace_file
 from mcpx.core.wire.loopback_peers import users_are_known
 
-# Who may see the page: a code that is used once becomes a session, which a cookie stands for.
-#
-# `mcpx ui` asks the daemon for a code over its socket, which only the user can connect to, and the browser
-# brings it back in the address. A code lets in once, within `CODE_S`. A session is good on the port on
-# which it began. It ends when it is signed out of, and `SESSION_S` after it was last used; an open stream
-# uses it (`go_on`). Of codes and sessions the digests are kept, and no more than `MAX_CODES` and
-# `MAX_SESSIONS`: the one that was not used for longest makes room. Pure, but for the clock;
-# `mcpx.page.access` keeps the sessions for the next daemon.
-
+log = structlog.get_logger()
 CODE_S: Final = 120.0  # that a code waits for its browser
 SESSION_S: Final = 12 * 3600.0  # without a request
 NOTE_S: Final = 600.0  # of use, after which the end of a session is kept anew
 MAX_CODES: Final = 16
 MAX_SESSIONS: Final = 32
 _BYTES: Final = 32
+FILE_NAME: Final = "page.json"
+MAX_FILE_BYTES: Final = 64 * 1024
+KEY_BYTES: Final = 32
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Session(NamedTuple):
@@ -140,7 +143,7 @@ class Access:
             self._sessions[session] = _Session(port, self._now() + min(left_s, SESSION_S))
 
     def has_sessions(self, port: int) -> bool:
-        """Whether a browser may come back to a port."""
+        """Return True if a browser may come back to a port."""
         return any(known.port == port for known in self._sessions.values())
 
     def _drop(self, session: bytes) -> None:
@@ -154,13 +157,6 @@ class Access:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="replace")).digest()
-
-
-log = structlog.get_logger()
-FILE_NAME: Final = "page.json"
-MAX_FILE_BYTES: Final = 64 * 1024
-KEY_BYTES: Final = 32
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _KeptSession(msgspec.Struct, frozen=True):
@@ -200,7 +196,7 @@ class PageMemory:
 
     @property
     def key(self) -> str:
-        """What windows know their daemon by, in hexadecimal digits; a new one where there is none yet."""
+        """The key by which windows know their daemon, in hexadecimal digits; made where there is none yet."""
         if not _KEY.fullmatch(self._key):
             self._key = secrets.token_hex(KEY_BYTES)
             self._write()

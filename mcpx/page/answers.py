@@ -1,7 +1,7 @@
-"""From a handler to JSON, and from what it raises to an error.
+"""The frame of the handlers: from what they return to JSON, and from what they raise to an error.
 
 A handler is given the page and the request, and returns what msgspec can encode. The body of a POST is JSON:
-`body` reads it as a struct.
+`body` reads it as a struct. Work that takes its time ends when its browser has left (`unless_gone`).
 
 What has failed is an answer, too: `{"failed": {"error": TEXT}}`, with `code` and `outcome` of a call. The
 request has not failed, so its status is 200; a browser notes any other as a fault of the page. A request that
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
@@ -24,17 +24,15 @@ from starlette.types import Receive
 from mcpx.core.catalog.model import JSON
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError, MCPXError
+from mcpx.page.cards import OpenPage
 from mcpx.page.guard import PREFIX
 
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
-
-
-# Requests that take their time: what is done for one ends when its browser has left.
+S = TypeVar("S", bound=msgspec.Struct)
+MAX_BODY_BYTES: Final = 16 << 20
 
 
 async def unless_gone(request: Request, work: Callable[[], Awaitable[JSON]]) -> JSON:
-    """What `work` gives; nothing, which nobody reads, where its browser leaves first and it is cancelled.
+    """Do some work, which is cancelled where the browser leaves first; nobody reads the result then.
 
     The body of the request has been read.
 
@@ -62,9 +60,7 @@ async def until_gone(receive: Receive, work: anyio.CancelScope) -> None:
     work.cancel()
 
 
-Handler = Callable[["Page", Request], Awaitable[Any]]
-S = TypeVar("S", bound=msgspec.Struct)
-MAX_BODY_BYTES: Final = 16 << 20
+Handler = Callable[[OpenPage, Request], Awaitable[Any]]
 
 
 class BadRequestError(MCPXError):
@@ -75,12 +71,12 @@ class NotFoundError(MCPXError):
     """There is no such address."""
 
 
-def get(path: str, handler: Handler, page: Page) -> Route:
+def get(path: str, handler: Handler, page: OpenPage) -> Route:
     """The route of a question: `path` is what follows `/ui/api`."""
     return _route(path, handler, page, "GET")
 
 
-def post(path: str, handler: Handler, page: Page) -> Route:
+def post(path: str, handler: Handler, page: OpenPage) -> Route:
     """The route of something to do."""
     return _route(path, handler, page, "POST")
 
@@ -102,7 +98,7 @@ async def body(request: Request, struct: type[S]) -> S:
         raise BadRequestError(f"the request cannot be read: {error}") from None
 
 
-def _route(path: str, handler: Handler, page: Page, method: str) -> Route:
+def _route(path: str, handler: Handler, page: OpenPage, method: str) -> Route:
     async def respond(request: Request) -> Response:
         try:
             return as_json(await handler(page, request))
@@ -129,7 +125,7 @@ def as_json(value: Any, status: int = 200) -> Response:
 
 
 def encode(value: Any) -> bytes:
-    """That as JSON, in one line."""
+    """Encode a value as JSON, in one line."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # half a character, as some servers cut their texts

@@ -1,8 +1,8 @@
-"""What the page shows of each server: one card, with its state and its figures, as plain JSON.
+"""One card for each server, with its state and its figures, as plain JSON; and the figures of processes.
 
-Made of the status that `mcpx status` shows, and of what the server's processes use. Figures are as they are
-now; those that go on by themselves (uptime, the time to the next attempt) are made coarse by `settled`, so
-that a card is news only where it has something new to say.
+Nobody looks at processes by itself: whoever shows the figures asks for a look with `refresh` each time, and
+shows what the last one has found. A look is had in a thread, and costs at most `SHARE` of a core, however
+many processes there are.
 """
 
 from __future__ import annotations
@@ -18,23 +18,34 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import call_counts, server_status
 from mcpx.core.events.stats import Count, total
+from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.system.processes import ProcessFigures, Use, own_memory
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
-
-# What the servers' processes and the daemon's use, for all who look at the page together.
-#
-# Nobody looks by itself: whoever shows the figures asks for a look with `refresh` each time, and shows what
-# the last one has found. A look is had in a thread, and costs at most `SHARE` of a core, however many
-# processes there are.
+from mcpx.page.access import Access, PageMemory
 
 EVERY_S: Final = 3.0
 SECOND_LOOK_S: Final = 1.0  # after the first: only then there is a share of the processor
 SHARE: Final = 0.004  # of a core
 FORGET_S: Final = 30.0  # without a look, after which a share would be of a time that nobody saw
 _Look = tuple[dict[int, Use], int | None, float]
+Card = dict[str, Any]
+MAX_ERROR_CHARS: Final = 500
+TONES: Final = {
+    State.READY: "good",
+    State.ASLEEP: "idle",
+    State.STARTING: "busy",
+    State.WAITING: "bad",
+    State.PARKED: "bad",
+    State.NEEDS_SIGN_IN: "ask",
+    State.NEEDS_SETUP: "ask",
+    State.INVALID: "bad",
+    State.STOPPED: "off",
+    State.DISABLED: "off",
+}
+_MINUTE: Final = 60
 
 
 class Processes:
@@ -84,23 +95,6 @@ class Processes:
         self._due = now + max(pause_s, cost_s / SHARE)
 
 
-Card = dict[str, Any]
-MAX_ERROR_CHARS: Final = 500
-TONES: Final = {
-    State.READY: "good",
-    State.ASLEEP: "idle",
-    State.STARTING: "busy",
-    State.WAITING: "bad",
-    State.PARKED: "bad",
-    State.NEEDS_SIGN_IN: "ask",
-    State.NEEDS_SETUP: "ask",
-    State.INVALID: "bad",
-    State.STOPPED: "off",
-    State.DISABLED: "off",
-}
-_MINUTE: Final = 60
-
-
 class Cards:
     """The cards of all servers, for all who look: each is made anew where there may be something new."""
 
@@ -127,7 +121,7 @@ class Cards:
 
 
 def _use(upstream: Upstream, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
-    """What a server uses: here, or on the nodes of the cluster, where it changes all the time by a little."""
+    """Sum what a server uses, here or on nodes; of those the figures change all the time by a little."""
     if upstream.pid is not None:
         return uses.get(upstream.pid)
     use = upstream.placed_use
@@ -137,7 +131,7 @@ def _use(upstream: Upstream, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
 
 
 def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
-    """That of one server.
+    """Make the card of one server.
 
     Raises:
         CallError: There is no such server.
@@ -202,3 +196,15 @@ def settled(shown: Card) -> Card:
 def coarse(seconds: float | None) -> int | None:
     """A time that goes on, to the minute: who shows it counts the seconds."""
     return None if seconds is None else int(seconds // _MINUTE)
+
+
+class OpenPage:
+    """The page once somebody has opened it: what the views look at, and act on."""
+
+    def __init__(self, hub: Hub, clients: ClientSessions, access: Access, memory: PageMemory) -> None:
+        self.hub = hub
+        self.clients = clients
+        self.access = access
+        self.memory = memory
+        self.processes = Processes()
+        self.cards = Cards(hub)

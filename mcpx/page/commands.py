@@ -1,7 +1,12 @@
-"""What changes files, asked for on the page: import, install, undo, performed by the `mcpx` command itself.
+"""Commands of MCPX that the page runs for what a terminal does: the same process, bounded.
 
-A preview is a dry run. What is applied is what was previewed: the page sends back the `seen` of the preview,
-and a change that would be another by now is not made. One runs at a time, and the next one waits a while.
+The daemon changes no configuration itself. `run` starts `mcpx COMMAND --json` with the daemon's own
+configuration, and gives its answer. The configuration is named only where the command would take another one
+by itself: one that is named stands in the entries that `mcpx install` writes.
+
+Import, install and undo change files. A preview is a dry run. What is applied is what was previewed: the page
+sends back the `seen` of the preview, and a change that would be another by now is not made. One runs at a
+time, and the next one waits a while.
 """
 
 from __future__ import annotations
@@ -33,14 +38,14 @@ if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
 
 
-# Commands of MCPX that the page runs for what a terminal does: the same process, bounded.
-#
-# The daemon changes no configuration itself. `run` starts `mcpx COMMAND --json` with the daemon's own
-# configuration, and gives its answer. The configuration is named only where the command would take another
-# one by itself: one that is named stands in the entries that `mcpx install` writes.
-
 TIMEOUT_S: Final = 180.0  # a reload may wait for servers that leave, and a check for one that starts
 MAX_OUTPUT_BYTES: Final = 4 << 20
+WITHIN_S: Final = 90.0  # of a command: the daemon reloads after it, and servers may take their time to leave
+DOCTOR_S: Final = 180.0  # it starts each server and each client's entry
+WAIT_S: Final = 30.0  # for the one that runs
+_MAX_CLIENTS: Final = len(CLIENTS)
+_changing: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
+_examining: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
 
 
 async def run(
@@ -95,14 +100,6 @@ def _environ(hub: Hub) -> dict[str, str]:
     return {name: each for name, each in persons.items() if not name.startswith("MCPX_")} | own
 
 
-WITHIN_S: Final = 90.0  # of a command: the daemon reloads after it, and servers may take their time to leave
-DOCTOR_S: Final = 180.0  # it starts each server and each client's entry
-WAIT_S: Final = 30.0  # for the one that runs
-_MAX_CLIENTS: Final = len(CLIENTS)
-_changing: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
-_examining: Final[weakref.WeakKeyDictionary[Hub, anyio.Lock]] = weakref.WeakKeyDictionary()
-
-
 class Change(msgspec.Struct, frozen=True):
     """A change that is asked for: previewed, or with `apply` made, if it is still what was `seen`.
 
@@ -118,13 +115,13 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """What `mcpx doctor` is to do; `starts` is whether it starts servers."""
+    """A run of `mcpx doctor` that is asked for; `starts`: it starts servers."""
 
     starts: bool = False
 
 
 async def change(hub: Hub, command: str, wanted: Change) -> JSON:
-    """What `mcpx COMMAND --json` says, and `seen`, which stands for it.
+    """Preview or make a change: what `mcpx COMMAND --json` says, and `seen`, which stands for it.
 
     Raises:
         MCPXError: It failed, or it would do something else by now; nothing was changed.
@@ -143,7 +140,7 @@ async def change(hub: Hub, command: str, wanted: Change) -> JSON:
 
 
 def alone(hub: Hub) -> AbstractAsyncContextManager[None]:
-    """While it is entered, nothing else that the page does changes files.
+    """Exclusive access to files, among all that the page does.
 
     Raises:
         MCPXError: Something else that does takes too long.
@@ -152,7 +149,7 @@ def alone(hub: Hub) -> AbstractAsyncContextManager[None]:
 
 
 async def run_doctor(hub: Hub, wanted: Examination) -> JSON:
-    """What `mcpx doctor --json` says.
+    """Run `mcpx doctor --json`.
 
     Raises:
         MCPXError: It failed, or is being run already.
@@ -185,7 +182,7 @@ def _names(clients: Sequence[str]) -> list[str]:
 
 @asynccontextmanager
 async def _alone(lock: anyio.Lock) -> AsyncIterator[None]:
-    """Hold the lock, once the one who does has left it.
+    """Acquire the lock, with a timeout.
 
     Raises:
         MCPXError: It takes too long.

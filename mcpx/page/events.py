@@ -15,9 +15,10 @@ session go on, and ends with it. A topic that fails ends alone, with an event `f
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -28,13 +29,11 @@ from mcpx.core.gateway.frontends.http_connection import TAKEN
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
 from mcpx.page.answers import encode, until_gone
+from mcpx.page.cards import OpenPage
 from mcpx.page.guard import SESSION
 from mcpx.version import __version__
 
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
-
-Topic = Callable[["Page", str], AsyncGenerator[Any, None]]
+Topic = Callable[[OpenPage, str], AsyncGenerator[Any, None]]
 """Given the page and the argument; may raise an MCPXError, whose text the page shows."""
 MAX_STREAMS: Final = 16  # of all sessions
 MAX_OF_SESSION: Final = 4  # a browser opens six connections to a server, and needs some for the rest
@@ -60,9 +59,12 @@ class _Stream:
 
 
 class Streams:
-    """The open streams of a page."""
+    """The open streams of a page, and the topics that they can follow, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: OpenPage, topics: Mapping[str, Topic]) -> None:
+        self.topics = topics
+        self._page = page
+        self.id = secrets.token_hex(8)  # of this daemon: a window notices when another one answers
         self._open: list[_Stream] = []  # the oldest first
 
     def __len__(self) -> int:
@@ -74,7 +76,7 @@ class Streams:
             if stream.session == session:
                 stream.scope.cancel()
 
-    async def serve(self, page: Page, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one stream until its page leaves."""
         asked = Request(scope).query_params
         stream = _Stream(scope[SESSION], asked.get("page", ""))
@@ -84,9 +86,9 @@ class Streams:
             with stream.scope:
                 headers = [(b"content-type", b"text/event-stream")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
-                about = _event("daemon", {"id": page.id, "version": __version__})
+                about = _event("daemon", {"id": self.id, "version": __version__})
                 await send({"type": "http.response.body", "body": about, "more_body": True})
-                await _serve_topics(page, asked.getlist("topic")[:MAX_TOPICS], scope, receive, send)
+                await self._serve_topics(asked.getlist("topic")[:MAX_TOPICS], scope, receive, send)
         finally:
             self._open.remove(stream)
         last = _event("paused", {}) if stream.is_paused else b""
@@ -103,18 +105,33 @@ class Streams:
             for each in staying[: max(0, len(staying) + 1 - limit)]:
                 each.pause()
 
+    async def _serve_topics(self, names: list[str], scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve these topics, until the session or the browser ends it."""
+        news, events = anyio.create_memory_object_stream[bytes](0)
+        with news, events:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(until_gone, receive, tasks.cancel_scope)
+                for name in names:
+                    tasks.start_soon(self._follow, name, news)
+                while self._page.access.go_on(scope[SESSION]) and await _send_next(events, scope, send):
+                    pass
+                tasks.cancel_scope.cancel()
 
-async def _serve_topics(page: Page, names: list[str], scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve these topics, until the session or the browser ends it."""
-    news, events = anyio.create_memory_object_stream[bytes](0)
-    with news, events:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(until_gone, receive, tasks.cancel_scope)
-            for name in names:
-                tasks.start_soon(_follow, page, name, news)
-            while page.access.go_on(scope[SESSION]) and await _send_next(events, scope, send):
-                pass
-            tasks.cancel_scope.cancel()
+    async def _follow(self, name: str, send: MemoryObjectSendStream[bytes]) -> None:
+        topic, _, argument = name.partition(":")
+        try:
+            if topic not in self.topics:
+                raise MCPXError("there is no such topic")  # noqa: TRY301 - as any error of a topic
+            async with aclosing(self.topics[topic](self._page, argument)) as all_news:
+                async for news in all_news:
+                    await send.send(_event(topic, news))
+            problem = "there is no more"
+        except MCPXError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: a topic must not end the others
+            contain(error, "page")
+            problem = f"MCPX failed ({type(error).__name__}); its log says more"
+        await send.send(_event("failed", {"topic": name, "error": problem}))
 
 
 async def _send_next(events: MemoryObjectReceiveStream[bytes], scope: Scope, send: Send) -> bool:
@@ -127,32 +144,6 @@ async def _send_next(events: MemoryObjectReceiveStream[bytes], scope: Scope, sen
         await scope[TAKEN]()
         return True
     return False
-
-
-async def _follow(page: Page, name: str, send: MemoryObjectSendStream[bytes]) -> None:
-    topic, _, argument = name.partition(":")
-    try:
-        async with aclosing(_topic(page, topic)(page, argument)) as all_news:
-            async for news in all_news:
-                await send.send(_event(topic, news))
-        problem = "there is no more"
-    except MCPXError as error:
-        problem = str(error)
-    except Exception as error:  # noqa: BLE001 - the boundary: a topic must not end the others
-        contain(error, "page")
-        problem = f"MCPX failed ({type(error).__name__}); its log says more"
-    await send.send(_event("failed", {"topic": name, "error": problem}))
-
-
-def _topic(page: Page, name: str) -> Topic:
-    """The topic of that name.
-
-    Raises:
-        MCPXError: There is none.
-    """
-    if name not in page.topics:
-        raise MCPXError("there is no such topic")
-    return page.topics[name]
 
 
 def _event(name: str, data: Any) -> bytes:

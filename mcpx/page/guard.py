@@ -1,4 +1,4 @@
-"""What each request to the page must bring, whatever it is for; and the headers of each response.
+"""Checks of each request to the page, whatever it is for; and the headers of each response.
 
 A request is served if it came from a process of this user, as far as the system says, to a loopback address
 under one of its names (against DNS rebinding), from the page itself or from no page at all, and with the
@@ -137,7 +137,7 @@ def _is_opening(scope: Scope) -> bool:
 
 
 def _is_from_page(headers: Headers, host: str, *, is_opening: bool) -> bool:
-    """Whether the page itself sent a request, or no page. The address that opens it may be linked to."""
+    """Return True if the page itself sent it, or no page; the address that opens it may be linked to."""
     origin = headers.get("origin")
     if origin is not None and origin != f"http://{host}":
         return False
@@ -145,7 +145,7 @@ def _is_from_page(headers: Headers, host: str, *, is_opening: bool) -> bool:
 
 
 def _may_change(headers: Headers) -> bool:
-    """Whether a request, whose origin fits, is one that no form and no other program's page can send."""
+    """Return True for a request, whose origin fits, that no form and no other program's page can send."""
     kind = headers.get("content-type", "").partition(";")[0]
     return "origin" in headers and kind.strip().lower() == "application/json"
 

@@ -23,8 +23,10 @@ from mcpx.errors import MCPXError
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from mcpx.core.daemon.hub import Hub
     from mcpx.page.access import PageMemory
-    from mcpx.page.page import Page
 
 log = structlog.get_logger()
 HOST: Final = "127.0.0.1"
@@ -36,12 +38,13 @@ BACKOFF: Final = Backoff(initial=0.5, cap=30.0)
 
 
 class PageListener:
-    """Serves the page."""
+    """Serves `app`, which is the page."""
 
     NAME: Final = "listener"
 
-    def __init__(self, page: Page, memory: PageMemory) -> None:
-        self._page = page
+    def __init__(self, app: ASGIApp, hub: Hub, memory: PageMemory) -> None:
+        self._app = app
+        self._hub = hub
         self._memory = memory
         self._server: HttpServer | None = None
         self._changed = Signal()
@@ -53,7 +56,7 @@ class PageListener:
         return ChildSpec(name=self.NAME, run=self._run, policy=Policy(backoff=BACKOFF), shutdown=shutdown)
 
     async def origin(self) -> str:
-        """Where it listens, once it does: after the next attempt, if the last one has failed.
+        """Wait for its address: until the next attempt, if the last one has failed.
 
         Raises:
             MCPXError: It cannot.
@@ -68,7 +71,7 @@ class PageListener:
         return f"http://{HOST}:{self._memory.port}"
 
     def use(self) -> Use:
-        """Whether a page is open, and how many requests there were."""
+        """Report if a page is open, and count the requests so far."""
         if self._server is None:
             return Use(has_clients=False, so_far=0)
         state = self._server.server_state
@@ -84,7 +87,7 @@ class PageListener:
         with listener:
             self._memory.take(listener.getsockname()[1])
             self._problem = None
-            server = self._server = HttpServer(self._page, self._shared())
+            server = self._server = HttpServer(self._app, self._shared())
             self._changed.set()
             incarnation.ready()
             log.info("page.listening", port=self._memory.port)
@@ -119,5 +122,4 @@ class PageListener:
             raise
 
     def _shared(self) -> Shared:
-        hub = self._page.hub
-        return Shared(2 * hub.config.max_message_bytes, hub.clients.count_dropped)
+        return Shared(2 * self._hub.config.max_message_bytes, self._hub.clients.count_dropped)

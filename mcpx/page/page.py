@@ -8,7 +8,6 @@ the page when it is turned off and before the frontends leave.
 
 from __future__ import annotations
 
-import secrets
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
+from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.gateway.clients.sessions import ClientSessions
@@ -25,11 +25,10 @@ from mcpx.paths import configuration_folder
 from supervisors import ChildFailed, ChildSpec, Event, Incarnation, Shutdown, Supervisor
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
-    from mcpx.page.cards import Cards, Processes
-    from mcpx.page.events import Streams, Topic
     from mcpx.page.listener import PageListener
+    from mcpx.page.routes import ServedPage
 
 log = structlog.get_logger()
 OFF: Final = "the page is off: the configuration says ui: false"
@@ -40,7 +39,7 @@ GRACE_S: Final = 3.0  # for the listener, which has a shorter one
 
 
 class Page:
-    """What the views look at and act on: the hub, and the sessions of the clients that are connected."""
+    """One daemon's page: the hub and the clients' sessions, which the views look at and act on."""
 
     def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         self.hub = hub
@@ -51,8 +50,6 @@ class Page:
         # before any frontend serves: a window that is still open must not be sent away
         self.memory = PageMemory(configuration_folder(hub.config.source), self.access)
         """The port and the sessions, for the next daemon."""
-        self.id = secrets.token_hex(8)
-        """Of this daemon, so that a window notices when another one answers."""
         # of the listener: what becomes of that costs the daemon nothing
         self._supervisor = Supervisor(observe=_log_failure)
         self._listener: PageListener | None = None
@@ -60,42 +57,16 @@ class Page:
         self._is_leaving = False
 
     @cached_property
-    def streams(self) -> Streams:
-        """The streams that are open."""
-        from mcpx.page.events import Streams  # noqa: PLC0415 - for those who open it
+    def served(self) -> ServedPage:
+        """The page for those who open it."""
+        from mcpx.page.cards import OpenPage  # noqa: PLC0415 - for those who open it
+        from mcpx.page.routes import ServedPage  # noqa: PLC0415 - as above
 
-        return Streams()
-
-    @cached_property
-    def processes(self) -> Processes:
-        """What the servers' processes use, for those who look."""
-        from mcpx.page.cards import Processes  # noqa: PLC0415 - for those who open it
-
-        return Processes()
-
-    @cached_property
-    def cards(self) -> Cards:
-        """What is shown of each server, for those who look."""
-        from mcpx.page.cards import Cards  # noqa: PLC0415 - for those who open it
-
-        return Cards(self.hub)
-
-    @cached_property
-    def topics(self) -> dict[str, Topic]:
-        """What streams can follow, by name."""
-        from mcpx.page.routes import VIEWS  # noqa: PLC0415 - for those who open it
-
-        return {name: topic for view in VIEWS for name, topic in view.TOPICS.items()}
-
-    @cached_property
-    def _app(self) -> ASGIApp:
-        from mcpx.page.routes import application  # noqa: PLC0415 - for those who open it
-
-        return application(self)
+        return ServedPage(OpenPage(self.hub, self.clients, self.access, self.memory))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request under `/ui`."""
-        await (self._app if self._is_on else _off)(scope, receive, send)
+        await (self.served.app if self._is_on else _off)(scope, receive, send)
 
     async def link(self) -> str:
         """The address that opens the page, once.
@@ -113,7 +84,7 @@ class Page:
         return ChildSpec(name="page", run=self._run, shutdown=Shutdown(grace=GRACE_S))
 
     def use(self) -> Use:
-        """Whether somebody looks at the page by its own listener, and how many requests there were."""
+        """Report if somebody looks at the page by its own listener, and count the requests so far."""
         return Use(has_clients=False, so_far=0) if self._listener is None else self._listener.use()
 
     @property
@@ -121,9 +92,7 @@ class Page:
         return self.hub.config.ui and not self._is_leaving
 
     async def _origin_of_http(self) -> str | None:
-        """Where the HTTP frontend serves on loopback, if it does; of a daemon that starts, once it does."""
-        from mcpx.core.config.urls import is_loopback  # noqa: PLC0415 - for those who open it
-
+        """Find where the HTTP frontend serves on loopback, if it does; wait for a daemon that starts."""
         if self.hub.http is None or not is_loopback(self.hub.config.http.host):
             return None
         with anyio.move_on_after(HTTP_START_TIMEOUT_S):
@@ -141,7 +110,7 @@ class Page:
         from mcpx.page.listener import PageListener  # noqa: PLC0415 - for those who open it
 
         if self._listener is None:
-            self._listener = PageListener(self, self.memory)
+            self._listener = PageListener(self, self.hub, self.memory)
             self._supervisor.add(self._listener.child())
         return self._listener
 
@@ -173,7 +142,8 @@ class Page:
                 self._listener = None
 
     def _end_streams(self, session: bytes) -> None:
-        self.streams.end(session)
+        if "served" in vars(self):  # else nobody has opened any
+            self.served.streams.end(session)
 
 
 def _log_failure(event: Event) -> None:
@@ -181,7 +151,7 @@ def _log_failure(event: Event) -> None:
         log.warning("page.unavailable", cause=event.cause.text, retry_in_s=round(event.retry_in, 2))
 
 
-async def _off(scope: Scope, receive: Receive, send: Send) -> None:
-    from starlette.responses import PlainTextResponse  # noqa: PLC0415 - as above
-
-    await PlainTextResponse("Not found\n", 404)(scope, receive, send)
+async def _off(_scope: Scope, _receive: Receive, send: Send) -> None:
+    body, headers = b"Not found\n", [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,9 @@
-"""The addresses of the page: `/ui/`, its files, the stream, and what the views ask and do."""
+"""The addresses of the page: `/ui/`, its files, the stream, and what the views ask and do.
+
+The files of `static/` are read once each, when they are first asked for. `index.html` is the page itself,
+whatever the view. Its policy allows scripts, styles and fonts of the page's own, and no others; the import
+map, which has to stand within the file, by its digest.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import hashlib
 import re
 from functools import cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,17 +21,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.page.answers import get, post
+from mcpx.page.cards import OpenPage
+from mcpx.page.events import Streams
 from mcpx.page.guard import HINT, OPEN, PREFIX, SESSION, Guard, cookie_name, port_of
 from mcpx.page.views import calls, model, overview, server, setup
-
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
-
-
-# The files of `static/`, read once each, when they are first asked for.
-#
-# `index.html` is the page itself, whatever the view. Its policy allows scripts, styles and fonts of the
-# page's own, and no others; the import map, which has to stand within the file, by its digest.
 
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
@@ -37,6 +35,8 @@ _TYPES: Final = {
 }
 _IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
 _NAME: Final = re.compile(r"(?:[a-z0-9-]+/)*[a-z0-9.-]+\.(css|mjs|svg|woff2)")
+MAX_NONCE_CHARS: Final = 100
+VIEWS = (overview, server, calls, model, setup)
 
 
 async def index(_request: Request) -> Response:
@@ -75,11 +75,7 @@ def _policy() -> str:
     )
 
 
-MAX_NONCE_CHARS: Final = 100
-VIEWS = (overview, server, calls, model, setup)
-
-
-def application(page: Page) -> ASGIApp:
+def application(page: OpenPage, streams: Streams) -> ASGIApp:
     """The page as an ASGI application, with everything that guards it."""
     views = [route for view in VIEWS for route in view.routes(page)]
     app = Starlette(
@@ -91,7 +87,7 @@ def application(page: Page) -> ASGIApp:
             get("/here", _here, page),
             get("/key", _key, page),
             post("/sign-out", _sign_out, page),
-            Route(f"{PREFIX}/api/events", _Events(page), methods=["GET"]),
+            Route(f"{PREFIX}/api/events", _Events(streams), methods=["GET"]),
             *views,
         ]
     )
@@ -102,18 +98,15 @@ async def _to_page(_request: Request) -> Response:
     return RedirectResponse(f"{PREFIX}/")
 
 
-async def _open(page: Page, request: Request) -> Response:
+async def _open(page: OpenPage, request: Request) -> Response:
     """Take a code, and give a cookie for it.
 
     The browser goes on by itself, from a page of this origin: after a redirect it would keep a strict cookie
     back, where it came from another site's link. What only looks ahead (HEAD, a prefetch) uses up nothing.
     """
     looks_ahead = request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", "")
-    secret = (
-        None
-        if looks_ahead
-        else page.access.redeem(request.query_params.get("code", ""), port_of(request.scope))
-    )
+    code = request.query_params.get("code", "")
+    secret = None if looks_ahead else page.access.redeem(code, port_of(request.scope))
     if secret is None:
         return PlainTextResponse(f"This link was used, or is too old. {HINT}", 401)
     response = HTMLResponse(
@@ -125,30 +118,38 @@ async def _open(page: Page, request: Request) -> Response:
     return response
 
 
-async def _here(page: Page, request: Request) -> Any:
+async def _here(page: OpenPage, request: Request) -> Any:
     """`{proof}` for the nonce of a window that asks whether its daemon is there, and lets it in."""
     return {"proof": page.memory.proof(request.query_params.get("nonce", "")[:MAX_NONCE_CHARS])}
 
 
-async def _key(page: Page, _request: Request) -> Any:
+async def _key(page: OpenPage, _request: Request) -> Any:
     """`{key}`, by which a window knows its daemon when that was started again."""
     return {"key": page.memory.key}
 
 
-async def _sign_out(page: Page, request: Request) -> Any:
+async def _sign_out(page: OpenPage, request: Request) -> Any:
     """End the session of this page."""
     page.access.end(request.scope[SESSION])
     return {"signed_out": True}
 
 
-class _Events:
-    """The endpoint of the stream."""
+class ServedPage:
+    """A page that is served: its streams, and the ASGI application with everything that guards it."""
 
-    def __init__(self, page: Page) -> None:
-        self._page = page
+    def __init__(self, page: OpenPage) -> None:
+        self.streams = Streams(page, {name: topic for view in VIEWS for name, topic in view.TOPICS.items()})
+        self.app = application(page, self.streams)
+
+
+class _Events:
+    """The endpoint of the stream; an ASGI application."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":  # which Starlette allows where it allows GET
             await Response(media_type="text/event-stream")(scope, receive, send)
         else:
-            await self._page.streams.serve(self._page, scope, receive, send)
+            await self._streams.serve(scope, receive, send)

@@ -1,8 +1,14 @@
-"""What was known last of each peer's servers, kept in a file, so that they are there at the next start.
+"""The servers that other MCPX give this one: from their directories to a configuration, and kept in a file.
 
-One file for each peer, in the folder of the configuration. An entry that reaches its MCPX in another way
-than when the file was written is a new peer. A file that cannot be read counts as none; one that cannot be
-written costs only what is remembered.
+`expand` takes a configuration, with the servers of peers that it may hold already or without, and gives it
+with those that the directories name. A server that would come back here is left out, and so is one whose
+name cannot be used or is taken. Only what a server *is* counts here, not how it is: a server that changes
+its state changes no configuration. Pure.
+
+`PeerMemory` keeps what was known last, so that the servers are there at the next start: one file for each
+peer, in the folder of the configuration. An entry that reaches its MCPX in another way than when the file was
+written is a new peer. A file that cannot be read counts as none; one that cannot be written costs only what
+is remembered.
 """
 
 from __future__ import annotations
@@ -26,22 +32,18 @@ from mcpx.core.store.private_files import read_own_file, replace_file
 from mcpx.core.text import holds_controls
 from mcpx.paths import digest
 
-# Which servers other MCPX give this one, and as what: from their directories to a configuration. Pure.
-#
-# `expand` takes a configuration, with the servers of peers that it may hold already or without, and gives
-# it with those that the directories name. A server that would come back here is left out, and so is one
-# whose name cannot be used or is taken. Only what a server *is* counts here, not how it is: a server that
-# changes its state changes no configuration.
-
+log = structlog.get_logger()
 MAX_OF_PEER: Final = 1000
 """Servers that one peer can add: each has a connection and a supervisor here."""
 MAX_NAME: Final = 200  # bytes of a name, percent-encoded: files are called by it
 _OTHER_PATHS: Final = frozenset({".", ".."})  # which no percent-encoding changes
 ITSELF: Final = "this is this MCPX itself"
+FOLDER: Final = "peers"
+MAX_FILE_BYTES: Final = 16 << 20
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What counts of a peer's server. `via` are the ids of the MCPX that it goes through, the peer first."""
+    """A peer's server, as far as it counts. `via`: ids of the MCPX that it goes through, the peer first."""
 
     name: str
     sessions: Sessions = "shared"
@@ -49,7 +51,7 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What counts of a peer's directory. `id` is the peer's; beyond `servers` there are `more`, left out."""
+    """A peer's directory, as far as it counts. Beyond `servers` there are `more`, left out."""
 
     id: str
     servers: tuple[Offered, ...] = ()
@@ -72,7 +74,7 @@ class Expansion(msgspec.Struct, frozen=True):
 
 
 def offered_by(directory: Directory) -> Known:
-    """What counts of a directory."""
+    """Reduce a directory to what counts."""
     counting = directory.servers[:MAX_OF_PEER]
     servers = tuple(Offered(each.name, each.sessions, tuple(each.via)) for each in counting)
     return Known(directory.mcpx.id, servers, len(directory.servers) - len(servers))
@@ -125,11 +127,6 @@ def _bad_name(name: str, here: str) -> str | None:
     return "its name is too long" if len(quote(here, safe="")) > MAX_NAME else None
 
 
-log = structlog.get_logger()
-FOLDER: Final = "peers"
-MAX_FILE_BYTES: Final = 16 << 20
-
-
 class _Kept(msgspec.Struct, frozen=True):
     reached: str
     known: Known
@@ -142,7 +139,7 @@ class PeerMemory:
         self._folder = folder / FOLDER
 
     def read(self, peer: PeerConfig) -> Known | None:
-        """What is kept of a peer."""
+        """Read what is kept of a peer."""
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             kept = msgspec.json.decode(read_own_file(self._path(peer), MAX_FILE_BYTES), type=_Kept)
             return kept.known if kept.reached == _reached(peer) else None
@@ -161,5 +158,5 @@ class PeerMemory:
 
 
 def _reached(peer: PeerConfig) -> str:
-    """How a peer is reached, as a digest: the text may hold secrets."""
+    """Digest of how a peer is reached: the text may hold secrets."""
     return digest(msgspec.json.encode(peer.transport).decode(errors="replace"))

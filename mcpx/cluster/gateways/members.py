@@ -1,4 +1,4 @@
-"""Which gateways a cluster has, and reading the configuration again on all of them.
+"""The gateways of a cluster, and reading the configuration again on all of them.
 
 Each gateway writes who it is to the store every few seconds (`Gateway`); one that has not for `EXPIRY_S`, by
 the clock of whoever looks, is not shown. A reload of all is an announcement there: each gateway reads its own
@@ -36,7 +36,7 @@ _RELOAD: Final = "reload"
 
 
 class Gateway(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a gateway says of itself. `digest` is that of its configuration file's text as it is in force.
+    """One gateway, as it describes itself. `digest`: of its configuration file's text that is in force.
 
     `reloaded` is the number of the reload of all that it has carried out last, `problem` why it could not.
     """
@@ -141,7 +141,7 @@ class Members:
     # --- reloads of all
 
     def is_to_reload(self, versions: Mapping[str, int]) -> bool:
-        """Whether another gateway has announced a reload since the last look."""
+        """Return True if another gateway has announced a reload since the last look."""
         number, before = versions.get(_RELOAD, 0), self._announced
         self._announced = number
         if before is None or number < before:  # the first look, or at a store that was begun again
@@ -219,7 +219,7 @@ class Members:
 
 
 def _gateway(name: str, text: str | None) -> Gateway | None:
-    """What another gateway says; None where it is nothing that can be read."""
+    """Read what another gateway says; None where it cannot be read."""
     try:
         said = msgspec.json.decode(text or "", type=Gateway)
     except (msgspec.DecodeError, RecursionError):

@@ -41,7 +41,7 @@ MAX_RECORD_CHARS: Final = 16_000_000  # of what the store takes
 
 
 class _NotShared(Exception):  # noqa: N818 - a condition
-    """Why a server's pins are not shared."""
+    """The reason why a server's pins are not shared."""
 
 
 class PinExchange:
@@ -126,7 +126,7 @@ class PinExchange:
         return (await self._store.versions(key)).get(key, 0)
 
     async def _read(self, identity: str, pins: ServerPins, version: int) -> Shared | None:
-        """What the store has of that version; None if there is something newer by now.
+        """Read that version from the store; None if there is something newer by now.
 
         Raises:
             _NotShared: It cannot be believed.

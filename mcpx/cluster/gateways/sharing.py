@@ -1,4 +1,4 @@
-"""What a gateway of a cluster shares with the others, as one child of the hub's tree.
+"""A gateway's exchange with the others of its cluster, as one child of the hub's tree.
 
 Made by whoever joins the hub to a cluster, before the hub runs. Every `ROUND_S` it asks the store once for
 what has changed, and passes that on to the pins and to the list of gateways. While the store is away the

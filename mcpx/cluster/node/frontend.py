@@ -27,7 +27,6 @@ from mcpx.cluster.node.protocol import (
     Attach,
     FirstLine,
     Logs,
-    NodeStart,
     Refused,
     Release,
     Restart,
@@ -39,6 +38,7 @@ from mcpx.cluster.node.protocol import (
 from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.room import Room
 from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
+from mcpx.cluster.node.starting import NodeStart
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.system.endpoint import Endpoint
@@ -57,7 +57,7 @@ BACKLOG: Final = 1024  # a gateway that is started again has a connection for ea
 
 
 class _Bearer(msgspec.Struct):
-    """What is read of a first line before anything else of it counts."""
+    """The token of a first line, which is read before anything else of it counts."""
 
     token: str = ""
 

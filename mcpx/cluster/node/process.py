@@ -26,9 +26,10 @@ import msgspec
 import structlog
 
 from mcpx.cluster.node.frontend import BACKLOG, NodeFrontend
-from mcpx.cluster.node.protocol import NodeReady, NodeStart, line_of
+from mcpx.cluster.node.protocol import line_of
 from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.servers import NodeServers
+from mcpx.cluster.node.starting import NodeReady, NodeStart
 from mcpx.core.config import Config
 from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
@@ -164,7 +165,7 @@ def _say(ready: NodeReady) -> None:
 
 
 def _text(error: Exception) -> str:
-    """What went wrong, without anything of the line that held the key."""
+    """Describe what went wrong, without anything of the line that held the key."""
     if isinstance(error, msgspec.DecodeError):
         return f"standard input does not begin with the line that starts a node: {error}"
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""What a gateway and a node say to each other: frozen structs, one to a line of JSON.
+"""The protocol between a gateway and a node: frozen structs, one to a line of JSON.
 
 A gateway connects over TLS, to the certificate that it knows, and says one line first: a `Hello`, with the
 token of the cluster. What follows depends on what it asks:
@@ -12,8 +12,7 @@ endpoint
 
 Where something cannot be done, or the token is wrong, the answer is a `Refused`, and that is the end of it.
 Lines end with a newline; the gateway says nothing more before it has the answer. A node that does not get a
-whole hello in time, or too long a one, closes the connection without a word. What starts a node, and what it
-runs, are in `starting` and `spec`, and offered here as well.
+whole hello in time, or too long a one, closes the connection without a word.
 """
 
 from __future__ import annotations
@@ -23,42 +22,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.cluster.node.spec import Name, ServerSpec, server_of, spec_of
-from mcpx.cluster.node.starting import NodeReady, NodeSettings, NodeStart
+from mcpx.cluster.node.spec import ServerSpec
+from mcpx.cluster.node.starting import Name
 from mcpx.core.config.per_server import Sessions
-
-__all__ = [
-    "MAX_HELLO_BYTES",
-    "MAX_LOG_BYTES",
-    "MAX_LOG_LINES",
-    "MAX_REPORT_BYTES",
-    "Accepted",
-    "Attach",
-    "FirstAnswer",
-    "FirstLine",
-    "Hello",
-    "Logs",
-    "Name",
-    "NodeReady",
-    "NodeReport",
-    "NodeSettings",
-    "NodeStart",
-    "Ping",
-    "Pong",
-    "Refused",
-    "Release",
-    "Report",
-    "Restart",
-    "ServerReport",
-    "ServerSpec",
-    "Stop",
-    "Tail",
-    "Watch",
-    "WatchLine",
-    "line_of",
-    "server_of",
-    "spec_of",
-]
 
 MAX_HELLO_BYTES: Final = 4 << 20  # arguments and environment of a server; the kernel takes 2 MB of both
 MAX_REPORT_BYTES: Final = 64 << 20  # 100,000 servers
@@ -70,7 +36,7 @@ MAX_LOG_BYTES: Final = 4 << 20
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
-    """What every first line has: the token of the cluster, and `"mcpx": "node"`."""
+    """The base of every first line: the token of the cluster, and `"mcpx": "node"`."""
 
     token: str
     mcpx: Literal["node"] = "node"
@@ -139,7 +105,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why it cannot be done, for people; `token` says that the token is not that of the cluster."""
+    """The reason why it cannot be done, for people; `token`: the token is not that of the cluster."""
 
     error: str
     code: Literal["", "token", "full", "memory", "unknown_server", "invalid", "stopping"] = ""
@@ -217,7 +183,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How a node is, on a `Watch`: all of it, each time."""
+    """The state of a node, on a `Watch`: all of it, each time."""
 
     node: NodeReport
 

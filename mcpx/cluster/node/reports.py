@@ -1,4 +1,4 @@
-"""What a node tells of itself: its process, its machine and its servers, to each gateway that watches.
+"""Reports of a node on its process, its machine and its servers, to each gateway that watches.
 
 A report is made once an interval for all of them, and only while somebody watches. The looks at processes
 and at the machine are made in a thread, and less often where they take long. A `Ping` is answered at once,
@@ -34,7 +34,7 @@ MIN_PAUSE_S: Final = 0.05  # between two reports, however many begin to watch
 
 
 class _Looked:
-    """What was seen of the processes at the last look."""
+    """Figures of the processes at the last look."""
 
     def __init__(self) -> None:
         self.uses: dict[int, Use] = {}

@@ -1,8 +1,9 @@
-"""Whether a node has memory for one more session: what is free, less what it has promised already.
+"""The memory of a node's machine, and whether one more session has room in it.
 
 Gateways place by figures that are a second old, and none sees what the others place within that second. The
 node sees all of them: near its limit it refuses, and the gateway places the session elsewhere at once. The
-decision itself is that of `mcpx.cluster.placement`, by which gateways choose.
+decision itself is that of `mcpx.cluster.placement`, by which gateways choose. In a container the container's
+memory counts (cgroup v2), where it is less. Where the system does not say, there is None.
 """
 
 from __future__ import annotations
@@ -24,14 +25,11 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.system.processes import PROC
 from supervisors import Phase
 
-# The machine of a node: how much memory it has and has left, its load, its descriptors. Blocks for a
-# moment.
-#
-# In a container the container's memory counts (cgroup v2), where it is less. Where the system does not say,
-# there is None.
-
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 KIB: Final = 1024
+PROMISE_S: Final = 5.0  # after which a session that was taken is in the machine's figures, or is starting
+LOOK_S: Final = 0.1  # between two looks at the machine, each of which takes a tenth of a millisecond
+MIB: Final = 1 << 20
 
 
 class Memory(NamedTuple):
@@ -103,11 +101,6 @@ def _of_container() -> Memory:
     except (OSError, ValueError, IndexError):
         return Memory(None, None)
     return Memory(limit, max(0, limit - used + cache))
-
-
-PROMISE_S: Final = 5.0  # after which a session that was taken is in the machine's figures, or is starting
-LOOK_S: Final = 0.1  # between two looks at the machine, each of which takes a tenth of a millisecond
-MIB: Final = 1 << 20
 
 
 class Room:

@@ -6,12 +6,12 @@ The gateway keeps everything that concerns clients: rules, pins, how tools are s
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
+from mcpx.cluster.node.starting import Name
 from mcpx.cluster.placement import Demand
 from mcpx.core.config import (
     CallLimits,
@@ -25,8 +25,6 @@ from mcpx.core.config import (
     Variables,
 )
 from mcpx.core.config.per_server import Era, ProcessLimits, Sessions
-
-Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,7 +52,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """What tells it apart from others of its name, in hexadecimal. Nothing can be read out of it."""
+        """SHA-256 of the whole spec in hexadecimal: tells it from others of its name."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
 
 
@@ -116,13 +114,13 @@ def _placed(server: ServerConfig) -> ServerConfig:
 
 
 def placed_spec(server: ServerConfig) -> ServerSpec | None:
-    """What a node is told of a server; None for one that is not placed."""
+    """Return the spec that a node is told; None for a server that is not placed."""
     transport = server.transport
     return spec_of(server, transport.stdio) if isinstance(transport, Placed) else None
 
 
 def demand_of(server: ServerConfig, memory: int) -> Demand:
-    """What a server asks of a node. `memory` is what one session with it has been seen to take."""
+    """Return the demand on a node. `memory` is what one session with the server has been seen to take."""
     transport = server.transport
     place = transport.place if isinstance(transport, Placed) else Place()
     return Demand(resources=place.resources, memory=memory, node=place.node, spread=place.spread)

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from mcpx.cluster.node.starting import Credentials
+from mcpx.cluster.node.starting import Credentials, NodeStart
 from mcpx.cluster.ray_process.joining import NAMESPACE
-from mcpx.cluster.ray_process.node_actor import MAX_CONCURRENCY, NodeActor, NodeState, Setup
+from mcpx.cluster.ray_process.node_actor import MAX_CONCURRENCY, NodeActor, NodeState
 from mcpx.cluster.ray_process.protocol import ActorState, NodeRecord
 from mcpx.core.text import one_line
 
@@ -103,8 +103,8 @@ class Actors:
 
     def _make(self, node: NodeRecord) -> Any:
         """The actor of that node, which may have been there before; Ray makes it while we go on."""
-        secrets = self._credentials
-        setup = Setup(node.name, node.host, secrets.token, secrets.certificate, secrets.key)
+        secrets = msgspec.structs.asdict(self._credentials)
+        setup = NodeStart(name=node.name, host=node.host, state="", **secrets)
         options = {
             "name": PREFIX + node.id,
             "namespace": NAMESPACE,

@@ -1,10 +1,14 @@
-"""Joining a Ray cluster that exists: as a driver on this machine's own Ray node, in the namespace of MCPX.
+"""Joining a Ray cluster that exists, and the store of texts that its gateways share there.
 
-A cluster is never started here. The address has been tried before (`reaching`). Ray's store holds the token
-and the key of the nodes, so Ray is asked first as a stranger would, without a token: a cluster that answers
-is open to every user of its machines, and to every host that reaches it, and is joined only if that is
-wanted. For one that does not, the token is where Ray looks for it: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, or
-`~/.ray/auth_token`.
+This process becomes a driver on its machine's own Ray node, in the namespace of MCPX; a cluster is never
+started here. The address has been tried before. Ray's store holds the token and the key of the nodes, so Ray
+is asked first as a stranger would, without a token: a cluster that answers is open to every user of its
+machines, and to every host that reaches it, and is joined only if that is wanted. For one that does not, the
+token is where Ray looks for it: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, or `~/.ray/auth_token`.
+
+The store also says which nodes are drained and whether nodes are to run, and has whatever gateways `put`. All
+of it lasts as long as Ray's GCS does: for ever only where that keeps its own state (`docs/cluster.md`).
+Whoever may speak to the GCS can read it.
 """
 
 from __future__ import annotations
@@ -27,19 +31,22 @@ from ray.experimental.internal_kv import (
 )
 
 from mcpx.cluster.node.starting import Credentials, make_credentials
-from mcpx.cluster.ray_process.protocol import MAX_VALUE_BYTES, Joined
-from mcpx.cluster.ray_process.reaching import JoinError
+from mcpx.cluster.ray_process.protocol import MAX_VALUE_BYTES, Joined, JoinError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NAMESPACE: Final = "mcpx"
+_MODE: Final = "RAY_AUTH_MODE"
+HOW: Final = (
+    "run ray get-auth-token --generate, copy ~/.ray/auth_token to all machines, and start Ray everywhere with"
+    " RAY_AUTH_MODE=token (docs/cluster.md, Security)"
+)
 
-# What all gateways of a cluster share, in the store of Ray's GCS: small texts by key.
-#
-# Kept here are the token and the certificate of the nodes, which nodes are drained, whether nodes are to
-# run, and whatever gateways `put`. All of it lasts as long as Ray's GCS does: for ever only where that
-# keeps its own state (`docs/cluster.md`). Whoever may speak to the GCS can read it.
-
+NOT_TAKEN: Final = (
+    "the Ray cluster wants a token, and the one here is missing or another: copy ~/.ray/auth_token from its"
+    " head to this machine, or set RAY_AUTH_TOKEN_PATH for the daemon"
+)
 _NAMESPACE: Final = b"mcpx"
 _CREDENTIALS: Final = "credentials"
 _SHARED: Final = "shared/"
@@ -49,7 +56,7 @@ _STOPPED: Final = "stopped"
 
 
 class Flags(msgspec.Struct, frozen=True):
-    """What people have said: the ids of the nodes that are drained, and whether none may run."""
+    """Decisions of people: the ids of the nodes that are drained, and whether none may run."""
 
     drained: frozenset[str] = frozenset()
     stopped: bool = False
@@ -81,14 +88,14 @@ class Store:
         return tuple(sorted(key.removeprefix(_SHARED) for key in _list(_SHARED + prefix)))
 
     def credentials(self) -> Credentials:
-        """What the nodes of this cluster and its gateways know each other by; the first who asks makes it."""
+        """Return the credentials of the cluster; the first who asks makes them."""
         text = _read(_CREDENTIALS)
         if text is None:
             text = _write(_CREDENTIALS, msgspec.json.encode(make_credentials()).decode(), overwrite=False)
         return msgspec.json.decode(text, type=Credentials)
 
     def flags(self) -> Flags:
-        """What people have said."""
+        """Return what people have decided."""
         names = [key.removeprefix(_FLAGS) for key in _list(_FLAGS)]
         drained = frozenset(name.removeprefix(_DRAINED) for name in names if name.startswith(_DRAINED))
         return Flags(drained, _STOPPED in names)
@@ -127,19 +134,6 @@ def _remove(key: str) -> None:
 def _list(prefix: str) -> list[str]:
     keys: list[bytes] = _internal_kv_list(prefix, namespace=_NAMESPACE)
     return [key.decode(errors="replace") for key in keys]
-
-
-NAMESPACE: Final = "mcpx"
-_MODE: Final = "RAY_AUTH_MODE"
-HOW: Final = (
-    "run ray get-auth-token --generate, copy ~/.ray/auth_token to all machines, and start Ray everywhere with"
-    " RAY_AUTH_MODE=token (docs/cluster.md, Security)"
-)
-
-NOT_TAKEN: Final = (
-    "the Ray cluster wants a token, and the one here is missing or another: copy ~/.ray/auth_token from its"
-    " head to this machine, or set RAY_AUTH_TOKEN_PATH for the daemon"
-)
 
 
 def join(address: str, *, allow_open: bool = False) -> Joined:
@@ -184,7 +178,7 @@ def join(address: str, *, allow_open: bool = False) -> Joined:
 
 
 def _is_open(address: str) -> bool:
-    """Whether Ray's GCS at that address answers whoever has no token.
+    """Return True if Ray's GCS at that address answers without a token.
 
     Raises:
         JoinError: It does not answer at all, or there is none to be found.
@@ -194,7 +188,7 @@ def _is_open(address: str) -> bool:
 
 
 def _answers(address: str) -> bool:
-    """Whether Ray's GCS at that address takes the token that is shown, or none.
+    """Return True if Ray's GCS at that address takes the token that is shown, or none.
 
     Raises:
         JoinError: It does not answer at all, or there is none to be found.

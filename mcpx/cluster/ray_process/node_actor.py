@@ -2,7 +2,12 @@
 
 Detached and named, one for each node, made by whichever gateway comes first (`actors`). Ray starts it again
 for ever, with the same setup; no call of a person ever goes through it. The class is found by its name on the
-other machine, so MCPX must be installed there. Its methods wait in threads of Ray's.
+other machine, so MCPX must be installed there. Its methods wait in threads of Ray's; nothing here needs Ray.
+
+The node process is a child: it reads one line with its setup, says in one line where it listens, and ends in
+order when its standard input does, so it ends with whoever started it, however that ended. A thread waits for
+it, and starts it again with growing pauses. What it writes to standard error goes on to the actor's log; its
+last lines explain an end.
 """
 
 from __future__ import annotations
@@ -19,18 +24,15 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.cluster.ray_process.protocol import NodeAddress
+from mcpx.cluster.node.starting import NodeAddress, NodeReady, NodeStart
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.text import one_line
 from mcpx.paths import digest, state_folder
 
-# The node process of one machine, as a child: started, told what it is, and started again when it ends.
-#
-# Ray's actor on that machine owns one (`node_actor`); nothing here needs Ray. The child reads one line with
-# its setup, says in one line where it listens, and ends in order when its standard input does: so it ends
-# with whoever started it, however that ended. A thread waits for it, and starts it again with growing
-# pauses. What it writes to standard error goes on to the actor's log; its last lines explain an end.
-
+FOLLOW_S: Final = 20.0  # then the answer is that nothing has changed
+MAX_CONCURRENCY: Final = 64  # two a gateway
+NODES_FOLDER: Final = "nodes"
+MAX_FOLDER_NAME: Final = 200  # bytes; the system takes 255
 COMMAND: Final = (sys.executable, "-P", "-m", "mcpx", "cluster", "node")
 START_TIMEOUT_S: Final = 30.0  # to say where it listens: half a second on a quiet machine
 STOP_TIMEOUT_S: Final = 20.0  # to end when its input has ended: it gives its servers a second, and ends them
@@ -47,22 +49,12 @@ _DEVICES: Final = "_VISIBLE_DEVICES"
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """How a node is. `revision` grows with each change."""
+    """The state of a node. `revision` grows with each change."""
 
     revision: int
     state: Literal["starting", "running", "failing", "stopped"]
     address: NodeAddress | None = None
     problem: str | None = None
-
-
-class _Says(msgspec.Struct, frozen=True):
-    """What a node says once: `mcpx.cluster.node.protocol.NodeReady`, without all that this imports."""
-
-    host: str = ""
-    port: int = 0
-    pid: int = 0
-    version: str = ""
-    error: str | None = None
 
 
 class NodeChild:
@@ -80,7 +72,7 @@ class NodeChild:
         self._thread.start()
 
     def follow(self, seen: int, timeout: float) -> NodeState:
-        """How it is, once that differs from revision `seen`, or after `timeout` seconds."""
+        """Return its state, once that differs from revision `seen`, or after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._state.revision != seen, timeout)
             return self._state
@@ -160,12 +152,12 @@ class NodeChild:
         began = "ended" if says is not None else "did not say where it listens, and ended"
         return f"the node process {began} {how}" + (f": {words}" if words else "")
 
-    def _greet(self, popen: subprocess.Popen[bytes]) -> _Says | None:
+    def _greet(self, popen: subprocess.Popen[bytes]) -> NodeReady | None:
         assert popen.stdin and popen.stdout  # noqa: PT018, S101 - spawned with pipes
         try:
             popen.stdin.write(self._setup + b"\n")
             popen.stdin.flush()
-            return msgspec.json.decode(popen.stdout.readline(MAX_LINE), type=_Says)
+            return msgspec.json.decode(popen.stdout.readline(MAX_LINE), type=NodeReady)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
@@ -189,7 +181,7 @@ class NodeChild:
 
 
 def child_environment(own: dict[str, str]) -> dict[str, str]:
-    """The environment of the machine's Ray node, without what Ray sets for a worker that takes no resource.
+    """Return the machine's environment, without what Ray sets for a worker that takes no resource.
 
     Ray hides all GPUs from such a worker, and gives it one thread for arithmetic; servers need neither. Nor
     do they get Ray's token, with which they would own the cluster.
@@ -209,41 +201,23 @@ def _close(stream: IO[bytes] | None) -> None:
             return
 
 
-FOLLOW_S: Final = 20.0  # then the answer is that nothing has changed
-MAX_CONCURRENCY: Final = 64  # two a gateway
-NODES_FOLDER: Final = "nodes"
-MAX_FOLDER_NAME: Final = 200  # bytes; the system takes 255
-
-
-class Setup(msgspec.Struct, frozen=True):
-    """What a node process is told: its name, where it listens, its secrets, and the folder for its state."""
-
-    name: str
-    host: str
-    token: str
-    certificate: str
-    key: str
-    state: str = ""
-    settings: dict[str, float] = {}
-
-
 def folder_name(node: str) -> str:
-    """The name of a node's folder: it stays inside of the one that it is in, whatever the node is called."""
+    """Name a node's folder, which stays inside its parent whatever the node is called."""
     name = quote(node, safe="")
     return name if len(name) <= MAX_FOLDER_NAME and name.strip(".") else digest(node)
 
 
 class NodeActor:
-    """Made with an encoded `Setup`, whose `state` is chosen here, on the machine that it is about."""
+    """Made with an encoded `NodeStart`, whose `state` is chosen here, on the machine that it is about."""
 
     def __init__(self, setup: bytes) -> None:
-        known = msgspec.json.decode(setup, type=Setup)
+        known = msgspec.json.decode(setup, type=NodeStart)
         folder = state_folder() / NODES_FOLDER / folder_name(known.name)
         ensure_folder(folder)
         self._child = NodeChild(msgspec.json.encode(replace(known, state=str(folder))))
 
     def follow(self, seen: int) -> bytes:
-        """An encoded `NodeState`: once it is not revision `seen` any more, or after `FOLLOW_S`."""
+        """Return an encoded `NodeState`, once it is not revision `seen` any more, or after `FOLLOW_S`."""
         return msgspec.json.encode(self._child.follow(seen, FOLLOW_S))
 
     def end(self, timeout: float) -> int:

@@ -1,4 +1,4 @@
-"""What the gateway and its Ray process say to each other: one JSON object a line, in both directions.
+"""The protocol between the gateway and its Ray process: one JSON object a line, in both directions.
 
 The gateway writes requests, each with an id, and the process answers each once with an `Answer`. The process
 says by itself that it has joined the cluster (`Joined`), what its nodes are (`Nodes`, first all, then those
@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
+
+from mcpx.cluster.node.starting import NodeAddress
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024  # the whole table of some ten thousand nodes
 MAX_VALUE_BYTES: Final = 16 * 1024 * 1024  # of a value in the store; Ray's GCS keeps it in memory
@@ -135,15 +137,6 @@ class Joined(msgspec.Struct, frozen=True, tag_field="say", tag="joined"):
         return f"Joined(address={self.address!r}, cluster={self.cluster!r}, ray_version={self.ray_version!r})"
 
 
-class NodeAddress(msgspec.Struct, frozen=True):
-    """Where a node listens for gateways, and what listens there: its pid and its version of MCPX."""
-
-    host: str
-    port: int
-    pid: int
-    version: str
-
-
 ActorState = Literal["none", "starting", "running", "failing", "stopped"]
 
 
@@ -211,3 +204,11 @@ class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended", omit_defa
 
 
 Say = Joined | Nodes | Answer | Ended
+
+
+class JoinError(Exception):
+    """There is no joining that cluster, and why. With `is_final`, not before somebody changes something."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.is_final = is_final

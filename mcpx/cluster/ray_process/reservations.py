@@ -1,4 +1,4 @@
-"""Where servers run: placement groups of Ray, one for each server, by name and for ever until released.
+"""Reservations of places for servers: one placement group of Ray each, by name and until released.
 
 Ray chooses among the nodes that it is offered, and keeps the resources there; nobody's task ever runs in such
 a group. Left to itself it fills one node before it begins the next, and of most servers it is not known what
@@ -141,7 +141,7 @@ class Reservations:
         return created
 
     def _bundle(self, request: Reserve) -> dict[str, float]:
-        """What is reserved, by the names that Ray has for it: people write gpu, Ray GPU."""
+        """Return what is reserved, by the names that Ray has for it: people write gpu, Ray GPU."""
         nodes = self._nodes().values()
         spelled = {name.lower(): name for node in nodes for name in node.resources}
         exact = {name for node in nodes for name in node.resources}
@@ -170,7 +170,7 @@ class Reservations:
         ]
 
     def _first_choice(self, request: Reserve, allowed: list[str]) -> list[str]:
-        """What Ray is offered first: the nodes with the fewest."""
+        """Choose what Ray is offered first: the nodes with the fewest."""
         entries = _table().values()
         count = Counter(_node_of(entry) for entry in entries)
         apart = Counter(

@@ -1,7 +1,8 @@
-"""What this process knows of the cluster that it has joined, and the answers to what the gateway asks.
+"""One membership of a Ray cluster: its nodes as records, and the answers to the gateway's requests.
 
 `look` and `wait` are the main thread's, `answer` is called by several threads at a time; between them lies
-the table of nodes, which is replaced as a whole.
+the table of nodes, which is replaced as a whole. To read it is one question to Ray's GCS for the nodes, named
+so that people can tell them apart, and one for what is free.
 """
 
 from __future__ import annotations
@@ -21,11 +22,6 @@ from mcpx.cluster.ray_process.joining import Flags, Store
 from mcpx.cluster.ray_process.protocol import Answer, NodeRecord, Nodes, Request
 from mcpx.cluster.ray_process.reservations import NoNodeError, Reservations
 from mcpx.core.text import one_line
-
-# The nodes of a Ray cluster as records: read from Ray's own table, named so that people can tell them
-# apart.
-#
-# Reading is one question to Ray's GCS for the nodes and one for what is free; the rest is pure.
 
 MAX_NAME: Final = 200  # characters of a node's name, which is shown and logged
 NAME_LABEL: Final = "mcpx.node"
@@ -63,7 +59,7 @@ def to_record(entry: Mapping[str, Any], free: Mapping[str, float], *, draining: 
 
 
 def named(records: Iterable[NodeRecord]) -> dict[str, NodeRecord]:
-    """The same by id, each with a name that no other has."""
+    """Return the records by id, each with a name that no other has."""
     known = {record.id: record for record in records}
     count = Counter(record.name for record in known.values())
     return {
@@ -75,7 +71,7 @@ def named(records: Iterable[NodeRecord]) -> dict[str, NodeRecord]:
 
 
 def difference(before: Mapping[str, NodeRecord] | None, after: Mapping[str, NodeRecord]) -> Nodes | None:
-    """What to say of the second table to somebody who knows the first; None is nothing."""
+    """Return the changes from the first table to the second; None if there are none."""
     if before is None:
         return Nodes(tuple(after.values()), complete=True)
     changed = tuple(record for node, record in after.items() if before.get(node) != record)
@@ -84,7 +80,7 @@ def difference(before: Mapping[str, NodeRecord] | None, after: Mapping[str, Node
 
 
 def _resources(amounts: Mapping[str, float]) -> dict[str, float]:
-    """Those that servers ask for. A placement group's own names are Ray's business."""
+    """Keep the resources that servers ask for. A placement group's own names are Ray's business."""
     return {
         str(key): float(amount)
         for key, amount in amounts.items()

@@ -1,4 +1,4 @@
-"""Passing a request on to the replica that holds what it needs, and its answer back.
+"""Passing a request on to the replica that holds what it needs, its answer back, and the errors of that.
 
 The request goes over a connection of its own, which nobody has used before: where that cannot be opened, the
 holder has provably read nothing. It is sent once. A stream comes back event by event; any other answer is
@@ -25,8 +25,6 @@ from mcpx.core.protocol.result_address import SERVER
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError, Code, MCPXError, Outcome
 
-# What a client is told where the replica that holds something cannot serve its request.
-
 _PEERS: Final = "/mcp/peers/"
 _SHOWN: Final = {
     Kind.APPROVAL: "the question about this call",
@@ -36,6 +34,19 @@ _SHOWN: Final = {
     Kind.TASK: "this task",
     Kind.KEPT: "this result",
 }
+CONNECT_TIMEOUT_S: Final = 3.0
+WRITE_TIMEOUT_S: Final = 60.0
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+"""After 25 s without a sign of life from the holder's machine the connection is lost."""
+_NOT_PASSED_ON: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade"
+    b" host content-length accept-encoding expect".split()
+)
+_NOT_PASSED_BACK: Final = frozenset(
+    {b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"date", b"server", b"vary"}
+)
+_CORS: Final = b"access-control-"  # each replica adds its own
+Headers = list[tuple[bytes, bytes]]
 
 
 def holder_gone(request: Incoming) -> CallError:
@@ -118,22 +129,6 @@ def with_length(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[b
     if any(name.lower() == b"transfer-encoding" for name, _ in kept):
         return kept
     return [*kept, (b"content-length", b"%d" % length)]
-
-
-CONNECT_TIMEOUT_S: Final = 3.0
-WRITE_TIMEOUT_S: Final = 60.0
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-"""After 25 s without a sign of life from the holder's machine the connection is lost."""
-_NOT_PASSED_ON: Final = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade"
-    b" host content-length accept-encoding expect".split()
-)
-_NOT_PASSED_BACK: Final = frozenset(
-    {b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"date", b"server", b"vary"}
-)
-_CORS: Final = b"access-control-"  # each replica adds its own
-
-Headers = list[tuple[bytes, bytes]]
 
 
 class HolderGoneError(MCPXError):

@@ -184,7 +184,7 @@ class ReplicaRouting:
         return self._seals.mac(*parts).hex()
 
     def _has_mark(self, headers: Headers, body: bytes) -> bool:
-        """Whether another replica has passed the request on to this one."""
+        """Return True if another replica has passed the request on to this one."""
         mark = headers.get(MARK)
         if mark is None or mark[:1] not in {_LOCAL, _AFAR}:
             return False
@@ -255,7 +255,7 @@ class _Responding:
 
 
 def _end_of_events(data: bytearray, seen: int) -> int:
-    """Where the last whole event ends: half of one would spoil what follows if the rest is lost."""
+    """Return the end of the last whole event: half of one would spoil what follows if the rest is lost."""
     start = max(0, seen - 3)
     ends = ((mark, data.rfind(mark, start)) for mark in (b"\r\n\r\n", b"\n\n"))
     return max((at + len(mark) for mark, at in ends if at >= 0), default=0)

@@ -1,6 +1,12 @@
-"""What of a message is sealed on its way out, and opened when it comes back. Pure.
+"""Seals around what a client brings back: put on as it goes out, opened when it comes back. Pure.
 
-Looks at the members of `params` and `result` alone, never inside what a server or a model has written.
+A seal is a signature with the URL of the replica that holds what it stands for: `mcpx-at-KIND.URL.MAC.TEXT`
+around a state or an id, `ID~URL~MAC` for the id of a kept result, which models copy. MAC is HMAC-SHA256 (of
+the kept ones the first half) over the kind, the URL and the text, under the secret of all replicas. The URL
+counts only where the MAC is right: nobody else can have a request passed on anywhere.
+
+`read` and `seal` look at the members of `params` and `result` alone, never inside what a server or a model
+has written.
 """
 
 from __future__ import annotations
@@ -23,21 +29,21 @@ from mcpx.core.servers.relay.suspended import PREFIX as HELD
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError, MCPXError
 
-# Seals: what a client brings back, signed, with the URL of the replica that holds what it stands for. Pure.
-#
-# `mcpx-at-KIND.URL.MAC.TEXT` around a state or an id, `ID~URL~MAC` for the id of a kept result, which
-# models copy. MAC is HMAC-SHA256 (of the kept ones the first half) over the kind, the URL and the text,
-# under the secret of all replicas. The URL counts only where the MAC is right: nobody else can have a
-# request passed on anywhere.
-
 PREFIX: Final = "mcpx-at-"
 SHORT_MAC_BYTES: Final = 16
 _SEALED: Final = re.compile(rf"{PREFIX}([a-z])\.([\w-]{{1,512}})\.([\w-]{{43}})\.(.*)", re.DOTALL | re.ASCII)
 _KEPT: Final = re.compile(r"([0-9a-f]+)~([\w-]{1,512})~([\w-]{22})", re.ASCII)
+LISTEN: Final = "subscriptions/listen"
+_STATE: Final = "requestState"
+_TASK_ID: Final = "taskId"
+_SIGNS: Final = (b'"input_required"', b'"requestState"', b'"taskId"', b'"taskIds"')
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_EVENT: Final = b"event: message\r\ndata: "
+Members = dict[str, msgspec.Raw]
 
 
 class Kind(StrEnum):
-    """What is sealed."""
+    """Kinds of sealed texts."""
 
     APPROVAL = "a"
     """The state of a question of MCPX's own: nothing was sent yet."""
@@ -56,7 +62,7 @@ class AlteredError(MCPXError):
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """What was sealed, and where it is held."""
+    """A sealed text, and the URL of its holder."""
 
     kind: Kind
     url: str
@@ -100,7 +106,7 @@ class Seals:
         return f"{PREFIX}{kind}.{self._encoded}.{_encode(mac)}.{text}"
 
     def open(self, sealed: str) -> Sealed:
-        """What a client has brought back.
+        """Open what a client has brought back.
 
         Raises:
             AlteredError: No replica has given it out.
@@ -121,7 +127,7 @@ class Seals:
         return f"{result_id}~{self._encoded}~{_encode(self._kept_mac(result_id, self.url.encode()))}"
 
     def holder_of(self, uri: str) -> Sealed | None:
-        """Who keeps the result of an address; None for any other URI, and for one that is not sealed.
+        """Find who keeps the result of an address; None for any other URI, and for one that is not sealed.
 
         Raises:
             AlteredError: No replica has given it out.
@@ -143,7 +149,7 @@ class Seals:
 
 
 def _is_written(text: str, data: bytes) -> bool:
-    """Whether the text is the data, in the one way to write it. Takes as long wherever they differ."""
+    """Compare in constant time: True if the text is the data, in the one way to write it."""
     return hmac.compare_digest(text.encode(), _encode(data).encode())
 
 
@@ -161,16 +167,6 @@ def _decode(text: str) -> bytes:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return b""
-
-
-LISTEN: Final = "subscriptions/listen"
-_STATE: Final = "requestState"
-_TASK_ID: Final = "taskId"
-_SIGNS: Final = (b'"input_required"', b'"requestState"', b'"taskId"', b'"taskIds"')
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_EVENT: Final = b"event: message\r\ndata: "
-
-Members = dict[str, msgspec.Raw]
 
 
 class Incoming(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -30,10 +30,8 @@ from mcpx.core.rendering.results import ToolResult
 from mcpx.core.text import cut
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get, post
+from mcpx.page.cards import OpenPage
 from mcpx.page.events import Topic
-
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
 
 EVERY_S: Final = 0.25
 MAX_SENT: Final = 50  # at a time
@@ -43,7 +41,7 @@ _ID: Final = re.compile(r"[0-9]{1,20}")
 Shown = dict[str, Any]
 
 
-def routes(page: Page) -> list[Route]:
+def routes(page: OpenPage) -> list[Route]:
     """Its requests."""
     return [get("/calls/{id}", _call, page), post("/calls/{id}/repeat", _repeat, page)]
 
@@ -51,7 +49,7 @@ def routes(page: Page) -> list[Route]:
 # --- the list
 
 
-async def calls(page: Page, _argument: str) -> AsyncGenerator[Shown, None]:
+async def calls(page: OpenPage, _argument: str) -> AsyncGenerator[Shown, None]:
     """The last calls that are known, then those that are new or have changed."""
     watch = page.hub.call_watch
     with watch.following():
@@ -76,7 +74,7 @@ async def calls(page: Page, _argument: str) -> AsyncGenerator[Shown, None]:
 
 
 def _running(hub: Hub) -> Shown:
-    """What runs, whether it was sent already or not."""
+    """List what runs, whether it was sent already or not."""
     kept = hub.call_watch.running
     return {"running": kept, "more_running": len(hub.audit.running) - len(kept)}
 
@@ -138,7 +136,7 @@ def _of_line(line: Line) -> Shown | None:
 # --- one call
 
 
-async def _call(page: Page, request: Request) -> Shown:
+async def _call(page: OpenPage, request: Request) -> Shown:
     """One call, with its arguments: their values where the audit log has them (`values_kept`), else names."""
     number = _number(request)
     call = page.hub.call_watch.call(number)
@@ -192,7 +190,7 @@ def _values(line: Line) -> Any:
         return None
 
 
-async def _repeat(page: Page, request: Request) -> Shown:
+async def _repeat(page: OpenPage, request: Request) -> Shown:
     """Run a call again that changes nothing."""
     call = page.hub.call_watch.call(_number(request))
     if call is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -32,12 +32,10 @@ from mcpx.core.gateway.clients.tool_lists import ToolList
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError
 from mcpx.page.answers import BadRequestError, get
+from mcpx.page.cards import OpenPage
 from mcpx.page.events import Topic
 from mcpx.page.views.ranking import found
 from mcpx.page.views.sights import limits, look, seen_through, written
-
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
 
 LOOK_S: Final = 1.0  # between two looks at who is attached, while somebody follows
 MAX_CLIENTS: Final = 100
@@ -46,7 +44,7 @@ _AS: Final = "as-"
 _NOT_KNOWN: Final = "any other client"
 
 
-def routes(page: Page) -> list[Route]:
+def routes(page: OpenPage) -> list[Route]:
     """Its requests."""
     return [
         get("/model", _clients, page),
@@ -56,11 +54,11 @@ def routes(page: Page) -> list[Route]:
     ]
 
 
-async def _clients(page: Page, _request: Request) -> JSON:
+async def _clients(page: OpenPage, _request: Request) -> JSON:
     return _of(page).look()
 
 
-async def _client(page: Page, request: Request) -> JSON:
+async def _client(page: OpenPage, request: Request) -> JSON:
     client = _named(page, request.path_params["client"])
     sight = look(page.clients, client.endpoint, client.name)
     sizes = await anyio.to_thread.run_sync(sight.measured)
@@ -69,7 +67,7 @@ async def _client(page: Page, request: Request) -> JSON:
     return {"client": about, "limits": limits(sight.known), "source": source, **sizes}
 
 
-async def _tool(page: Page, request: Request) -> JSON:
+async def _tool(page: OpenPage, request: Request) -> JSON:
     client = _named(page, request.path_params["client"])
     tool = look(page.clients, client.endpoint, client.name).definition(request.path_params["tool"])
     if tool is None:
@@ -77,7 +75,7 @@ async def _tool(page: Page, request: Request) -> JSON:
     return await anyio.to_thread.run_sync(written, tool)
 
 
-async def _search(page: Page, request: Request) -> JSON:
+async def _search(page: OpenPage, request: Request) -> JSON:
     query, given = request.query_params.get("q", "").strip(), request.query_params.get("client")
     endpoint = DEFAULT_ENDPOINT if not given else _named(page, given).endpoint
     if not query:
@@ -90,7 +88,7 @@ async def _search(page: Page, request: Request) -> JSON:
     return {"query": query, **found(registry.list_servers(), query, only)}
 
 
-async def _follow(page: Page, _argument: str) -> AsyncGenerator[Any, None]:
+async def _follow(page: OpenPage, _argument: str) -> AsyncGenerator[Any, None]:
     clients, before = _of(page), None
     while True:
         now = clients.look()
@@ -104,7 +102,7 @@ TOPICS: Final[Mapping[str, Topic]] = {"model": _follow}
 
 
 class _Figures(NamedTuple):
-    """How much a client is given, and what of it was made: these settings and catalogues."""
+    """The size of what a client is given, and the settings and catalogues that it was made of."""
 
     made_of: Sequence[object]
     own_tools: int
@@ -114,16 +112,16 @@ class _Figures(NamedTuple):
 
 
 class _Clients:
-    """Who is attached, and what that costs each; a figure is kept for as long as it cannot have changed."""
+    """The attached clients, and what that costs each; a figure is kept while it cannot have changed."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: OpenPage) -> None:
         self._page = page
         self._figures: dict[tuple[Endpoint, str], _Figures] = {}
         self._since: dict[str, int] = {}
         self._lists: list[ToolList] = []  # of those who are attached, so that they are not made anew
 
     def look(self) -> JSON:
-        """What `GET /model` answers."""
+        """Make the answer to `GET /model`."""
         attached = self._page.clients.attached.all()
         self._since = {each.id: self._since.get(each.id, _since(each)) for each in attached}
         self._lists = [self._list(each) for each in attached[:MAX_CLIENTS]]
@@ -176,10 +174,10 @@ class _Clients:
         return self._page.clients.tool_list(seen_through(client.endpoint))
 
 
-_clients_of: Final[WeakKeyDictionary[Page, _Clients]] = WeakKeyDictionary()
+_clients_of: Final[WeakKeyDictionary[OpenPage, _Clients]] = WeakKeyDictionary()
 
 
-def _of(page: Page) -> _Clients:
+def _of(page: OpenPage) -> _Clients:
     return _clients_of.setdefault(page, _Clients(page))
 
 
@@ -191,7 +189,7 @@ def _since(client: AttachedClient) -> int:
     return round((time.time() - client.since_s) * 1000)
 
 
-def _named(page: Page, client_id: str) -> AttachedClient:
+def _named(page: OpenPage, client_id: str) -> AttachedClient:
     """The client of that id, or one that is not attached.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a server offers, for the page: lists that are bounded, and one tool whole.
+"""The offers of a server, for the page: lists that are bounded, and one tool whole.
 
 The person at the page sees more than clients do: tools that a rule denies or that wait for approval are
 listed, too, with the reason. Names are exact, since they are sent back; `shown` stands beside a name in which
@@ -101,7 +101,7 @@ async def whole_tool(hub: Hub, upstream: Upstream, name: str) -> JSON:
 
 
 def _whole(tool: ToolInfo, words: int) -> JSON:
-    """What is made of the tool's definition alone."""
+    """Make what follows from the tool's definition alone."""
     plain = clean_plain(tool)
     encoded = msgspec.json.encode(tool.to_protocol())
     tokens = estimate(encoded.decode()) if len(encoded) <= MAX_WEIGHED_CHARS else len(encoded) // 4
@@ -156,7 +156,7 @@ def _template(template: TemplateInfo) -> JSON:
 
 
 def _about(item: ResourceInfo | TemplateInfo) -> JSON:
-    """What is said of a resource or a template beside where it is."""
+    """Describe a resource or a template, but for where it is."""
     return present(
         name=_line(item.name),
         title=_line(item.title),

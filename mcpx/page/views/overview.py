@@ -7,7 +7,7 @@ state at once, figures once a second. `history` sends the last hour, and each st
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -18,11 +18,8 @@ from mcpx.core.events.history import NOTHING, STEP_S, STEPS
 from mcpx.core.events.stats import UNNAMED
 from mcpx.core.gateway.clients.attached import AttachedClient
 from mcpx.core.system.endpoint import Endpoint
-from mcpx.page.cards import Card, coarse
+from mcpx.page.cards import Card, OpenPage, coarse
 from mcpx.page.events import Topic
-
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
 
 EVERY_S: Final = 1.0  # between figures
 TOGETHER_S: Final = 0.1  # in which changes of states become one piece of news
@@ -31,13 +28,13 @@ MAX_CLIENTS: Final = 200  # that are shown
 News = dict[str, Any]
 
 
-def routes(page: Page) -> list[Route]:
+def routes(page: OpenPage) -> list[Route]:
     """Its requests."""
     del page
     return []
 
 
-async def overview(page: Page, _argument: str) -> AsyncGenerator[News, None]:
+async def overview(page: OpenPage, _argument: str) -> AsyncGenerator[News, None]:
     """All there is, then what has changed."""
     fleet, seen = page.hub.fleet, _Seen(page)
     while True:
@@ -52,22 +49,22 @@ async def overview(page: Page, _argument: str) -> AsyncGenerator[News, None]:
 
 
 class _Seen:
-    """What one follower has been sent."""
+    """The news that one follower has been sent."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: OpenPage) -> None:
         self._page = page
         self._cards: dict[str, Card] = {}
         self._sent: News = {}
 
     def news(self) -> News:
-        """What has changed since the last time."""
+        """Return what has changed since the last time."""
         page = self._page
         pids = (session.pid for session in page.hub.upstreams.values())
         page.processes.refresh([pid for pid in pids if pid is not None])
         return {**self._changed(self._about()), **self._changed_cards()}
 
     def _about(self) -> dict[str, tuple[Any, Any]]:
-        """What is not of one server: each with what it is, and what it is compared by."""
+        """Gather what is not of one server: each with its value, and what that is compared by."""
         attached = _attached(self._page)
         clients = _clients(self._page, attached)
         order = list(self._page.hub.upstreams)
@@ -102,7 +99,7 @@ class _Seen:
         return news
 
 
-def _daemon(page: Page, clients: int) -> News:
+def _daemon(page: OpenPage, clients: int) -> News:
     hub, processes = page.hub, page.processes
     shown: News = msgspec.to_builtins(daemon_status(hub, msgspec.UNSET, clients=clients))
     shown["cpu_share"] = processes.own_cpu
@@ -114,7 +111,7 @@ def _daemon(page: Page, clients: int) -> News:
     return shown
 
 
-def _nodes(page: Page) -> list[News]:
+def _nodes(page: OpenPage) -> list[News]:
     """The nodes of the cluster; none without one. Figures that change all the time are rounded."""
     found = [] if page.hub.cluster is None else page.hub.cluster.nodes()
     found.sort(key=lambda node: (node.state == "ready", node.name))
@@ -134,7 +131,7 @@ def _nodes(page: Page) -> list[News]:
     ]
 
 
-def _cluster(page: Page) -> News | None:
+def _cluster(page: OpenPage) -> News | None:
     """The link to the cluster and its gateways; None without one."""
     if page.hub.cluster is None:
         return None
@@ -143,7 +140,7 @@ def _cluster(page: Page) -> News | None:
 
 
 def _problems(daemon: News) -> list[str]:
-    """What is wrong with MCPX itself, in words."""
+    """Name what is wrong with MCPX itself, in words."""
     audit, http, environment = (daemon.get(key) or {} for key in ("audit", "http", "environment"))
     said = {
         "The configuration file cannot be used; MCPX still uses what it read before: {}": daemon.get(
@@ -157,12 +154,12 @@ def _problems(daemon: News) -> list[str]:
     return [text.format(what) for text, what in said.items() if what]
 
 
-def _attached(page: Page) -> list[AttachedClient]:
+def _attached(page: OpenPage) -> list[AttachedClient]:
     """The clients that are attached, the last to come first."""
     return page.clients.attached.all()[::-1]
 
 
-def _clients(page: Page, attached: list[AttachedClient]) -> list[News]:
+def _clients(page: OpenPage, attached: list[AttachedClient]) -> list[News]:
     calls = {name: count.calls for name, count in page.hub.meter.since_start().clients.items()}
     return [_client(each, calls) for each in attached[:MAX_CLIENTS]]
 
@@ -192,7 +189,7 @@ def _endpoint(endpoint: Endpoint) -> str | None:
     return None
 
 
-async def history(page: Page, _argument: str) -> AsyncGenerator[News, None]:
+async def history(page: OpenPage, _argument: str) -> AsyncGenerator[News, None]:
     """The last hour, then each step as it ends, and how the one that runs has changed."""
     kept = page.hub.history
     last, running = kept.ended(), NOTHING

@@ -1,4 +1,4 @@
-"""What a search finds, for people who look at the ranking: places, scores, reasons, and the answer itself.
+"""The ranking of a search, for people: places, scores, reasons, and the answer itself.
 
 The search is that of `inspect(query)` at the endpoint of a client, without its one effect: no server that is
 asleep is started. Pure over snapshots of the servers.
@@ -80,7 +80,7 @@ def _named(entry: Entry) -> tuple[str, str, str]:
 
 
 def _shown(answer: JSON) -> dict[tuple[str, str, str], str]:
-    """How each entry stands in the answer, by server, kind and key."""
+    """Return the form of each entry in the answer, by server, kind and key."""
     kinds = {"tools": "name", "resources": "uri", "templates": "uri_template", "prompts": "name"}
     return {
         (each["server"], kind[:-1], entry[key]): "whole" if entry.keys() - {key, "name"} else "name"

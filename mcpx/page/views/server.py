@@ -8,6 +8,10 @@
     POST /approve                       agree to what was shown
 
 Names may hold slashes, escaped as they are in any address: the address is taken apart before it is unescaped.
+
+A sign-in is begun by `sign_in`, whose answer has the address for the person to open, and waited for by
+`signed_in`; it ends by itself after its time, whether a page still waits or not. Switching edits the
+configuration, and is done by the command (`mcpx.page.commands`), as in a terminal.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from mcpx.core.text import visible
 from mcpx.errors import ConfigError
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.page.answers import BadRequestError, NotFoundError, body, get, post, unless_gone
+from mcpx.page.cards import OpenPage
 from mcpx.page.commands import alone, run
 from mcpx.page.events import Topic
 from mcpx.page.guard import PREFIX
@@ -40,17 +45,12 @@ from mcpx.page.views.trials import Trials
 if TYPE_CHECKING:
     from mcpx.core.calls.sign_in_links import PendingSignIn
     from mcpx.core.daemon.hub import Hub
-    from mcpx.page.page import Page
 
-
-# What the page does with a server: restart it, switch it on or off, sign in to it and out of it.
-#
-# A sign-in is begun by `sign_in`, whose answer has the address for the person to open, and waited for by
-# `signed_in`; it ends by itself after its time, whether a page still waits or not. Switching edits the
-# configuration, and is done by the command (`mcpx.page.commands`), as in a terminal.
 
 MAX_CHANGES: Final = 200  # of all servers that are shown at a time
 MAX_DIFFERENCE_CHARS: Final = 1_000_000  # of all these changes together
+_SERVERS: Final = f"{PREFIX}/api/servers/"
+_NOTHING: Final = "there is nothing at this address"
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """What a person has agreed to: changes as they were shown, by their digests."""
+    """A person's agreement: changes as they were shown, by their digests."""
 
     agreed: list[Agreed]
 
@@ -164,8 +164,8 @@ def _pending(hub: Hub, name: str) -> PendingSignIn:
 # --- what waits for approval
 
 
-async def waiting(page: Page, request: Request) -> JSON:
-    """What waits for approval, of one server or of all.
+async def waiting(page: OpenPage, request: Request) -> JSON:
+    """List what waits for approval, of one server or of all.
 
     `{waiting: [{server, started_by, commands, changes}], more?}`: `commands` are those that MCPX runs for the
     server's entry; `more` counts the changes that are not shown, as they are too many or too long.
@@ -198,7 +198,7 @@ def _commands(hub: Hub) -> dict[str, list[str]]:
     return {name: [visible(each) for each in commands] for name, commands in found.items()}
 
 
-async def approve(page: Page, request: Request) -> JSON:
+async def approve(page: OpenPage, request: Request) -> JSON:
     """Put in force what a person has agreed to: `{approved: [{server, kind, tool?}]}`.
 
     Raises:
@@ -211,14 +211,12 @@ async def approve(page: Page, request: Request) -> JSON:
     return await pin_reviews.approve(page.hub, given.agreed, of_all=False)
 
 
-_SERVERS: Final = f"{PREFIX}/api/servers/"
-_NOTHING: Final = "there is nothing at this address"
 Action = Callable[["Hub", str, Request], Awaitable[JSON]]
 
 TOPICS: Final[Mapping[str, Topic]] = {"server": server, "log": log}
 
 
-def routes(page: Page) -> list[Route]:
+def routes(page: OpenPage) -> list[Route]:
     """Its requests."""
     trials = Trials(page)
     return [
@@ -232,7 +230,7 @@ def routes(page: Page) -> list[Route]:
     ]
 
 
-async def _look(page: Page, request: Request) -> Any:
+async def _look(page: OpenPage, request: Request) -> Any:
     match _segments(request):
         case [name]:
             upstream = page.hub.upstream(name)
@@ -253,7 +251,7 @@ _ACTIONS: Final[Mapping[str, Action]] = {
 }
 
 
-async def _act(page: Page, request: Request) -> Any:
+async def _act(page: OpenPage, request: Request) -> Any:
     match _segments(request):
         case [name, action] if action in _ACTIONS:
             page.hub.upstream(name)  # else an error, with the nearest
@@ -262,6 +260,6 @@ async def _act(page: Page, request: Request) -> Any:
 
 
 def _segments(request: Request) -> list[str]:
-    """What stands behind `/servers/`, as it was sent, segment by segment."""
+    """Split what stands behind `/servers/`, as it was sent, into segments."""
     raw = request.scope["raw_path"].partition(b"?")[0].decode("ascii", "replace")
     return [unquote(each) for each in raw.removeprefix(_SERVERS).split("/")]

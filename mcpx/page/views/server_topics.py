@@ -1,7 +1,11 @@
-"""The topic `log`: what a server says on standard error, from the last lines of its file on.
+"""The topics of one server: `server`, its card and timeline, and `log`, what it says on standard error.
 
-What is written while somebody follows comes from the writer itself, so nothing is read again and again. Lines
-are gathered for a moment, long ones are cut, and of more than can be read the last ones are kept.
+State goes out at once, gathered for `GATHER_S`; figures once a second, where they have changed. `offers` is a
+number that is another one whenever the page has to ask again what the server offers.
+
+A log begins with the last lines of its file. What is written while somebody follows comes from the writer
+itself, so nothing is read again and again. Lines are gathered for a moment, long ones are cut, and of more
+than can be read the last ones are kept.
 """
 
 from __future__ import annotations
@@ -25,25 +29,26 @@ from mcpx.core.store.private_files import READ_FLAGS
 from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.core.text import cut, escaped
 from mcpx.errors import CallError
-from mcpx.page.cards import card, settled
+from mcpx.page.cards import OpenPage, card, settled
 from supervisors import Signal
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
-    from mcpx.page.page import Page
 
-
-# The topic `server`: the card of one server, its timeline, and when what it offers has changed.
-#
-# State goes out at once, gathered for `GATHER_S`; figures once a second, where they have changed. `offers`
-# is a number that is another one whenever the page has to ask again what the server offers.
 
 GATHER_S: Final = 0.1  # in which changes come together
 FIGURES_S: Final = 1.0  # between two looks at the figures
 OFFERS_S: Final = 1.0  # between two versions of what is offered
+FIRST_LINES: Final = 200
+MAX_LINES: Final = 500  # in one piece of news
+MAX_LINE_CHARS: Final = 4_000
+MAX_TAIL_BYTES: Final = 1 << 18  # of the file, in which the first lines are looked for
+PAUSE_S: Final = 0.1  # in which lines are gathered
+FLOOD_PAUSE_S: Final = 1.0  # where there were too many to be read: a browser has other things to do
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 
 
-async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
+async def server(page: OpenPage, name: str) -> AsyncGenerator[Any, None]:
     """`{card, offers, timeline}`, then what of these has changed: of `timeline` the new entries, as `new`.
 
     Raises:
@@ -76,7 +81,7 @@ async def server(page: Page, name: str) -> AsyncGenerator[Any, None]:
                     await hub.fleet.news.wait()
 
 
-def card_of(page: Page, name: str) -> JSON:
+def card_of(page: OpenPage, name: str) -> JSON:
     """The card of a server, as the overview has it.
 
     Raises:
@@ -88,7 +93,7 @@ def card_of(page: Page, name: str) -> JSON:
 
 
 class _Offers:
-    """When a server offers something else. The version begins with the time, so that none comes twice."""
+    """Versions of what a server offers. The version begins with the time, so that none comes twice."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub
@@ -105,7 +110,7 @@ class _Offers:
 
     @property
     def wants(self) -> bool:
-        """Whether there is another version that may be told of."""
+        """True if there is another version that may be told of."""
         return self._is_new and time.monotonic() >= self._due
 
     def version(self) -> int:
@@ -117,16 +122,7 @@ class _Offers:
         return self._version
 
 
-FIRST_LINES: Final = 200
-MAX_LINES: Final = 500  # in one piece of news
-MAX_LINE_CHARS: Final = 4_000
-MAX_TAIL_BYTES: Final = 1 << 18  # of the file, in which the first lines are looked for
-PAUSE_S: Final = 0.1  # in which lines are gathered
-FLOOD_PAUSE_S: Final = 1.0  # where there were too many to be read: a browser has other things to do
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
-
-
-async def log(page: Page, name: str) -> AsyncGenerator[Any, None]:
+async def log(page: OpenPage, name: str) -> AsyncGenerator[Any, None]:
     """`{lines, from_start: true}` with the last lines, then `{lines, skipped?}` with those that follow.
 
     Raises:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -30,25 +30,20 @@ from mcpx.core.config.load import read_file
 from mcpx.core.text.jsonc import JSONCError
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.page.answers import body, get, post
+from mcpx.page.cards import OpenPage
 from mcpx.page.commands import Change, Examination, change, run_doctor
 from mcpx.page.events import Topic
 from mcpx.setup.changes import history, undone
 from mcpx.setup.clients import CLIENTS
 from mcpx.setup.clients.masking import masked_json
 
-if TYPE_CHECKING:
-    from mcpx.page.page import Page
-
-
-# The configuration file as the page shows it: its text without secrets, and what is wrong or odd with it.
-#
-# `read` blocks for a moment, like `mcpx check`, and is for a thread. It never raises for what the file
-# holds.
-
 MAX_TEXT_CHARS: Final = 200_000
 MAX_FILE_BYTES: Final = 4 << 20  # of a file whose text is shown
 MAX_FINDINGS: Final = 200
 MAX_CHANGES: Final = 20
+LOOK_S: Final = 1.0  # between two looks, while somebody follows
+READ_TIMEOUT_S: Final = 30.0  # a secret may come from a program that asks the person
+CHANGES: Final = ("import", "install", "undo")
 
 
 def read(path: str, in_force: Iterable[ServerConfig]) -> JSON:
@@ -87,7 +82,7 @@ def _text(path: str, servers: Iterable[ServerConfig]) -> str | None:
 
 
 def _changes() -> list[JSON]:
-    """What can be taken back, and what was."""
+    """List what can be taken back, and what was."""
     changes = history()
     gone = undone(changes)
     return [
@@ -102,12 +97,7 @@ def _changes() -> list[JSON]:
     ]
 
 
-LOOK_S: Final = 1.0  # between two looks, while somebody follows
-READ_TIMEOUT_S: Final = 30.0  # a secret may come from a program that asks the person
-CHANGES: Final = ("import", "install", "undo")
-
-
-def routes(page: Page) -> list[Route]:
+def routes(page: OpenPage) -> list[Route]:
     """Its requests."""
     return [
         get("/setup", _read, page),
@@ -116,7 +106,7 @@ def routes(page: Page) -> list[Route]:
     ]
 
 
-async def _read(page: Page, _request: Request) -> JSON:
+async def _read(page: OpenPage, _request: Request) -> JSON:
     hub = page.hub
     with anyio.move_on_after(READ_TIMEOUT_S):
         look = partial(read, hub.config.source, list(hub.config.servers.values()))
@@ -126,15 +116,15 @@ async def _read(page: Page, _request: Request) -> JSON:
     raise MCPXError(f"the configuration was not read within {READ_TIMEOUT_S:g} s; mcpx check says more")
 
 
-async def _examine(page: Page, request: Request) -> JSON:
+async def _examine(page: OpenPage, request: Request) -> JSON:
     return await run_doctor(page.hub, await body(request, Examination))
 
 
-async def _change(command: str, page: Page, request: Request) -> JSON:
+async def _change(command: str, page: OpenPage, request: Request) -> JSON:
     return await change(page.hub, command, await body(request, Change))
 
 
-async def _follow(page: Page, _argument: str) -> AsyncGenerator[Any, None]:
+async def _follow(page: OpenPage, _argument: str) -> AsyncGenerator[Any, None]:
     version, before = 0, None
     while True:
         now = page.hub.config, page.hub.file.problem

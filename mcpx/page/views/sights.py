@@ -1,4 +1,4 @@
-"""What one client's model is shown: the exact texts, how large they are, and what the client cuts off.
+"""The texts that one client's model is shown: how large they are, and what the client cuts off.
 
 `look` gathers them on the event loop, from the very code that serves the client; `Sight.measured` is for a
 thread, since hundreds of definitions take a moment. What the client cuts is known from its row in
@@ -29,7 +29,7 @@ UNKNOWN: Final = KnownClient(prefix="", title="", source="")
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client is given now. `own` are MCPX's tools, `native` those of servers by the names there."""
+    """The texts and tools that a client is given now; `native` are those of servers by the names there."""
 
     known: KnownClient | None
     instructions: str
@@ -82,7 +82,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(clients: ClientSessions, endpoint: Endpoint, name: str | None) -> Sight:
-    """What a client of that name (None: it has none) is given at an endpoint."""
+    """Gather what a client of that name (None: it has none) is given at an endpoint."""
     if endpoint.alone is not None:
         return _as_is(clients, endpoint.alone, endpoint.profile, name)
     tool_list = clients.tool_list(endpoint)
@@ -98,7 +98,7 @@ def look(clients: ClientSessions, endpoint: Endpoint, name: str | None) -> Sight
 
 
 def _as_is(clients: ClientSessions, server: str, profile: str | None, name: str | None) -> Sight:
-    """What is given at the endpoint of one server: what that offers, as far as it is shown."""
+    """Gather what is given at the endpoint of one server, as far as that is shown."""
     upstream = clients.tool_list(seen_through(Endpoint(server=server, profile=profile))).hub.upstreams.get(
         server
     )
@@ -141,7 +141,7 @@ def measured(
 
 
 def limits(known: KnownClient | None) -> list[str]:
-    """What is known of what a client cuts, a sentence each."""
+    """Say what is known of a client's cuts, a sentence each."""
     if known is None:
         return []
     said = []

@@ -7,6 +7,9 @@ failed is an answer, too, `{"failed": {error, code?, outcome?, ...}}`: the reque
 
 Each signed-in page is one client of the servers, from its first trial until it has tried nothing for
 `CLIENT_S`. A trial whose browser leaves is cancelled.
+
+Results are bounded: texts are cut in plain sight (`cut` counts what was left out), binary content that is too
+large is left out and its size stays. The browser decides by the MIME type what of it is shown as what.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from mcpx.core.text import paragraphs
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.errors import MCPXError
 from mcpx.page.answers import body, unless_gone
+from mcpx.page.cards import OpenPage
 from mcpx.page.guard import SESSION
 
 if TYPE_CHECKING:
@@ -43,14 +47,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from mcpx.core.daemon.hub import Hub
-    from mcpx.page.page import Page
 
-
-# Results of servers for the page: what came, and what a model is shown of it; both bounded. Pure.
-#
-# Texts are cut in plain sight (`cut` counts what was left out), binary content that is too large is left
-# out and its size stays. Nothing here decides what of it is shown as what: the browser does, by the MIME
-# type.
 
 MAX_BLOCKS: Final = 200
 MAX_TEXT_CHARS: Final = 400_000  # of all texts of a result together
@@ -58,10 +55,14 @@ MAX_BINARY_CHARS: Final = 16 << 20  # of all base64 of a result together
 MAX_STRUCTURED_BYTES: Final = 400_000
 MAX_NAME_CHARS: Final = 2_000  # of a URI, a name or a MIME type
 _NAMES: Final = ("name", "title", "description", "mimeType", "uri", "size")
+CLIENT_S: Final = 300.0  # without a trial
+MAX_QUESTIONS: Final = 8  # at a time
+MAX_MESSAGE_CHARS: Final = 8_000  # of a question
+_MS: Final = 1000
 
 
 class _Room:
-    """What of the bounds is left for the blocks that follow."""
+    """The rest of the bounds, for the blocks that follow."""
 
     def __init__(self) -> None:
         self.text = MAX_TEXT_CHARS
@@ -158,12 +159,6 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-CLIENT_S: Final = 300.0  # without a trial
-MAX_QUESTIONS: Final = 8  # at a time
-MAX_MESSAGE_CHARS: Final = 8_000  # of a question
-_MS: Final = 1000
-
-
 class ToolTrial(msgspec.Struct, frozen=True):
     """Run a tool. `answers` and `state` are for one that was answered with questions."""
 
@@ -253,20 +248,20 @@ class PageClients:
 class Trials:
     """The requests `/call`, `/read` and `/prompt` of one page."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: OpenPage) -> None:
         self.clients = PageClients(page.hub)
 
-    async def call(self, page: Page, request: Request) -> JSON:
+    async def call(self, page: OpenPage, request: Request) -> JSON:
         """Run a tool: `tool_result`, questions, or the failure."""
         trial = await body(request, ToolTrial)
         return await self._tried(request, trial, lambda context: _call(page.hub, trial, context))
 
-    async def read(self, page: Page, request: Request) -> JSON:
+    async def read(self, page: OpenPage, request: Request) -> JSON:
         """Read a resource: `{content: [block], took_ms}`, questions, or the failure."""
         trial = await body(request, ResourceTrial)
         return await self._tried(request, trial, lambda context: _read(page.hub, trial, context))
 
-    async def prompt(self, page: Page, request: Request) -> JSON:
+    async def prompt(self, page: OpenPage, request: Request) -> JSON:
         """Get a prompt: `{description?, messages, took_ms}`, questions, or the failure."""
         trial = await body(request, PromptTrial)
         return await self._tried(request, trial, lambda context: _prompt(page.hub, trial, context))
@@ -274,7 +269,7 @@ class Trials:
     async def _tried(
         self, request: Request, trial: Trial, run: Callable[[RequestContext], Awaitable[JSON]]
     ) -> JSON:
-        """What comes of a trial, unless its browser leaves first."""
+        """Run a trial, unless its browser leaves first."""
         with self.clients.using(request.scope[SESSION]) as client:
             given = None if trial.answers is None else msgspec.json.encode(trial.answers)
             context = RequestContext(
@@ -288,7 +283,7 @@ class Trials:
 
 
 async def _came_of(server: str, trial: Awaitable[JSON]) -> JSON:
-    """What came of a trial.
+    """Wait for a trial, and name the server in its errors.
 
     Raises:
         MCPXError: It failed.
@@ -331,7 +326,7 @@ async def _prompt(hub: Hub, trial: PromptTrial, context: RequestContext) -> JSON
 
 
 def _questions(result: JSON) -> JSON:
-    """What is asked in the place of a result; `asked` is empty where a server wants to be asked again."""
+    """Return the questions in place of a result; `asked` is empty where a server wants to be asked again."""
     asked: dict[str, JSON] = {}
     for key, each in list((result.get("inputRequests") or {}).items())[:MAX_QUESTIONS]:
         params = each.get("params") or {}

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from mcpx.cluster.cluster import Cluster
 from mcpx.cluster.node.spec import cluster_config
+from mcpx.cluster.node.starting import NodeAddress
 from mcpx.cluster.ray_client import RayError
-from mcpx.cluster.ray_process.protocol import Joined, NodeAddress, NodeRecord
+from mcpx.cluster.ray_process.protocol import Joined, NodeRecord
 from mcpx.core.config import Config
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status import ClusterStatus

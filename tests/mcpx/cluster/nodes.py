@@ -15,8 +15,9 @@ from typing import Any
 
 import anyio
 
-from mcpx.cluster.node.protocol import NodeSettings, NodeStart, ServerSpec, line_of, spec_of
-from mcpx.cluster.node.starting import Credentials, make_credentials
+from mcpx.cluster.node.protocol import line_of
+from mcpx.cluster.node.spec import ServerSpec, spec_of
+from mcpx.cluster.node.starting import Credentials, NodeSettings, NodeStart, make_credentials
 from mcpx.core.config import RestartPolicy, Stdio
 from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from tests.forking.client import Python

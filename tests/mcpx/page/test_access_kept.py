@@ -51,13 +51,13 @@ def running(tmp_path, monkeypatch, *arguments, **settings):
 async def test_the_next_daemon_has_the_port_and_lets_the_browser_in(tmp_path, monkeypatch):
     async with running(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
-        first = page.id
+        first = page.served.streams.id
     for _ in range(2):
         async with running(tmp_path, monkeypatch) as page:
-            page.topics = {"overview": forever}
+            page.served.streams.topics = {"overview": forever}
             assert (await visitor.get("/ui/")).status == 200  # nobody has asked for a link
             async with visitor.stream("overview") as stream:
-                assert (await stream.next("daemon"))["id"] == page.id != first
+                assert (await stream.next("daemon"))["id"] == page.served.streams.id != first
                 assert await stream.next("overview") == 1
             other = await Visitor.entering(page)
             assert other.origin == visitor.origin

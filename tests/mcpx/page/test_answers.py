@@ -8,7 +8,6 @@ import pytest
 
 from mcpx.errors import CallError, Code, MCPXError
 from mcpx.page import answers
-from mcpx.page.routes import application
 from tests.mcpx.page import visiting
 from tests.mcpx.page.visiting import Visitor, served
 
@@ -41,11 +40,10 @@ def raising(error):
 
 def with_routes(page, **handlers):
     """The page, with these routes beside its own."""
-    app = application(page)
+    app = page.served.app
     for name, handler in handlers.items():
         make = answers.post if name == "echo" else answers.get
         app._app.router.routes.append(make(f"/{name}", handler, page))
-    page._app = app
     return page
 
 
@@ -80,7 +78,7 @@ async def test_what_a_view_raises_is_said_and_a_fault_is_noted(tmp_path, monkeyp
 
 async def test_half_characters_of_servers_reach_the_browser(tmp_path, monkeypatch):
     async with served(tmp_path, monkeypatch) as page:
-        page.topics = {"log": half_a_topic}
+        page.served.streams.topics = {"log": half_a_topic}
         visitor = await Visitor.entering(with_routes(page, half=half))
         assert json.loads((await visitor.get("/ui/api/half")).body) == {"text": HALF}
         async with visitor.stream("log") as stream:

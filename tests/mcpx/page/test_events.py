@@ -54,13 +54,13 @@ async def short(_page, _argument):
 
 
 def offer(page, **topics):
-    page.topics = topics
+    page.served.streams.topics = topics
     return page
 
 
 async def none_open(page):
     with anyio.fail_after(visiting.PATIENCE_S):
-        while len(page.streams):
+        while len(page.served.streams):
             await anyio.lowlevel.checkpoint()
 
 
@@ -181,7 +181,7 @@ async def test_the_oldest_stream_of_a_browser_makes_room_and_knows_why(tmp_path,
         ):
             assert await oldest.next("paused") == {}
             await oldest.over()
-            assert len(page.streams) == 3
+            assert len(page.served.streams) == 3
             for staying in (of_another, second, third):
                 source.send.send_nowait("still")
                 assert await staying.next("overview") == "still"
@@ -201,7 +201,7 @@ async def test_the_next_stream_of_a_page_takes_the_place_of_its_last(tmp_path, m
             visitor.stream("overview", page="b") as second,
         ):
             await first.over()
-            assert len(page.streams) == 3
+            assert len(page.served.streams) == 3
             for each in (staying, of_another, second):
                 source.send.send_nowait("still")
                 assert await each.next("overview") == "still"
@@ -215,7 +215,7 @@ async def test_the_oldest_stream_of_all_browsers_makes_room(tmp_path, monkeypatc
         async with first.stream("overview") as oldest, second.stream("overview"), third.stream("overview"):
             assert await oldest.next("paused") == {}
             await oldest.over()
-            assert len(page.streams) == 2
+            assert len(page.served.streams) == 2
 
 
 async def test_no_more_topics_are_followed_than_that(tmp_path, monkeypatch, source):

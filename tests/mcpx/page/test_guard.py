@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 from mcpx.page.guard import HINT
-from mcpx.page.routes import application
 from tests.mcpx.page import visiting
 from tests.mcpx.page.visiting import HTTP, LISTENERS, Visitor, served
 
@@ -40,7 +39,7 @@ ODD_PATHS = (
 
 def addresses(page):
     """Every address of the page, with something in place of its parameters; not the one that opens it."""
-    paths = [route.path for route in application(page)._app.routes]
+    paths = [route.path for route in page.served.app._app.routes]
     assert len(paths) > 5
     plain = [path.replace(":path}", "}").replace("{", "").replace("}", "") for path in paths]
     return [*(path for path in plain if path != "/ui/open"), *ODD_PATHS]
@@ -59,7 +58,7 @@ async def test_without_a_session_there_is_nothing(tmp_path, monkeypatch, http):
         for method in METHODS:
             refused = await Visitor(visitor.origin).get("/ui/api/here", method=method)
             assert refused.status == 401
-        assert len(page.streams) == 0
+        assert len(page.served.streams) == 0
 
 
 @LISTENERS

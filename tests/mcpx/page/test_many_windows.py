@@ -29,4 +29,4 @@ async def test_a_window_that_waits_goes_on_when_somebody_turns_to_it(tmp_path, m
         await windows[0].locator("main").click()
         await windows[0].get_by_text("Live", exact=True).wait_for()
         await windows[-MAX_OF_SESSION].get_by_text("This window waits.").wait_for()
-        assert len(page.streams) == MAX_OF_SESSION
+        assert len(page.served.streams) == MAX_OF_SESSION

@@ -94,7 +94,7 @@ async def test_when_it_is_turned_off_everything_ends_and_turned_on_again_it_can_
     tmp_path, monkeypatch, http
 ):
     async with served(tmp_path, monkeypatch, http) as page:
-        page.topics = {"overview": forever}
+        page.served.streams.topics = {"overview": forever}
         visitor = await Visitor.entering(page)
         unused = await page.link()
         async with visitor.stream("overview") as stream:
@@ -118,13 +118,13 @@ async def test_when_it_is_turned_off_everything_ends_and_turned_on_again_it_can_
 
 async def test_another_reload_leaves_what_is_open(tmp_path, monkeypatch):
     async with served(tmp_path, monkeypatch) as page:
-        page.topics = {"overview": forever}
+        page.served.streams.topics = {"overview": forever}
         visitor = await Visitor.entering(page)
         async with visitor.stream("overview") as stream:
             await stream.next("overview")
             await page.hub.reload(replace(page.hub.config, idle_exit=7000.0))
             assert (await visitor.get("/ui/api/here")).status == 200
-            assert len(page.streams) == 1
+            assert len(page.served.streams) == 1
 
 
 async def test_a_listener_that_is_lost_comes_back_at_the_same_place(tmp_path, monkeypatch):
@@ -168,7 +168,7 @@ async def test_a_port_that_was_taken_meanwhile_is_given_up_and_the_daemon_lives(
 @LISTENERS
 async def test_a_daemon_that_leaves_closes_the_page_first_and_quickly(tmp_path, monkeypatch, http):
     async with served(tmp_path, monkeypatch, http) as page:
-        page.topics = {"overview": forever}
+        page.served.streams.topics = {"overview": forever}
         visitor = await Visitor.entering(page)
         async with visitor.stream("overview") as first, visitor.stream("overview") as second:
             await first.next("overview")
@@ -183,7 +183,7 @@ async def test_a_daemon_that_leaves_closes_the_page_first_and_quickly(tmp_path, 
 
 async def test_an_open_page_counts_as_use_and_one_that_was_left_does_not(tmp_path, monkeypatch):
     async with served(tmp_path, monkeypatch) as page:
-        page.topics = {"overview": forever}
+        page.served.streams.topics = {"overview": forever}
         visitor = await Visitor.entering(page)
         before = page.use().so_far
         async with visitor.stream("overview") as stream:
@@ -197,7 +197,7 @@ async def test_when_the_side_of_http_begins_anew_the_session_is_good_there(tmp_p
     with socket.create_server(("127.0.0.1", 0)) as free:
         http = {"port": free.getsockname()[1]}
     async with served(tmp_path, monkeypatch, http) as page:
-        page.topics = {"overview": forever}
+        page.served.streams.topics = {"overview": forever}
         visitor = await Visitor.entering(page)
         side = page.hub.http.__self__
         before = side.frontend

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcpx.cluster.node.protocol import Attach, NodeStart
-from mcpx.cluster.node.starting import make_credentials
+from mcpx.cluster.node.protocol import Attach
+from mcpx.cluster.node.starting import NodeStart, make_credentials
 from mcpx.core.wire.tls_channel import WrongCertificate, connect_tls
 from tests.mcpx.cluster.nodes import CREDENTIALS, Gateway, running_node, spec, started_with
 from tests.mcpx.scripted import PATIENCE_S, soon

@@ -123,7 +123,7 @@ async def test_nothing_is_left_that_looks_for_nobody():
             await news.next()
             await calls.next()
             assert hub.audit.watch is not None
-        await soon(lambda: not len(page.streams))
+        await soon(lambda: not len(page.served.streams))
         assert (hub.audit.watch, hub.meter.watch) == (None, None)
 
 
