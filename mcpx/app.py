@@ -35,8 +35,7 @@ from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.stdio import StdioFrontend
-from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
+from mcpx.core.gateway.frontends.streams import SocketFrontend, StdioFrontend
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.servers.fleet.profiles import by_own_names, serving_only
 from mcpx.core.servers.transport.spawning import EARLY
@@ -54,7 +53,7 @@ from mcpx.parts import cluster_of, part, ports
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
-    from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
+    from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
@@ -156,7 +155,7 @@ async def _clean_up(incarnation: Incarnation) -> None:
 
 
 def _supervised_http(config: Config) -> SupervisedHttp:
-    from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp  # noqa: PLC0415 - as below
+    from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp  # noqa: PLC0415 - as below
 
     return SupervisedHttp(config, open_forwarder=_forwarders(config))
 
@@ -168,7 +167,11 @@ def _forwarders(config: Config) -> OpenForwarder | None:
 @contextmanager
 def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> Iterator[Frontends]:
     """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
-    from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, http_shutdown, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
+    from mcpx.core.gateway.frontends.http.frontend import (  # noqa: PLC0415 - a megabyte, for those who want HTTP
+        HttpFrontend,
+        http_shutdown,
+        listen,
+    )
 
     listener = listen(host or config.http.host, config.http.port if port is None else port)
     with listener:

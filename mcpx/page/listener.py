@@ -16,9 +16,9 @@ import anyio
 import structlog
 
 from mcpx.core.daemon.idle_exit import Use
-from mcpx.core.gateway.frontends.http_connection import Shared
-from mcpx.core.gateway.frontends.http_frontend import BindError, ListenerLostError, exit_when_asked, listen
-from mcpx.core.gateway.frontends.http_server import GRACEFUL_S, HttpServer
+from mcpx.core.gateway.frontends.http.connection import Shared
+from mcpx.core.gateway.frontends.http.frontend import BindError, ListenerLostError, exit_when_asked, listen
+from mcpx.core.gateway.frontends.http.server import GRACEFUL_S, HttpServer
 from mcpx.errors import MCPXError
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
 

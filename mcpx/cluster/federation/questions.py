@@ -28,7 +28,7 @@ from mcpx.cluster.federation.directory import (
 from mcpx.cluster.federation.own_directory import OwnDirectory
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.daemon.ports import Shown
-from mcpx.core.gateway.peer.errors import as_peer_error
+from mcpx.core.gateway.peer.results import as_peer_error
 from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.wire.enclosed import enclose
 from mcpx.errors import CallError

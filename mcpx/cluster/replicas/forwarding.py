@@ -19,7 +19,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from starlette.types import Scope, Send
 
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind
-from mcpx.core.gateway.peer.errors import encoded_error
+from mcpx.core.gateway.peer.results import encoded_error
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.result_address import SERVER
 from mcpx.core.wire import envelope

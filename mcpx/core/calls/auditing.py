@@ -2,7 +2,7 @@
 
 `audited` makes the entry that is to be the observer of a request's reply. What is refused before there is a
 request is noted by `noting_refusals`, in whose block names are looked up and arguments are read. The requests
-at a transparent endpoint are those of `mcpx.core.gateway.transparent.auditing`.
+at a transparent endpoint are those of `mcpx.core.gateway.transparent.recording`.
 """
 
 from __future__ import annotations

@@ -6,25 +6,153 @@ one that shows servers to clients, `mcpx.core.gateway.peer` the one that gives a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import mcp_types
+import msgspec
 from mcp import MCPError
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 
+from mcpx.core.calls.asking import refused
+from mcpx.core.calls.tasks import MAX_ID_CHARS, Task
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.identity import client_of, connection_of
-from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.gateway.extensions import declared_extensions, serving_tasks
+from mcpx.core.gateway import sdk_path
+from mcpx.core.gateway.clients.handles import capabilities_in
+from mcpx.core.gateway.clients.identity import client_of, connection_of, session_client
+from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.core.gateway.native.errors import as_protocol_error
 from mcpx.core.gateway.sdk_path import is_modern, unsieved
-from mcpx.core.protocol.context import ClientId
+from mcpx.core.policy.server_questions import presented_requests
+from mcpx.core.protocol.context import TASK_METHODS, TASKS, ClientId
+from mcpx.core.protocol.messages import Forward, encode_for_server
+from mcpx.core.protocol.requests import TaskRequest
+from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.rendering.result_reading import UnknownResultType, read_members
 from mcpx.core.system.endpoint import Endpoint
+from mcpx.core.text import cut, kind_of, shown_name
+from mcpx.core.wire.enclosed import enclose
 from mcpx.errors import CallError
+
+# Extensions of 2026-07-28 on the gateway's server: what it declares, and requests about tasks.
+#
+# What a client declares goes to the servers with each of its requests
+# (`mcpx.core.protocol.context.Capabilities`), and results that are tasks to the clients that take them
+# (`mcpx.core.gateway.tools.encoding`). Here is how a client asks for its tasks (`mcpx.core.calls.tasks`):
+# the requests pass to the server that has the task, and what that says passes back. To revisions before,
+# and where no server has tasks, there are no such methods. That tasks have changed is not announced
+# (`taskIds` of `subscriptions/listen` are left out of what is acknowledged): clients ask.
+
+LISTEN: Final = "subscriptions/listen"
+_REQUIRED: Final[JSON] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+_OWN: Final = frozenset({"taskId", "_meta", "inputResponses", "requestState"})
+"""Members of params that are not passed on as they are; the last two are the answers of the context."""
+
+
+def declared_extensions(hub: HubView) -> dict[str, JSON]:
+    """The extensions of the servers of 2026-07-28, as last listed; with settings where all have the same."""
+    found: dict[str, JSON] = {}
+    for upstream in hub.upstreams.values():
+        if upstream.catalogue is None or upstream.era != "modern":
+            continue
+        for name, settings in (upstream.catalogue.capabilities.get("extensions") or {}).items():
+            found[name] = settings if found.get(name, settings) == settings else {}
+    return found
+
+
+def serving_tasks(
+    hub: HubView,
+    stamp_for: Callable[[Context], bytes | None],
+    as_error: Callable[[CallError], MCPError] = as_protocol_error,
+) -> ServerMiddleware[Any]:
+    """A middleware for the SDK's server that answers requests about tasks. `stamp_for` as for prompts."""
+
+    async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
+        if not _is_about_tasks(ctx) or not _has_tasks(hub):
+            return await call_next(ctx)
+        if not capabilities_in(ctx.params).has_extension(TASKS):
+            raise MCPError(
+                MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", _REQUIRED
+            )
+        if ctx.method == LISTEN:
+            return await call_next(ctx)  # which does not promise them
+        task = _task_of(hub, ctx)
+        try:
+            return enclose([enveloped(await _ask(hub, ctx, task), stamp_for(ctx))])
+        except CallError as error:
+            raise as_error(error) from None
+
+    return serve
+
+
+def _has_tasks(hub: HubView) -> bool:
+    """Whether there are servers with tasks, or were; where some are hidden, whether there are others."""
+    return TASKS in declared_extensions(hub) or (hub.endpoint.shows_all and len(hub.views.tasks) > 0)
+
+
+def _is_about_tasks(ctx: Context) -> bool:
+    """Whether it is a request that only clients may make that take tasks."""
+    if ctx.request_id is None or not is_modern(ctx):
+        return False
+    wanted = (ctx.params or {}).get("notifications") if ctx.method == LISTEN else None
+    return ctx.method in TASK_METHODS or (isinstance(wanted, Mapping) and bool(wanted.get("taskIds")))
+
+
+def _task_of(hub: HubView, ctx: Context) -> Task:
+    """The task that a request of a client is about.
+
+    Raises:
+        MCPError: The client has no such task.
+    """
+    task_id = (ctx.params or {}).get("taskId")
+    if not isinstance(task_id, str):
+        raise MCPError(INVALID_PARAMS, f"taskId must be a string, got {kind_of(task_id)}; nothing was sent")
+    client = session_client(connection_of(ctx.session), hub)
+    task = hub.views.tasks.find(task_id, owner=client.principal + (client_name(ctx.session) or ""))
+    if task is None or hub.hides(task.server):
+        shown = shown_name(cut(task_id, MAX_ID_CHARS))
+        raise MCPError(INVALID_PARAMS, f"This client has no task {shown}; nothing was sent")
+    return task
+
+
+async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
+    """What the server says, with the id of the task as the client knows it.
+
+    Raises:
+        CallError: The request failed.
+        MCPError: What the client sent is not of the protocol.
+    """
+
+    def read(raw: msgspec.Raw) -> JSON:
+        try:
+            members = read_members(raw, server=task.server)
+        except UnknownResultType as unknown:
+            members = unknown.result
+        if "inputRequests" in members:
+            upstream = hub.registry.upstream(task.server)
+            asking = None if hub.endpoint.peer is not None else task.server
+            try:
+                asked = presented_requests(
+                    members["inputRequests"], asking, from_mcpx=upstream.config.is_remote_mcpx
+                )
+            except MCPError as refusal:
+                raise refused(task.server, refusal) from None
+            members = members | {"inputRequests": asked}
+        return hub.views.tasks.heard(task, members) if ctx.method == "tasks/get" else members
+
+    more = {name: value for name, value in (ctx.params or {}).items() if name not in _OWN}
+    request = TaskRequest(
+        method=ctx.method,
+        task_id=task.id,
+        more=encode_for_server(more, "params")[1:-1],
+        safe=ctx.method == "tasks/get",
+    )
+    return await sdk_path.run(hub, ctx, Forward(task.server, request), read)
+
 
 Context = ServerRequestContext[Any, Any]
 

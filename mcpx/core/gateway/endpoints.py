@@ -22,7 +22,6 @@ from mcpx.core.wire.channel import Channel
 
 if TYPE_CHECKING:
     from mcpx.core.gateway.peer.server import PeerServer
-    from mcpx.core.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
 
 
 class Endpoints:
@@ -64,13 +63,7 @@ class Endpoints:
             serve = partial(TransparentConnection, self.hub, endpoint.server, transport)
             return StreamClient(self.hub, channel, serve)
         if endpoint.peer is not None:
-            from mcpx.core.gateway.peer.stream import peer_connection  # noqa: PLC0415 - likewise
+            from mcpx.core.gateway.peer.fast_path import peer_connection  # noqa: PLC0415 - likewise
 
             return StreamClient(self.hub, channel, partial(peer_connection, self.peer(endpoint), transport))
         return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(endpoint), transport))
-
-    def transparent_endpoint(self, make_manager: MakeManager) -> TransparentEndpoint:
-        """What serves the clients of transparent endpoints over HTTP."""
-        from mcpx.core.gateway.transparent.endpoint import TransparentEndpoint  # noqa: PLC0415 - for those who want HTTP
-
-        return TransparentEndpoint(self.hub, self.clients.outbox, make_manager)

@@ -44,7 +44,7 @@ from supervisors import Signal
 # middleware of ours (`unsieved`), with checked parameters as ever, and own their results whole: the
 # envelope of 2026-07-28 (`resultType`, the `_meta` with MCPX's `serverInfo`) too. They return
 # `enclose(pieces)` (`mcpx.core.wire.enclosed`), which goes through all transports and comes out as these
-# bytes: on a stream by `mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.frontends.http_results`.
+# bytes: on a stream by `mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.frontends.http.endpoints`.
 #
 # For a further handler on the gateway's server, add it there as to any server of the SDK, its method to
 # `METHODS`, and return `enclose(...)`. Another server gets `unsieved(server, methods)` among its

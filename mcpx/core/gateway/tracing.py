@@ -1,7 +1,7 @@
 """The spans of what clients ask of the SDK's server: over HTTP, and on streams what the fast path leaves.
 
 The calls of the fast path have theirs from `mcpx.core.gateway.frontends.traced_path`, those at a transparent
-endpoint from `mcpx.core.gateway.transparent.tracing`.
+endpoint from `mcpx.core.gateway.transparent.recording`.
 """
 
 from __future__ import annotations

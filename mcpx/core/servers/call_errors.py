@@ -7,7 +7,7 @@ as the result of its call, and brings the answer when it repeats the call (`answ
 
 `call_error` translates what a call in flight has failed with; nothing matches on error texts. An error of
 another MCPX is the same error here: a JSON-RPC error whose data is `{"mcpx": {code, outcome, ...details}}`
-(`mcpx.core.gateway.peer.errors`). A server behind that MCPX cannot make one up, for what it says is inside,
+(`mcpx.core.gateway.peer.results`). A server behind that MCPX cannot make one up, for what it says is inside,
 under `upstream`. The outcome is never better than what was said, and `unknown` where nothing that is
 understood was said.
 """

@@ -130,7 +130,7 @@ async def test_over_http_it_ends_in_order_and_leaves_no_process(tmp_path, config
 
 async def test_a_crash_of_the_gateway_ends_it_with_an_error_and_leaves_no_process(tmp_path, config, family):
     driver = tmp_path / "driver.py"
-    driver.write_text(CRASHING.format(module="frontends.stdio", endpoint="StdioFrontend"))
+    driver.write_text(CRASHING.format(module="frontends.streams", endpoint="StdioFrontend"))
     async with serving(tmp_path, "serve", config, command=lambda: [str(driver)]) as mcpx:
         await mcpx.initialize()
         children = await family()
@@ -147,7 +147,7 @@ async def test_a_crash_of_the_gateway_ends_it_with_an_error_and_leaves_no_proces
 async def test_an_http_gateway_that_crashes_again_and_again_ends_it_with_an_error(tmp_path, config, family):
     driver = tmp_path / "driver.py"
     waits = CRASHING.replace("while not asked:", "if True:").replace("0.005", "0.5")
-    driver.write_text(waits.format(module="frontends.http_frontend", endpoint="HttpFrontend"))
+    driver.write_text(waits.format(module="frontends.http.frontend", endpoint="HttpFrontend"))
     arguments = ["serve", config, "--transport", "http", "--port", "0", "--no-auth"]
     async with serving(tmp_path, *arguments, command=lambda: [str(driver)]) as mcpx:
         children = await family()

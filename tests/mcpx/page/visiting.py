@@ -17,7 +17,7 @@ import pytest
 from mcpx.core.config import parse
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
+from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp
 from mcpx.page.page import Page
 from mcpx.parts import open_hub
 

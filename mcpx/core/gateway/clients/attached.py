@@ -18,8 +18,13 @@ from weakref import WeakKeyDictionary
 import msgspec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.core.gateway.clients.bearer import bearer_of
-from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_client, transport_of
+from mcpx.core.gateway.clients.identity import (
+    bearer_of,
+    connection_of,
+    is_probe,
+    session_client,
+    transport_of,
+)
 from mcpx.core.protocol.context import Transport
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.servers.passthrough.messages import members_of, value_of

@@ -19,8 +19,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.bearer import bearer_of
 from mcpx.core.gateway.clients.identity import (
+    bearer_of,
     client_of,
     connection_of,
     is_of_this_machine,

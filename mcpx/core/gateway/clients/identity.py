@@ -7,8 +7,10 @@ revisions have no sessions over HTTP, and their requests belong to no client, bu
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio
 import msgspec
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -18,10 +20,60 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.bearer import bearer_of
 from mcpx.core.protocol.context import SESSIONLESS, ClientId, Origin, Transport, client_text, this_user
+from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.system.control_protocol import PROBE_KEY
 from mcpx.core.wire.context import WireContext
+
+if TYPE_CHECKING:
+    from mcpx.core.policy.tokens import NamedToken
+
+
+# The clients of one token with a name, over HTTP: what is theirs, and how a request finds it.
+#
+# The frontend puts a `Bearer` into the scope of each request that was let in with such a token. From there
+# it gets onto the connection of the SDK that the request comes over, for all that serves it.
+
+_BEARER_KEY: Final = "mcpx.bearer"
+
+
+class Bearer:
+    """The HTTP clients that use one token with a name, taken together, and what is theirs.
+
+    No other token's clients get at that. Clients of the default token have no bearer.
+    """
+
+    def __init__(self, token: NamedToken) -> None:
+        self.token = token
+        self.principal = f"{token.sha256}\0"
+        """What tells it from all others, also from a later token of its name (`ClientId.principal`)."""
+        self.sessionless = ClientId(sessionless=True, principal=self.principal)
+        """Stands for its requests without a session (2026-07-28)."""
+        self.direct = DirectClient(None)
+        """Stands for the same at transparent endpoints."""
+        self.open_requests: set[anyio.CancelScope] = set()
+
+
+def put_bearer(scope: MutableMapping[str, Any], bearer: Bearer) -> None:
+    """Note the bearer of a request in its ASGI scope."""
+    scope[_BEARER_KEY] = bearer
+
+
+def bearer_in(scope: MutableMapping[str, Any]) -> Bearer | None:
+    """The bearer of a request by its ASGI scope."""
+    return cast("Bearer | None", scope.get(_BEARER_KEY))
+
+
+def bind_bearer(connection: Connection, request: Any) -> None:
+    """Note on a connection the bearer of an HTTP request that came over it; `request` is None on a stream."""
+    if request is not None and (bearer := bearer_in(request.scope)) is not None:
+        connection.state[_BEARER_KEY] = bearer
+
+
+def bearer_of(connection: Connection) -> Bearer | None:
+    """The bearer that is bound to a connection."""
+    return cast("Bearer | None", connection.state.get(_BEARER_KEY))
+
 
 _KEY: Final = "mcpx.client"
 _TRANSPORT_KEY: Final = "mcpx.transport"

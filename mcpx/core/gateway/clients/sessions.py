@@ -23,9 +23,8 @@ from mcpx.core.catalog.diff import Diff
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.attached import AttachedClients
-from mcpx.core.gateway.clients.bearer import bind_bearer
 from mcpx.core.gateway.clients.handles import ConnectionHandle
-from mcpx.core.gateway.clients.identity import client_of, connection_of
+from mcpx.core.gateway.clients.identity import bind_bearer, client_of, connection_of
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.clients.subscribers import Subscribers
 from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList

@@ -57,12 +57,11 @@ import anyio
 import msgspec
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.events.stats import report
-from mcpx.core.gateway.frontends import cluster_requests, sign_in_requests
-from mcpx.core.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
-from mcpx.core.gateway.frontends.sign_in_requests import SIGN_INS
+from mcpx.core.gateway.frontends.operations import OPERATIONS, ControlRequest, ReportStep, perform
 from mcpx.core.servers.fleet.profiles import check_endpoint
 from mcpx.core.system.control_protocol import LIMIT_KEY
 from mcpx.core.system.paths import DaemonPaths
@@ -75,13 +74,6 @@ from mcpx.version import __version__
 
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
-PERFORMERS: Final = (
-    dict.fromkeys(OPERATIONS, perform)
-    | dict.fromkeys(SIGN_INS, sign_in_requests.perform)
-    | {"cluster": cluster_requests.perform}
-)
-"""What carries out those requests that are more than a look."""
-
 WriteLine = Callable[[bytes], None]
 """Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
 
@@ -217,3 +209,55 @@ def _unreadable(line: bytes, error: Exception) -> JSON:
 
 def _line(response: JSON) -> bytes:
     return msgspec.json.encode(response) + b"\n"
+
+
+# --- signing in
+
+
+async def _login(hub: Hub, request: ControlRequest, report: ReportStep) -> JSON:
+    """Sign in to a server, with a report of the address to open; or name those that need it.
+
+    A sign-in that only the command line waits for ends with its connection.
+    """
+    if request.server is None:
+        return {"needed": await hub.sign_ins.needed()}
+    sign_in = hub.sign_ins.begin(request.server, scopes=request.scopes, timeout_s=request.timeout)
+    try:
+        await sign_in.url()
+        report(sign_in.report())
+        await sign_in.wait(request.timeout)
+    finally:
+        sign_in.leave()
+    info = await hub.sign_ins.started(sign_in.name)
+    described = info.cause if info.state is State.NEEDS_SIGN_IN and info.cause else info.describe_state()
+    state = {"state": str(info.state), "described": described, "tools": len(info.tools)}
+    return sign_in.result() | state
+
+
+async def _answer(hub: Hub, request: ControlRequest, _report: ReportStep) -> JSON:
+    """Take the address that a browser came back to, for the sign-in that waits for it."""
+    name = request.server or ""
+    hub.sign_ins.answer(name, request.address)
+    return {"taken": name}
+
+
+async def _logout(hub: Hub, request: ControlRequest, _report: ReportStep) -> JSON:
+    """Sign out of a server; or name those that are signed in to."""
+    if request.server is None:
+        return {"signed_in": await hub.sign_ins.signed_in()}
+    return {"server": request.server, "signed_out": await hub.sign_ins.logout(request.server)}
+
+
+async def _cluster(hub: Hub, request: ControlRequest, _report: ReportStep) -> JSON:
+    """The state of the cluster, after `request.do` was done there."""
+    if hub.cluster is None:
+        raise MCPXError("this daemon is in no cluster; join one with: mcpx cluster start")
+    return await hub.cluster.answer(request.do, request.node, request.timeout)
+
+
+PERFORMERS: Final = (
+    dict.fromkeys(OPERATIONS, perform)
+    | {"login": _login, "login_answer": _answer, "logout": _logout}
+    | {"cluster": _cluster}
+)
+"""The requests that are more than a look."""

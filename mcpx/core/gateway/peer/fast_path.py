@@ -26,10 +26,9 @@ from mcpx.core.gateway.frontends.fast_parameters import (
     decode_rich_native,
     decode_rich_read,
 )
-from mcpx.core.gateway.peer.errors import encoded_error
-from mcpx.core.gateway.peer.results import PeerEncoder
+from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
 from mcpx.core.gateway.peer.server import PeerServer
-from mcpx.core.protocol.context import NO_CAPABILITIES
+from mcpx.core.protocol.context import NO_CAPABILITIES, Transport
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.servers.call_queue import RawReply
@@ -130,3 +129,12 @@ class PeerFastPath(FastContexts):
         if self._encoder_of_session is None:
             self._encoder_of_session = PeerEncoder(self._views, None)
         return self._encoder_of_session
+
+
+def peer_connection(server: PeerServer, transport: Transport, wire: WireDispatcher) -> EraServer:
+    """What serves a peer on a stream of that kind. Where calls are traced, the SDK's path has the spans."""
+    connection = EraServer(server, wire, transport)
+    if not server.hub.tracing.on:
+        wire.receiver.fast = PeerFastPath(server, connection).take
+    wire.receiver.takes_batches = connection.takes_batches
+    return connection

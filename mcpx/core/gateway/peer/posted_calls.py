@@ -19,8 +19,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.gateway.clients.bearer import bearer_in
 from mcpx.core.gateway.clients.handles import own_logger
+from mcpx.core.gateway.clients.identity import bearer_in
 from mcpx.core.gateway.frontends.fast_context import CALL
 from mcpx.core.gateway.frontends.fast_parameters import (
     Decoder,
@@ -29,8 +29,7 @@ from mcpx.core.gateway.frontends.fast_parameters import (
     decode_native,
     decode_rich_native,
 )
-from mcpx.core.gateway.peer.errors import encoded_error
-from mcpx.core.gateway.peer.results import PeerEncoder
+from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
 from mcpx.core.gateway.peer.server import PeerServer
 from mcpx.core.protocol.context import (
     SESSIONLESS,

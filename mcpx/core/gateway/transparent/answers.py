@@ -6,27 +6,209 @@ resource that is not admitted is dropped. Where no rule is set, all of it passes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
+from mcp_types import SERVER_INFO_META_KEY
+from msgspec.structs import replace
 
-from mcpx.core.catalog.model import Catalogue
-from mcpx.core.gateway.transparent.offered import Offered
-from mcpx.core.gateway.transparent.pages import METHODS as LISTS
-from mcpx.core.gateway.transparent.pages import shown_page
-from mcpx.core.gateway.transparent.pinned_pages import (
-    GREETINGS,
-    TOOLS_LIST,
-    PinnedPages,
-    about_in,
-    as_approved,
-)
-from mcpx.core.gateway.transparent.subjects import COMPLETE, kinds_of
+from mcpx.core.catalog.model import Catalogue, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.gateway.transparent.subjects import COMPLETE, Offered, kinds_of
+from mcpx.core.policy.pins import ServerPins
 from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.requests import Passed
-from mcpx.core.servers.passthrough.messages import NOTHING, members_of, result_answer, result_of, value_of
+from mcpx.core.servers.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entry
+from mcpx.core.servers.offers.pages import decode_entry
+from mcpx.core.servers.passthrough.messages import (
+    NOTHING,
+    elements_of,
+    members_of,
+    result_answer,
+    result_of,
+    value_of,
+)
 from mcpx.core.wire import envelope
+
+# The pages of a server's lists as a policy lets them be seen.
+#
+# An entry that is shown as the server gave it keeps its bytes; of one whose annotations are overridden only
+# these are replaced; one that cannot be read is not shown. Pages stay pages: cursors are the server's own,
+# and a page may be empty.
+
+E = TypeVar("E", bound=Entry)
+Show = Callable[[Catalogue], Catalogue]
+"""What is shown of a catalogue: the very entries of it, or others in the place of some, or fewer."""
+
+_PAGES: Final[dict[str, tuple[str, type[Entry]]]] = {
+    "tools/list": ("tools", ToolInfo),
+    "resources/list": ("resources", ResourceInfo),
+    "resources/templates/list": ("resourceTemplates", TemplateInfo),
+    "prompts/list": ("prompts", PromptInfo),
+}
+LISTS: Final = frozenset(_PAGES)
+
+
+def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, strict: bool) -> msgspec.Raw:
+    """A page with what is shown of it; the very same where that is all.
+
+    If it is not `strict`, one that is shown as it is keeps its bytes, whatever else is in it.
+    """
+    key, kind = _PAGES[method]
+    members = members_of(result)
+    entries = _entries(members.get(key, NOTHING), kind, server)
+    offered = show(_catalogue(kind, [info for _, info in entries]))
+    shown = {_key_of(info): info for info in _all(offered, kind)}
+    if not strict and all(shown.get(_key_of(info)) is info for _, info in entries):
+        return result
+    kept = [_encoded(raw, info, held) for raw, info in entries if (held := shown.pop(_key_of(info), None))]
+    folded = key.casefold()
+    rest = {name: raw for name, raw in members.items() if name.casefold() != folded}
+    listed = msgspec.Raw(b"[" + b",".join(kept) + b"]")
+    ordered = {name: listed if name == key else rest[name] for name in members if name == key or name in rest}
+    return msgspec.Raw(envelope.encode({key: listed} | ordered))
+
+
+def _entries(listed: msgspec.Raw, kind: type[E], server: str) -> list[tuple[msgspec.Raw, E]]:
+    """The entries that can be read, with the bytes of each."""
+    found: list[tuple[msgspec.Raw, E]] = []
+    for raw in elements_of(listed):
+        try:
+            decoded, _ = decode_entry(bytes(raw))
+            found.append((raw, read_entry(kind, server, decoded)[0]))
+        except InvalidEntry:
+            continue
+    return found
+
+
+def _encoded(raw: msgspec.Raw, given: Entry, shown: Entry) -> bytes:
+    """An entry as it is shown; without members that stand in it twice, which may be read in two ways."""
+    if shown is given:
+        return envelope.encode(members_of(raw))
+    if isinstance(given, ToolInfo) and isinstance(shown, ToolInfo):
+        members = members_of(raw)
+        members.pop("annotations", None)
+        if replace(shown, annotations=given.annotations) == given:
+            if shown.annotations is not None:
+                members["annotations"] = msgspec.Raw(envelope.encode(shown.annotations))
+            return envelope.encode(members)
+    return envelope.encode(shown.to_protocol())
+
+
+def _catalogue(kind: type[Entry], entries: Iterable[Entry]) -> Catalogue:
+    """A catalogue of these entries; of two of one name the first counts."""
+    by_key = {_key_of(entry): entry for entry in reversed(list(entries))}
+    whole = Catalogue(generation=0)
+    if kind is ToolInfo:
+        return replace(whole, tools=by_key)
+    if kind is ResourceInfo:
+        return replace(whole, resources=by_key)
+    field = "templates" if kind is TemplateInfo else "prompts"
+    return replace(whole, **{field: tuple(by_key.values())})
+
+
+def _all(catalogue: Catalogue, kind: type[Entry]) -> Iterable[Entry]:
+    if kind is ToolInfo:
+        return catalogue.tools.values()
+    if kind is ResourceInfo:
+        return catalogue.resources.values()
+    return catalogue.templates if kind is TemplateInfo else catalogue.prompts
+
+
+def _key_of(entry: Entry) -> str:
+    match entry:
+        case ResourceInfo(uri=uri):
+            return uri
+        case TemplateInfo(uri_template=template):
+            return template
+        case ToolInfo(name=name) | PromptInfo(name=name):
+            return name
+    raise TypeError(type(entry).__name__)
+
+
+# What a server lists and says of itself at a transparent endpoint, held against what is pinned.
+#
+# Its session there is one of its own, perhaps the only one: what differs there is a change like any other.
+
+TOOLS_LIST: Final = "tools/list"
+GREETINGS: Final = frozenset({"initialize", "server/discover"})
+MAX_TOOLS: Final = 10_000
+
+
+class PinnedPages:
+    """The pages of tools that clients of an endpoint get. `changed` is called when other things wait."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.compared = False
+        """Whether any tools were held against their pins."""
+        self._about: Catalogue | None = None  # what the server says of itself, and nothing else
+        self._changed = changed
+        self._listed: dict[str, ToolInfo] = {}
+
+    def note_greeting(self, pins: ServerPins, about: Catalogue) -> None:
+        """Take in what the server says of itself."""
+        self._about = about
+        if pins.record.state != "unseen":
+            self._note(pins, {})
+
+    def note_page(
+        self, pins: ServerPins, params: msgspec.Raw | bytes, result: msgspec.Raw, tools: dict[str, ToolInfo]
+    ) -> None:
+        """Take in a page. Of a server that was never seen all pages are pinned together, at the last."""
+        if not pins.is_active:
+            return
+        if "cursor" not in members_of(params):
+            self._listed = {}
+        if len(self._listed) < MAX_TOOLS:
+            self._listed |= tools
+        self.compared = True
+        if pins.record.state != "unseen":
+            self._note(pins, tools)
+        elif value_of(members_of(result).get("nextCursor")) is None:
+            self._note(pins, self._listed)
+
+    def _note(self, pins: ServerPins, tools: dict[str, ToolInfo]) -> None:
+        before = pins.changes()
+        pins.note_part(tools, self._about)
+        if pins.changes() != before:
+            self._changed()
+
+
+def about_in(result: msgspec.Raw) -> Catalogue:
+    """What a server says of itself in its answer to `initialize` or `server/discover`."""
+    members = members_of(result)
+    info = members.get("serverInfo")
+    if info is None:
+        info = members_of(members.get("_meta", NOTHING)).get(SERVER_INFO_META_KEY)
+    named = value_of(info)
+    name, title = (named.get("name"), named.get("title")) if isinstance(named, dict) else (None, None)
+    return Catalogue(
+        generation=0,
+        implementation=_text(name),
+        server_title=_text(title) or _text(name),
+        instructions=_text(value_of(members.get("instructions"))),
+    )
+
+
+def as_approved(result: msgspec.Raw, about: Catalogue, shown: Catalogue) -> bytes:
+    """The answer with what the server says of itself as it is `shown`, in place of what it said."""
+    members = members_of(result)
+    if shown.instructions is None:
+        members.pop("instructions", None)
+    elif shown.instructions != about.instructions:
+        members["instructions"] = msgspec.Raw(envelope.encode(shown.instructions))
+    if shown.server_title != about.server_title and "serverInfo" in members:
+        info = members_of(members["serverInfo"])
+        info.pop("title", None)
+        if shown.server_title is not None:
+            info["title"] = msgspec.Raw(envelope.encode(shown.server_title))
+        members["serverInfo"] = msgspec.Raw(envelope.encode(info))
+    return envelope.encode(members)
+
+
+def _text(value: Any) -> str | None:
+    return value[:MAX_TEXT_CHARS] if isinstance(value, str) and value else None
+
 
 UPDATED: Final = "notifications/resources/updated"
 TASK_STATUS: Final = "notifications/tasks/status"

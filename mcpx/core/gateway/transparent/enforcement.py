@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from mcpx.core.gateway.native.errors import no_such_resource
 from mcpx.core.gateway.transparent.errors import NotAdmitted
-from mcpx.core.gateway.transparent.offered import Offered
 from mcpx.core.gateway.transparent.subjects import (
     KINDS,
     METHODS,
     NAMELESS,
+    Offered,
     Subject,
     is_misspelt,
     kinds_of,

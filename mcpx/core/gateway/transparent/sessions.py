@@ -10,22 +10,22 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.core.config import ServerConfig
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.audit.entry import Entry
-from mcpx.core.gateway.clients.bearer import Bearer
+from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.transparent.answers import Answers
 from mcpx.core.gateway.transparent.asking import Asking, approval_request, declared_by
-from mcpx.core.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.core.gateway.transparent.enforcement import Enforcement
-from mcpx.core.gateway.transparent.eras import is_modern, refusal_of
 from mcpx.core.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
-from mcpx.core.gateway.transparent.offered import Offered
+from mcpx.core.gateway.transparent.recording import AUDITED, begin, observe, origin_of, traced
 from mcpx.core.gateway.transparent.signing_in import Caller, SigningIn
-from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
-from mcpx.core.gateway.transparent.tracing import traced
+from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Offered, Subject
 from mcpx.core.policy.questions import ApprovalRequest
 from mcpx.core.protocol.context import InputAnswers, Origin, Transport
 from mcpx.core.protocol.requests import Passed, Peer
@@ -37,6 +37,35 @@ from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import RequestId
 from mcpx.errors import Outcome
+
+# The era of a request through a transparent endpoint, and what a server says to one of the other era.
+
+DISCOVER: Final = "server/discover"
+_VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
+
+
+def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
+    """Whether a request is of 2026-07-28: it has the envelope, or asks for the server's revisions."""
+    if method == DISCOVER:
+        return True
+    if _VERSION_KEY not in bytes(params) or method == "initialize":
+        return False
+    return PROTOCOL_VERSION_META_KEY in members_of(members_of(params).get("_meta", msgspec.Raw()))
+
+
+def refusal_of(request: Passed, config: ServerConfig, *, modern: bool) -> MCPError | None:
+    """What a server says that speaks only the era that its configuration allows; None where it is asked.
+
+    Of another MCPX every endpoint speaks both: that it is spoken to in the modern one is our own choice.
+    """
+    era = "auto" if config.peer is not None and config.era == "modern" else config.era
+    if era == "handshake" and modern:
+        return MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+    if era == "modern" and request.method == "initialize":
+        supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+        return MCPError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", supported)
+    return None
+
 
 SAFE: Final = frozenset(
     {

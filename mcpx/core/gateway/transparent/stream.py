@@ -18,7 +18,7 @@ from mcpx.core.protocol.context import Transport
 from mcpx.core.protocol.requests import Cancel, OnAnswer, Passed
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.carriers import answer_line
-from mcpx.core.servers.passthrough.client import DirectClient
+from mcpx.core.servers.passthrough.client import STANDING, DirectClient
 from mcpx.core.servers.passthrough.messages import (
     CANCELLED,
     error_answer,
@@ -27,7 +27,6 @@ from mcpx.core.servers.passthrough.messages import (
     value_of,
     with_member,
 )
-from mcpx.core.servers.passthrough.standing import METHODS as STANDING
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.dispatcher import LOSSY, WireDispatcher

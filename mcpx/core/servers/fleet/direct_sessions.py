@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from mcpx.core.catalog.diff import EVERYTHING, Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.servers.actor import Upstream
+from mcpx.core.servers.passthrough.carriers import ToolSchemas
 from mcpx.core.servers.passthrough.client import DirectClient
-from mcpx.core.servers.passthrough.headers import ToolSchemas
 from mcpx.errors import CallError, Code
 
 if TYPE_CHECKING:

@@ -23,11 +23,9 @@ from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import NoAnswer
 from mcpx.core.servers.health import Health, open_health
 from mcpx.core.servers.malformed_log import MalformedLog
-from mcpx.core.servers.passthrough.carriers import open_carrier
-from mcpx.core.servers.passthrough.client import DirectClient
+from mcpx.core.servers.passthrough.carriers import Headers, ToolSchemas, open_carrier
+from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
-from mcpx.core.servers.passthrough.headers import Headers, ToolSchemas
-from mcpx.core.servers.passthrough.standing import METHODS, Standing
 from mcpx.core.servers.server_info import server_info
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.ledger import Ledger
@@ -111,7 +109,7 @@ class DirectSession:
             CallError: `not_sent`; neither is possible.
         """
         self.used_at = anyio.current_time()
-        if request.method not in METHODS:
+        if request.method not in STANDING:
             self.queue.submit(request, reply)
             return
         standing = Standing(request, reply)

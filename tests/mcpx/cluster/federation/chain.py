@@ -12,7 +12,7 @@ import anyio
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from supervisors import ChildSpec
 from tests.mcpx.scripted import QUICK, Watch, config_of, open_watched, soon
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.mcpx.cluster.federation.chain import open_link, peer
 from tests.mcpx.core.gateway.endpoints import ACCEPT, HttpEndpoint
-from tests.mcpx.core.gateway.frontends.test_http_tokens import DEFAULT, bearer, make, served, state
+from tests.mcpx.core.gateway.frontends.http.test_tokens import DEFAULT, bearer, make, served, state
 from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, entry
 from tests.mcpx.serving import ENVELOPE, MODERN
 

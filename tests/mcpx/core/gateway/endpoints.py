@@ -20,7 +20,7 @@ import msgspec
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints as MCPXEndpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.exact_server import serve_http

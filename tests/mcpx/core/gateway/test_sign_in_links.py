@@ -19,7 +19,7 @@ from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.identity import is_of_this_machine
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
 from supervisors import ChildSpec

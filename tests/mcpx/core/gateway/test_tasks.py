@@ -16,7 +16,7 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.task_server import (

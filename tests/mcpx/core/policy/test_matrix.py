@@ -24,7 +24,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.gateway.frontends.operations import ControlRequest, perform
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcpx.core.servers.passthrough.headers import Headers, ToolSchemas
+from mcpx.core.servers.passthrough.carriers import Headers, ToolSchemas
 from tests.mcpx.serving import ENVELOPE
 
 

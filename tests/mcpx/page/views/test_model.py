@@ -13,7 +13,7 @@ import pytest
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients import attached
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.wire.channel import Channel
 from mcpx.page.page import Page

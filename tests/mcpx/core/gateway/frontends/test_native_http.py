@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.mcpx.core.gateway.frontends.test_http_frontend import bearer, http
+from tests.mcpx.core.gateway.frontends.http.test_frontend import bearer, http
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, MODERN, write_config
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 
-from mcpx.core.gateway.frontends.unix_socket import _Reports
+from mcpx.core.gateway.frontends.streams import _Reports
 
 LINE = b'{"progress":1,"message":"' + b"x" * 1000 + b'"}\n'
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.mcpx.core.gateway.frontends.test_http_passing import CALL, headers_of, messages
+from tests.mcpx.core.gateway.frontends.http.test_passing import CALL, headers_of, messages
 from tests.mcpx.core.servers.raw import entry
 from tests.mcpx.serving import ENVELOPE, Served, run_cli, serving, write_config
 from tests.mcpx.spans import PARENT_ID, SAMPLED, TRACE_ID

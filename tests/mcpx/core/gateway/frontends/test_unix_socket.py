@@ -15,8 +15,8 @@ import mcpx.core.system.paths
 from mcpx.core.config import load
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends import unix_socket
-from mcpx.core.gateway.frontends.unix_socket import SocketFrontend
+from mcpx.core.gateway.frontends import streams as unix_socket
+from mcpx.core.gateway.frontends.streams import SocketFrontend
 from mcpx.core.system.listening import listen
 from mcpx.core.system.paths import acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
 from mcpx.errors import DaemonError

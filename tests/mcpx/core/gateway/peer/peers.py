@@ -12,9 +12,8 @@ from mcpx.core.config import HttpGateway
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.core.gateway.peer.fast_path import PeerFastPath
-from mcpx.core.gateway.peer.stream import peer_connection
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
+from mcpx.core.gateway.peer.fast_path import PeerFastPath, peer_connection
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.dispatcher import WireDispatcher
 from supervisors import ChildSpec

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.mcpx.core.gateway.endpoints import ACCEPT
-from tests.mcpx.core.gateway.frontends.test_http_tokens import (
+from tests.mcpx.core.gateway.frontends.http.test_tokens import (
     DEFAULT,
     LIST,
     answer,

@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from mcpx.core.config import parse
-from mcpx.core.gateway.clients.outbox import NotificationOutbox
-from mcpx.core.gateway.frontends.http_results import EncodedResults
-from mcpx.core.gateway.transparent.endpoint import ROUTE, TransparentEndpoint
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends.http.endpoints import SERVERS_PATH, EncodedResults, HttpEndpoints
 from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO, entry, handshake
 from tests.mcpx.scripted import config_of, open_watched, soon
@@ -24,15 +24,19 @@ pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28"}
 
 
+async def let_in(_request):
+    return None
+
+
 @asynccontextmanager
 async def served(**servers):
     """A hub with these servers, and a client of the application of their transparent endpoints."""
     async with open_watched(config_of(servers or {"odd": entry()})) as watch:
-        outbox = NotificationOutbox(watch.hub.clients)
-        endpoint = TransparentEndpoint(watch.hub, outbox, StreamableHTTPSessionManager)
-        app = Starlette(routes=[Route(ROUTE, endpoint=EncodedResults(endpoint))])
+        clients = ClientSessions(watch.hub)
+        endpoint = HttpEndpoints(Endpoints(watch.hub, clients), StreamableHTTPSessionManager, let_in)
+        app = Starlette(routes=[Route(SERVERS_PATH, endpoint=EncodedResults(endpoint))])
         async with anyio.create_task_group() as tasks, endpoint.running():
-            tasks.start_soon(outbox.run)
+            tasks.start_soon(clients.outbox.run)
             transport = httpx2.ASGITransport(app=app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as client:
                 yield watch, client

@@ -32,19 +32,23 @@ from mcpx.core.config import Config, HttpGateway
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.daemon.ports import OpenForwarder
-from mcpx.core.gateway.clients.bearer import Bearer
+from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
-from mcpx.core.gateway.frontends.http_connection import Shared
-from mcpx.core.gateway.frontends.http_cors import CORS
-from mcpx.core.gateway.frontends.http_endpoints import PATH, PEERS_PATH, PROFILE_PATH, HttpEndpoints
-from mcpx.core.gateway.frontends.http_events import KeptEvents
-from mcpx.core.gateway.frontends.http_monitoring import Monitoring
-from mcpx.core.gateway.frontends.http_results import EncodedResults
-from mcpx.core.gateway.frontends.http_server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
-from mcpx.core.gateway.frontends.http_sessions import SessionManager
-from mcpx.core.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
-from mcpx.core.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
+from mcpx.core.gateway.frontends.http.access import CORS, BearerRequests, Bearers, KnownTokens
+from mcpx.core.gateway.frontends.http.connection import Shared
+from mcpx.core.gateway.frontends.http.endpoints import (
+    PATH,
+    PEERS_PATH,
+    PROFILE_PATH,
+    SERVERS_PATH,
+    EncodedResults,
+    Guard,
+    HttpEndpoints,
+)
+from mcpx.core.gateway.frontends.http.events import KeptEvents
+from mcpx.core.gateway.frontends.http.monitoring import Monitoring
+from mcpx.core.gateway.frontends.http.server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
+from mcpx.core.gateway.frontends.http.sessions import SessionManager
 from mcpx.core.policy.tokens import NamedTokens, token_file
 from mcpx.errors import MCPXError
 from supervisors import Incarnation, Shutdown
@@ -115,7 +119,7 @@ class HttpFrontend:
         self._token = token
         self._limit = limit
         self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
-        self._served: tuple[HttpEndpoints | TransparentEndpoint, ...] = ()
+        self._served: HttpEndpoints | None = None
         self._managers: WeakSet[SessionManager] = WeakSet()
         self._monitoring: Monitoring | None = None
         self._state: ServerState | None = None
@@ -182,41 +186,34 @@ class HttpFrontend:
             log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
-        kept = KeptEvents()
-        make = partial(self._manager, kept=kept)
-        self._served = endpoints, transparent = (
-            self._http_endpoints(make),
-            self._endpoints.transparent_endpoint(make),
-        )
-        clients: dict[str, ASGIApp] = {
-            PATH: endpoints,
-            SERVERS_PATH: transparent,
-            PEERS_PATH: endpoints,
-            PROFILE_PATH: endpoints,
-        }
-        self._monitoring = monitoring = self._machines()
-        among, routing = self._among_replicas()
-        routes = {path: self._guarded(among(EncodedResults(each))) for path, each in clients.items()}
+        make = partial(self._manager, kept=KeptEvents())
+        guard = TransportSecurityMiddleware(self._security()).validate_request
+        self._served = served = HttpEndpoints(self._endpoints, make, guard)
+        probe_guard = guard if is_loopback(self._address[0]) else _let_in
+        self._monitoring = monitoring = Monitoring(self._endpoints, guard, self._guarded, probe_guard)
+        among, routing = self._among_replicas(guard)
+        clients = self._guarded(among(EncodedResults(served)))
+        routes = dict.fromkeys((PATH, SERVERS_PATH, PEERS_PATH, PROFILE_PATH), clients) | monitoring.routes
         middleware: list[Middleware] = []
         if self._token is not None and self._bearers is not None:
             backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
         app = Starlette(
-            routes=[Route(path, endpoint=each) for path, each in (routes | monitoring.routes).items()],
+            routes=[Route(path, endpoint=each) for path, each in routes.items()],
             middleware=middleware,
-            lifespan=lambda _app: _running(endpoints.running(), transparent.running(), *routing),
+            lifespan=lambda _app: _running(served.running(), *routing),
         )
-        return self._with_page(self._cors(app))
+        origins = self._settings.allowed_origins
+        return self._with_page(CORS(app, origins) if origins else app)
 
     def _among_replicas(
-        self,
+        self, guard: Guard
     ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
-        """What is put around each endpoint where this is one of several replicas, and what runs for it."""
+        """Return what stands around the endpoints where this is one of several replicas, and runs for it."""
         replica = self._settings.replica
         if not replica.url:
-            return _as_it_is, []
+            return lambda app: app, []
         assert self._open_forwarder is not None  # noqa: S101 - the composition root gives one
-        guard = TransportSecurityMiddleware(self._security()).validate_request
         forwarder = self._open_forwarder(replica.url, replica.secret, guard=guard, limit=self._limit)
         self._endpoints.hub.views.kept.seal = forwarder.seal_kept
         return forwarder.around, [forwarder.running()]
@@ -233,34 +230,18 @@ class HttpFrontend:
 
         return serve
 
-    def _http_endpoints(self, make: MakeManager) -> HttpEndpoints:
-        """What serves all endpoints but the transparent ones."""
-        security = TransportSecurityMiddleware(self._security())
-        return HttpEndpoints(self._endpoints, make, security.validate_request)
-
     def _guarded(self, app: ASGIApp) -> ASGIApp:
         """The application, for those who have a token."""
         if self._bearers is None:
             return app
         return RequireAuthMiddleware(BearerRequests(app, self._bearers), required_scopes=[])
 
-    def _machines(self) -> Monitoring:
-        """What is served to machines."""
-        guard = TransportSecurityMiddleware(self._security()).validate_request
-        is_local = is_loopback(self._address[0])
-        return Monitoring(self._endpoints, guard, self._guarded, guard if is_local else _let_in)
-
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""
-        for each in self._served:
-            each.end_all(bearer)
+        if self._served is not None:
+            self._served.end_all(bearer)
         self._endpoints.hub.client_left(bearer.sessionless)
         self._endpoints.hub.fleet.direct.leave(bearer.direct)
-
-    def _cors(self, app: ASGIApp) -> ASGIApp:
-        """Let in the browser pages that the configuration names."""
-        origins = self._settings.allowed_origins
-        return CORS(app, origins) if origins else app
 
     def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
         """What keeps the sessions of one server."""
@@ -282,10 +263,6 @@ class HttpFrontend:
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
-
-
-def _as_it_is(app: ASGIApp) -> ASGIApp:
-    return app
 
 
 async def _let_in(_request: Request) -> None:

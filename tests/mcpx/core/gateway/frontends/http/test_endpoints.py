@@ -11,8 +11,8 @@ import pytest
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends import http_endpoints
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http import endpoints as http_endpoints
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.endpoints import HttpEndpoint
 from tests.mcpx.core.gateway.test_profiles import both, run

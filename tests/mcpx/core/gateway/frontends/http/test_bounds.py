@@ -14,7 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.mcpx.core.gateway.frontends.test_http_frontend import ACCEPT, HELLO, post
+from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, HELLO, post
 from tests.mcpx.core.gateway.frontends.test_not_reading import flooding, memory
 from tests.mcpx.serving import LEGACY, serving, write_config
 

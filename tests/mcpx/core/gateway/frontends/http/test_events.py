@@ -11,9 +11,9 @@ import pytest
 from mcp.server.streamable_http import GET_STREAM_KEY
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
-from mcpx.core.gateway.frontends import http_events
-from mcpx.core.gateway.frontends.http_events import KeptEvents, SessionEvents
-from tests.mcpx.core.gateway.frontends.test_http_frontend import ACCEPT, HELLO, http
+from mcpx.core.gateway.frontends.http import events as http_events
+from mcpx.core.gateway.frontends.http.events import KeptEvents, SessionEvents
+from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, HELLO, http
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import LEGACY, write_config
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mcpx.core.gateway.frontends.http_results import EncodedResults
+from mcpx.core.gateway.frontends.http.endpoints import EncodedResults
 from mcpx.core.wire.enclosed import enclose
 
 pytestmark = pytest.mark.anyio

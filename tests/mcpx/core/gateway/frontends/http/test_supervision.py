@@ -15,8 +15,8 @@ import structlog
 from mcpx.core.config import parse
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends import http_supervision
-from mcpx.core.gateway.frontends.http_supervision import SupervisedHttp
+from mcpx.core.gateway.frontends.http import supervision as http_supervision
+from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp
 from mcpx.parts import open_hub
 from supervisors import Backoff
 from tests.mcpx.core.daemon.daemons import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.mcpx.core.gateway.frontends.test_http_frontend import ACCEPT, HELLO, bearer, http
+from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, HELLO, bearer, http
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import LEGACY, write_config
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Generic, TypeVar
 
+import anyio
+import anyio.abc
 import anyio.lowlevel
 import msgspec
 from mcp.server import Server
@@ -25,12 +29,83 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from mcpx.core.gateway.frontends.http_batches import BatchExchange
-from mcpx.core.gateway.frontends.http_events import RETRY_MS, KeptEvents, SessionEvents
+from mcpx.core.gateway.frontends.http.batches import BatchExchange
+from mcpx.core.gateway.frontends.http.events import RETRY_MS, KeptEvents, SessionEvents
 from mcpx.core.text.json_work import takes_long, work_of
 from mcpx.core.wire import malformed
 from mcpx.core.wire.batch import BATCH_REVISION, NOT_IN_REVISION, split, split_if_any, why_refused
 from mcpx.core.wire.intake import LARGE_BYTES
+
+# Session managers of the SDK, each made when its first client comes and kept while the frontend runs.
+#
+# For endpoints that serve many endpoints. A manager holds its sessions: when it is ended they end, too, and
+# their clients begin new ones.
+
+K = TypeVar("K")
+
+
+class SessionManagers(Generic[K]):
+    """The managers by what they are for, while `running`.
+
+    `make` makes one, with tasks that last as long as it does.
+    """
+
+    def __init__(self, make: Callable[[K, anyio.abc.TaskGroup], StreamableHTTPSessionManager]) -> None:
+        self._make = make
+        # the one that was used longest ago is the first
+        self._managers: dict[K, tuple[StreamableHTTPSessionManager, anyio.CancelScope]] = {}
+        self._making = anyio.Lock()
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the sessions."""
+        async with anyio.create_task_group() as self._tasks:
+            yield
+            self._tasks.cancel_scope.cancel()
+        self._tasks = None
+        self._managers.clear()
+
+    async def get(self, key: K) -> StreamableHTTPSessionManager:
+        """The manager; it is made if there is none."""
+        async with self._making:
+            running = self._managers.pop(key, None)
+            if running is None:
+                if self._tasks is None:
+                    raise RuntimeError("the endpoint is not running")
+                running = await self._tasks.start(self._run, key)
+            self._managers[key] = running
+            return running[0]
+
+    def end(self, key: K) -> None:
+        """End a manager with its sessions, if there is one."""
+        if (ended := self._managers.pop(key, None)) is not None:
+            ended[1].cancel()
+
+    def end_all(self, belongs: Callable[[K], bool]) -> None:
+        """End those managers with their sessions."""
+        for key in [key for key in self._managers if belongs(key)]:
+            self.end(key)
+
+    def end_oldest(self, counts: Callable[[K], bool], most: int) -> None:
+        """Keep at most that many of those that count: end the ones that were used longest ago."""
+        counted = [key for key in self._managers if counts(key)]
+        for key in counted[: max(0, len(counted) - most)]:
+            self.end(key)
+
+    async def _run(
+        self,
+        key: K,
+        *,
+        task_status: anyio.abc.TaskStatus[tuple[StreamableHTTPSessionManager, anyio.CancelScope]],
+    ) -> None:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                manager = self._make(key, tasks)
+                async with manager.run():
+                    task_status.started((manager, scope))
+                    await anyio.sleep_forever()
+
 
 TOO_DENSE: Final = "it holds too many values; send fewer at a time, or as one text"
 _REVISION: Final = re.compile(rb'protocolVersion\\?":\s*\\?"([0-9-]+)')  # of a result, which may be a text

@@ -8,11 +8,11 @@ import anyio
 import httpx2
 import pytest
 
-from mcpx.core.gateway.frontends import http_batches
+from mcpx.core.gateway.frontends.http import batches as http_batches
 from mcpx.core.wire.batch import BATCH_REVISION, MAX_BATCH_MESSAGES
+from tests.mcpx.core.gateway.frontends.http.test_events import Session, events_of, sessions
+from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, http
 from tests.mcpx.core.gateway.frontends.test_batches import call, hello, message, ping, text
-from tests.mcpx.core.gateway.frontends.test_http_events import Session, events_of, sessions
-from tests.mcpx.core.gateway.frontends.test_http_frontend import ACCEPT, http
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, write_config
 

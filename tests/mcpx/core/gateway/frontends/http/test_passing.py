@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from tests.mcpx.core.gateway.frontends.test_http_frontend import ACCEPT, HELLO
+from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, HELLO
 from tests.mcpx.core.servers.raw import entry, result
 from tests.mcpx.core.servers.raw_http import raw_http
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, serving, write_config

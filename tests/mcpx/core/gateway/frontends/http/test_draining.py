@@ -20,7 +20,7 @@ from tests.mcpx.scripted import Ears, entry, soon
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, serving, write_config
 
 pytestmark = pytest.mark.anyio
-COUNTING = Path(__file__).parents[3] / "cluster" / "replicas" / "counting_server.py"
+COUNTING = Path(__file__).parents[4] / "cluster" / "replicas" / "counting_server.py"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 MODERN_HEADERS = ACCEPT | {"MCP-Protocol-Version": MODERN}
 INITIALIZE = {

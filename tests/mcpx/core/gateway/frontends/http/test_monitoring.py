@@ -24,8 +24,8 @@ from mcpx.core.daemon.monitoring import Scrapes, exposition, read
 from mcpx.core.events.metric_families import FAMILIES
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends import http_monitoring
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http import monitoring as http_monitoring
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue, revoke
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError
@@ -414,7 +414,7 @@ async def test_a_fault_of_its_own_is_an_answer_too(monkeypatch):
 
 def test_serving_http_imports_nothing_of_it_before_the_first_scrape():
     program = (
-        f"import json, sys, {http_monitoring.__name__}, mcpx.core.gateway.frontends.http_supervision\n"
+        f"import json, sys, {http_monitoring.__name__}, mcpx.core.gateway.frontends.http.supervision\n"
         "print(json.dumps([name for name in sys.modules if name.split('.')[0] in "
         "('prometheus_client', 'PIL')]))"
     )

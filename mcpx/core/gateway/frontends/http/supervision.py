@@ -20,7 +20,7 @@ from mcpx.core.daemon.idle_exit import Use
 from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http_frontend import BindError, HttpFrontend, http_shutdown, listen
+from mcpx.core.gateway.frontends.http.frontend import BindError, HttpFrontend, http_shutdown, listen
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError

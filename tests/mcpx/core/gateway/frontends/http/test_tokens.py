@@ -17,8 +17,8 @@ import pytest
 from mcpx.core.config import HttpGateway
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends import auth
-from mcpx.core.gateway.frontends.http_frontend import HttpFrontend, listen
+from mcpx.core.gateway.frontends.http import access as auth
+from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
 from mcpx.core.policy.tokens import issue, named_tokens_file, revoke
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.endpoints import ACCEPT, HttpEndpoint
@@ -39,7 +39,10 @@ PROFILES = {
     "work": {"servers": ["shop"], "tools": {"shop": ["buy", "sh*"]}},
     "whole": {"servers": ["shop"]},
 }
-TABLES = {"command": sys.executable, "args": ["-S", "-E", str(Path(__file__).with_name("tables_server.py"))]}
+TABLES = {
+    "command": sys.executable,
+    "args": ["-S", "-E", str(Path(__file__).parents[1] / "tables_server.py")],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -487,7 +490,7 @@ async def test_streams_of_events_end_with_the_token(end):
 
 
 async def test_one_token_does_not_use_up_the_endpoints_of_another(monkeypatch):
-    monkeypatch.setattr("mcpx.core.gateway.frontends.http_endpoints.MAX_ENDPOINTS", 1)
+    monkeypatch.setattr("mcpx.core.gateway.frontends.http.endpoints.MAX_ENDPOINTS", 1)
     one, two = make("one", profile="work"), make("two")
     async with served(shops()) as site, site.at(one) as endpoint:
         for path in ("?only=shop", "?only=vault", "/work"):
