@@ -9,6 +9,7 @@ them is bounded.
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import re
 from collections.abc import Iterator
@@ -42,6 +43,10 @@ _PROPERTIES_REFUSED: Final = frozenset({400, 422})
 _MOVED: Final = frozenset({301, 302, 303, 307, 308, 404, 405, 410})
 _FOR_NOW: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
+MAX_NAME_CHARS: Final = 100
+MAX_ID_TOKEN_CHARS: Final = 65_536
+_CLAIMS: Final = ("preferred_username", "email", "name", "sub")
+_JWT_PARTS: Final = 3
 
 
 class EndpointMoved(SignInError):  # noqa: N818 - a condition
@@ -90,15 +95,15 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
     )
 
 
-def check_registration(response: httpx2.Response) -> None:
-    """Refuse the answer to a registration that registers nothing.
+def check_registration(response: httpx2.Response) -> JSON:
+    """Return the answer to a registration, and refuse one that registers nothing.
 
     Raises:
         SignInError: `REGISTRATION_REFUSED`, or `UNREACHABLE` for a failure for now.
     """
     answer, origin = json_object(response) or {}, shown_origin(response.request.url)
     if response.status_code in _SUCCESS and _is_client(answer):
-        return
+        return answer
     said = _quoted(response, answer)
     if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
         text = f"{origin} registers no clients now: {said}"
@@ -195,3 +200,30 @@ def _secrets_of(request: httpx2.Request) -> Iterator[str]:
     scheme, _, credentials = str(request.headers.get("authorization", "")).partition(" ")
     if scheme.lower() == "basic":
         yield unquote(base64.b64decode(credentials).decode(errors="replace").partition(":")[2]) or credentials
+
+
+# The name of the account that a person has signed in with, where the authorization server tells it: in the
+# id token that may come with an access token, or at the userinfo endpoint (OpenID Connect Core 5.3). It is
+# what a person is shown, and decides nothing, so the id token, which came from the token endpoint itself, is
+# read without its signature.
+
+
+def name_with_tokens(response: httpx2.Response) -> str | None:
+    """The name in the id token of a token endpoint's answer; None where there is none that can be read."""
+    token = (json_object(response) or {}).get("id_token")
+    if not isinstance(token, str) or len(token) > MAX_ID_TOKEN_CHARS or token.count(".") != _JWT_PARTS - 1:
+        return None
+    payload = token.split(".")[1]
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, binascii.Error, ValueError):
+        return None
+    return name_in(claims)
+
+
+def name_in(claims: object) -> str | None:
+    """The claim that says most to a person, as text that can be shown."""
+    if not isinstance(claims, dict):
+        return None
+    texts = (each for key in _CLAIMS if isinstance(each := claims.get(key), str))
+    return next(filter(None, (one_line(each, MAX_NAME_CHARS).strip() for each in texts)), None)

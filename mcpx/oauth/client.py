@@ -1,30 +1,37 @@
-"""Which client MCPX is at an authorization server: the configured one, a document's, or a registered one.
+"""The client that MCPX is at an authorization server: configured, a document's, or registered now.
 
 A client's secret goes to the issuer that it belongs to, and to no other: the one in the configuration, else
-the one that it was used at first.
+the one that it was used at first. `authenticated` shows the client to an endpoint.
 """
 
 from __future__ import annotations
 
+import base64
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final
+from urllib.parse import quote
 from uuid import uuid4
 
+import httpx2
 import msgspec
+from mcp.client.auth.utils import is_valid_client_metadata_url
 
 from mcpx.core.config import ServerConfig
 from mcpx.core.text import one_line
+from mcpx.oauth.answers import MAX_LIFETIME_S, check_registration
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
+from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.network import oauth_of
+from mcpx.oauth.network import OAuthNetwork, oauth_of
 from mcpx.oauth.record import JSON, Record, Registration
 
 ASSERTION_LIFETIME_S: Final = 300  # of a signed assertion; it is made for one request
 EXPIRY_MARGIN_S: Final = 600.0  # of a client's secret, for the time that a person takes
 
-Sign = Callable[[str], str]
-"""Makes a signed assertion (RFC 7523) for an issuer."""
+CLIENT_NAME: Final = "MCPX"
+_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_BY_SECRET: Final = frozenset({"client_secret_basic", "client_secret_post"})
 
 
 def client_of(server: ServerConfig, record: Record | None, metadata: JSON) -> Registration | None:
@@ -105,7 +112,7 @@ def _is_of(client: Registration, issuer: str) -> bool:
 
 
 def auth_method(metadata: JSON, *, has_secret: bool) -> str:
-    """How a client shows itself at the token endpoint, where it has not been said (RFC 8414, RFC 7591)."""
+    """Choose how a client shows itself at the token endpoint, where it is not said (RFC 8414, RFC 7591)."""
     if not has_secret:
         return "none"
     offered = metadata.get("token_endpoint_auth_methods_supported")
@@ -114,8 +121,83 @@ def auth_method(metadata: JSON, *, has_secret: bool) -> str:
     return "client_secret_basic"
 
 
-def method_to_register(metadata: JSON) -> str | None:
-    """The method to register with: without a secret if the server has that; None leaves it to the server."""
+# --- registering one
+
+
+class _Registered(msgspec.Struct):
+    """The answer to a registration (RFC 7591 3.2.1), as far as it counts here."""
+
+    client_id: str
+    client_secret: str | None = None
+    client_secret_expires_at: int | None = None
+    token_endpoint_auth_method: str | None = None
+    redirect_uris: tuple[str, ...] = ()
+    scope: str | None = None
+
+
+def document_client(server: ServerConfig, metadata: JSON, uris: Sequence[str]) -> Registration | None:
+    """Return the client that a metadata document describes; None where there is none, or no server for it."""
+    url = oauth_of(server).client_metadata_url
+    if metadata.get("client_id_metadata_document_supported") is not True:
+        return None
+    if url is None or not is_valid_client_metadata_url(url):
+        return None
+    issuer = str(metadata["issuer"])
+    return Registration(client_id=url, token_auth="none", redirect_uris=tuple(uris), issuer=issuer)  # noqa: S106
+
+
+async def register(
+    network: OAuthNetwork, metadata: JSON, redirect_uris: Sequence[str], scope: str | None
+) -> Registration:
+    """Register MCPX as a client at the authorization server of `metadata` (RFC 7591).
+
+    Raises:
+        SignInError: `REGISTRATION_REFUSED`, `ClientMetadataRefused` where other properties may be taken, or
+            `UNREACHABLE` for a failure for now.
+    """
+    grants = metadata.get("grant_types_supported")
+    refreshes = not isinstance(grants, list) or "refresh_token" in grants
+    about: JSON = {
+        "redirect_uris": list(redirect_uris),
+        "client_name": CLIENT_NAME,
+        "application_type": "native",
+        "response_types": ["code"],
+        "grant_types": ["authorization_code", *(["refresh_token"] if refreshes else [])],
+        "token_endpoint_auth_method": _method_to_register(metadata),
+        "scope": scope,
+    }
+    about = {name: value for name, value in about.items() if value is not None}
+    response = await network.send(httpx2.Request("POST", metadata["registration_endpoint"], json=about))
+    answer = check_registration(response)
+    try:
+        made = msgspec.convert(
+            {name: value for name, value in answer.items() if value}, _Registered, strict=False
+        )
+    except msgspec.ValidationError:
+        raise _unusable(network.server) from None  # the error may quote the answer
+    method = made.token_endpoint_auth_method
+    if method not in {None, "none", *_BY_SECRET} or (method in _BY_SECRET and made.client_secret is None):
+        raise _unusable(network.server)
+    return _registration(made, metadata)
+
+
+def _registration(made: _Registered, metadata: JSON) -> Registration:
+    has_secret = made.client_secret is not None
+    expires_at = made.client_secret_expires_at if has_secret else None
+    latest = int(time.time() + MAX_LIFETIME_S)
+    return Registration(
+        client_id=made.client_id,
+        client_secret=made.client_secret,
+        client_secret_expires_at=None if expires_at is None else float(min(expires_at, latest)),
+        token_auth=made.token_endpoint_auth_method or auth_method(metadata, has_secret=has_secret),
+        redirect_uris=made.redirect_uris,
+        scope=None if made.scope is None else clean_scope(made.scope),
+        issuer=str(metadata["issuer"]),
+    )
+
+
+def _method_to_register(metadata: JSON) -> str | None:
+    """Choose the method to register with: none if the server has that; None leaves it to the server."""
     offered = metadata.get("token_endpoint_auth_methods_supported")
     if not isinstance(offered, list):
         return None
@@ -123,25 +205,48 @@ def method_to_register(metadata: JSON) -> str | None:
     return next((method for method in methods if method in offered), None)
 
 
-def signer_of(server: ServerConfig) -> Sign | None:
-    """What signs the client's assertions; None for a client without a key.
+def _unusable(server: ServerConfig) -> SignInError:
+    text = f"the authorization server of {server.name} registers MCPX as a client that it cannot be"
+    return SignInError(Problem.REGISTRATION_REFUSED, text)
 
-    The SDK signs in the client credentials grant only; a refresh or a code needs the same.
+
+# --- showing it
+
+
+def authenticated(
+    server: ServerConfig, metadata: JSON, client: Registration, form: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Show the client in a form for an endpoint of the authorization server; the form, and its headers.
+
+    Raises:
+        SignInError: `CLIENT_REFUSED`: the client's key cannot sign.
     """
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
     oauth = oauth_of(server)
-    if oauth.private_key is None or oauth.client_id is None:
-        return None
-    key, client_id, algorithm = oauth.private_key, oauth.client_id, oauth.algorithm
+    if oauth.private_key is not None and oauth.client_id is not None:
+        assertion = _assertion(server, oauth.private_key, oauth.client_id, str(metadata["issuer"]))
+        signed = {"client_id": client.client_id, "client_assertion_type": _ASSERTION}
+        return {**form, **signed, "client_assertion": assertion}, headers
+    if client.client_secret and client.token_auth == "client_secret_basic":  # noqa: S105 - a method
+        shown = ":".join(quote(each, safe="") for each in (client.client_id, client.client_secret))
+        headers["Authorization"] = f"Basic {base64.b64encode(shown.encode()).decode()}"
+    elif client.client_secret and client.token_auth == "client_secret_post":  # noqa: S105 - a method
+        form = {**form, "client_id": client.client_id, "client_secret": client.client_secret}
+    return form, headers
 
-    def sign(issuer: str) -> str:
-        import jwt  # noqa: PLC0415 - takes a while, for who has a key
 
-        now = int(time.time())
-        claims = {"iss": client_id, "sub": client_id, "aud": issuer, "iat": now, "jti": uuid4().hex}
-        try:
-            return jwt.encode({**claims, "exp": now + ASSERTION_LIFETIME_S}, key, algorithm=algorithm)
-        except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
-            text = f"the private_key of {server.name} cannot sign with {algorithm}: {type(error).__name__}"
-            raise SignInError(Problem.CLIENT_REFUSED, text) from None  # the error may quote the key
+def _assertion(server: ServerConfig, key: str, client_id: str, issuer: str) -> str:
+    """Sign an assertion (RFC 7523) for an issuer.
 
-    return sign
+    Raises:
+        SignInError: `CLIENT_REFUSED`: the key cannot sign.
+    """
+    import jwt  # noqa: PLC0415 - takes a while, for who has a key
+
+    now, algorithm = int(time.time()), oauth_of(server).algorithm
+    claims = {"iss": client_id, "sub": client_id, "aud": issuer, "iat": now, "jti": uuid4().hex}
+    try:
+        return jwt.encode({**claims, "exp": now + ASSERTION_LIFETIME_S}, key, algorithm=algorithm)
+    except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
+        text = f"the private_key of {server.name} cannot sign with {algorithm}: {type(error).__name__}"
+        raise SignInError(Problem.CLIENT_REFUSED, text) from None  # the error may quote the key

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
 import httpx2
@@ -13,20 +16,29 @@ from mcp.client.auth.utils import union_scopes
 from msgspec import structs
 
 from mcpx.core.config import ServerConfig
-from mcpx.oauth.account_name import name_at_endpoint
-from mcpx.oauth.answers import ClientMetadataRefused
-from mcpx.oauth.callback_answer import AskPerson, Callback
+from mcpx.oauth.answers import ClientMetadataRefused, json_object, name_in
+from mcpx.oauth.callback_answer import AskPerson, Callback, code_in
 from mcpx.oauth.challenge import Challenge
-from mcpx.oauth.client import client_of, is_good_for, is_registered, kept, with_advice
+from mcpx.oauth.client import (
+    client_of,
+    document_client,
+    is_good_for,
+    is_registered,
+    kept,
+    register,
+    with_advice,
+)
 from mcpx.oauth.discovery import Discovered, discover
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
-from mcpx.oauth.provider import code_flow
-from mcpx.oauth.record import Record, Registration, identity_of
-from mcpx.oauth.scopes import scopes_to_ask
+from mcpx.oauth.record import JSON, Record, Registration, Tokens, identity_of
+from mcpx.oauth.token_requests import OFFLINE, granted, scopes_to_ask
 
 STUCK_AFTER_S: Final = 30.0  # that a person waits who sees a page which says that the client is unknown
 FORGET_TIMEOUT_S: Final = 5.0  # to note that
+NAME_TIMEOUT_S: Final = 3.0  # for the userinfo endpoint: the person waits to hear that they are signed in
+_OK: Final = 200
+_RANDOM_BYTES: Final = 32  # of the state, and of PKCE's verifier
 _NO_SUCH_CLIENT: Final = frozenset({400, 401, 404, 410, 422})  # an authorize endpoint's answers to one
 _CLIENT_ERRORS: Final = frozenset({"invalid_client", "unauthorized_client"})
 Save = Callable[[Record], Awaitable[None]]
@@ -87,7 +99,7 @@ async def sign_in(
 async def _found(network: OAuthNetwork, challenge: Challenge | None) -> Discovered:
     """Where to sign in, if a person can.
 
-    A server that does not say that it knows PKCE is refused, as specified; the SDK does not look.
+    A server that does not say that it knows PKCE is refused, as specified.
     """
     server = network.server
     if oauth_of(server).grant == "client_credentials":
@@ -101,6 +113,10 @@ async def _found(network: OAuthNetwork, challenge: Challenge | None) -> Discover
             " `headers` of its entry"
         )
         raise SignInError(Problem.NO_METADATA, text)
+    for name in ("client_id_metadata_document_supported", "authorization_response_iss_parameter_supported"):
+        if isinstance(found.metadata.get(name), list | dict):
+            text = f"the metadata of the authorization server of {server.name} cannot be used: {name}"
+            raise SignInError(Problem.METADATA_REFUSED, text)
     methods = found.metadata.get("code_challenge_methods_supported")
     if "authorization_endpoint" not in found.metadata:
         text = f"{found.issuer} signs in no people: it has no authorization endpoint"
@@ -136,6 +152,7 @@ class _Attempt:
         self._server = network.server
         self._record = record
         self._base = base
+        self._metadata = base.metadata or {}
         self._ask = ask
         self._redirect_uris = redirect_uris
         self._scope = scope
@@ -145,8 +162,7 @@ class _Attempt:
         """Whether the client was registered by an earlier sign-in."""
 
     async def run(self) -> Record:
-        metadata = self._base.metadata or {}
-        client = client_of(self._server, self._record, metadata)
+        client = client_of(self._server, self._record, self._metadata)
         self._was_known = client is not None and is_registered(self._server, client)
         if client is not None and self._was_known:
             self._was_known = is_good_for(client, self._redirect_uris[0], self._scope)
@@ -163,63 +179,90 @@ class _Attempt:
             raise with_advice(self._server, error) from error.__cause__
 
     async def _signed_in(self, client: Registration | None) -> Record:
-        """Sign in as a client, or as one that is registered now: with less said of it if that is refused.
+        """Sign in as a client, or as one that is registered now.
+
+        Its registration is saved before the person is asked, unless there are tokens of another client.
+        """
+        if client is None:
+            made, named_scope = await self._registered()
+            uris = made.redirect_uris or tuple(self._redirect_uris)
+            client = structs.replace(made, redirect_uris=uris, scope=union_scopes(made.scope, named_scope))
+            self._client = client
+            if self._record is None or self._record.tokens is None:
+                await self._save(self._result(revision=self._base.revision + 1))
+        self._client = client
+        form = await self._code(client)
+        tokens, account = await granted(
+            self._network,
+            self._base,
+            client,
+            form,
+            refused=Problem.CODE_REFUSED,
+            what="the code of the sign-in",
+        )
+        tokens = structs.replace(tokens, scope=tokens.scope or self._scope)
+        account = account or await _name_at_endpoint(self._network, self._metadata, tokens)
+        return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens, account=account)
+
+    async def _registered(self) -> tuple[Registration, str | None]:
+        """Register a client, with less said of it if that is refused; and the scopes that it has named.
 
         Some servers register one redirect URI and no more. oidc-provider registers no scopes of resources,
         but lets a client that named none ask for them; others let it ask only for those that it named.
         """
-        self._client = client
-        if client is not None:
-            return await self._exchange(self._redirect_uris)
+        uris = self._redirect_uris
+        if (client := document_client(self._server, self._metadata, uris)) is not None:
+            return client, self._scope
         self._require_registration()
         with suppress(ClientMetadataRefused):
-            return await self._exchange(self._redirect_uris)
+            return await register(self._network, self._metadata, uris, self._scope), self._scope
         with suppress(ClientMetadataRefused):
-            return await self._exchange(self._redirect_uris, names_scope=False)
-        return await self._exchange(self._redirect_uris[:1], names_scope=False)
+            return await register(self._network, self._metadata, uris, None), None
+        return await register(self._network, self._metadata, uris[:1], None), None
 
-    async def _exchange(self, redirect_uris: Sequence[str], *, names_scope: bool = True) -> Record:
-        async def registered(client: Registration) -> None:
-            uris = client.redirect_uris or tuple(redirect_uris)
-            scope = union_scopes(client.scope, self._scope if names_scope else None)
-            self._client = structs.replace(client, redirect_uris=uris, scope=scope)
-            if self._record is None or self._record.tokens is None:
-                await self._save(self._result(revision=self._base.revision + 1))
+    async def _code(self, client: Registration) -> dict[str, str]:
+        """Have the person agree at the authorization endpoint; the form that shows the code.
 
-        flow = code_flow(
-            self._server,
-            self._base,
-            self._client,
-            redirect_uris=redirect_uris,
-            scope=self._scope,
-            ask=self._show,
-            on_registration=registered,
-        )
-        tokens = await flow.run(
-            self._network,
-            refused=Problem.CODE_REFUSED,
-            what="the code of the sign-in",
-            names_scope=names_scope,
-        )
-        metadata = self._base.metadata or {}
-        account = flow.account or await name_at_endpoint(self._network, metadata, tokens, self._scope)
-        return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens, account=account)
+        Raises:
+            SignInError: With the problem of the person, or of the answer that their browser brings.
+        """
+        state, verifier = secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES)
+        digest = hashlib.sha256(verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": self._redirect_uris[0],
+            "state": state,
+            "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+            "code_challenge_method": "S256",
+            "resource": self._base.resource,
+            "scope": self._scope,
+            "prompt": "consent" if OFFLINE in (self._scope or "").split() else None,  # OpenID Connect Core 11
+        }
+        endpoint = str(httpx2.URL(self._metadata["authorization_endpoint"]))
+        query = urlencode({name: value for name, value in asked.items() if value})
+        callback = await self._show(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}")
+        names_issuer = self._metadata.get("authorization_response_iss_parameter_supported") is True
+        issuer = str(self._metadata.get("issuer"))
+        return {
+            "grant_type": "authorization_code",
+            "code": code_in(callback, state=state, issuer=issuer, names_issuer=names_issuer),
+            "redirect_uri": self._redirect_uris[0],
+            "client_id": client.client_id,
+            "code_verifier": verifier,
+        }
 
     def _result(self, *, revision: int) -> Record:
         client = None if self._client is None else kept(self._server, self._client)
         return structs.replace(self._base, registration=client, revision=revision)
 
     def _require_registration(self) -> None:
-        """Refuse a server that registers no clients; the SDK would try an endpoint of the server itself."""
-        metadata = self._base.metadata or {}
-        by_document = oauth_of(self._server).client_metadata_url is not None
-        if by_document and metadata.get("client_id_metadata_document_supported") is True:
-            return
-        if not isinstance(metadata.get("registration_endpoint"), str):
+        """Refuse a server that registers no clients."""
+        if not isinstance(self._metadata.get("registration_endpoint"), str):
             text = (
-                f"{metadata['issuer']} registers no clients by itself: register MCPX there with the redirect"
-                f" URI {self._redirect_uris[0]}, and put its client_id (and client_secret) into `auth` of"
-                f" {self._server.name}"
+                f"{self._metadata['issuer']} registers no clients by itself: register MCPX there with the"
+                f" redirect URI {self._redirect_uris[0]}, and put its client_id (and client_secret) into"
+                f" `auth` of {self._server.name}"
             )
             raise SignInError(Problem.REGISTRATION_REFUSED, text)
 
@@ -254,3 +297,21 @@ class _Attempt:
 
     async def _forget(self, record: Record) -> None:
         await self._save(structs.replace(record, registration=None, revision=record.revision + 1))
+
+
+async def _name_at_endpoint(network: OAuthNetwork, metadata: JSON, tokens: Tokens) -> str | None:
+    """The name that the userinfo endpoint tells the access token; None where it is not to be had.
+
+    Never raises. It is bounded and shielded: what was granted is not to be lost for want of a name.
+    """
+    endpoint = metadata.get("userinfo_endpoint")
+    if not isinstance(endpoint, str) or "openid" not in (tokens.scope or "").split():
+        return None
+    request = httpx2.Request("GET", endpoint, headers={"Authorization": f"Bearer {tokens.access_token}"})
+    with anyio.move_on_after(NAME_TIMEOUT_S, shield=True):
+        try:
+            response = await network.send(request, follow_redirects=False)
+        except (SignInError, ValueError, TypeError, httpx2.InvalidURL):
+            return None
+        return name_in(json_object(response)) if response.status_code == _OK else None
+    return None

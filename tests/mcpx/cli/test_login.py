@@ -21,7 +21,7 @@ from tests.forking.client import Python
 from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.oauth.scripted_browser import fetch
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.test_account_name import id_token
+from tests.mcpx.oauth.test_names_of_accounts import id_token
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal
 
