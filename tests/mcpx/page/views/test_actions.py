@@ -16,7 +16,7 @@ from mcpx.core.config import load
 from mcpx.errors import MCPXError
 from mcpx.page import commands
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
-from tests.mcpx.oauth.test_account_name import id_token
+from tests.mcpx.oauth.test_names_of_accounts import id_token
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry
 
