@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
-    from mcpx.core.calls.execution import ExecutionResult, Executor
+    from mcpx.core.calls.calls import ExecutionResult, Executor
     from mcpx.core.calls.registry import Registry, generate_resources_description, generate_tools_description
     from mcpx.core.catalog.model import ResourceInfo, ToolInfo
     from mcpx.core.catalog.snapshot import ServerInfo
@@ -56,8 +56,8 @@ _HOMES = {
     "CallError": "mcpx.errors",
     "Config": "mcpx.core.config",
     "ConfigError": "mcpx.errors",
-    "ExecutionResult": "mcpx.core.calls.execution",
-    "Executor": "mcpx.core.calls.execution",
+    "ExecutionResult": "mcpx.core.calls.calls",
+    "Executor": "mcpx.core.calls.calls",
     "Hub": "mcpx.core.daemon.hub",
     "MCPXError": "mcpx.errors",
     "Registry": "mcpx.core.calls.registry",

@@ -1,1 +1,1 @@
-"""What stands behind every frontend: the servers, the registry, the router and the calls through it."""
+"""The one pipeline of calls, and around it: inspection, the registry, questions, and kept results."""

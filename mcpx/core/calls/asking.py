@@ -7,22 +7,29 @@ covered.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
+from mcpx.core.calls.recording import note_question
+from mcpx.core.calls.results.large import Apart
+from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.audit.entry import Approval, Entry
 from mcpx.core.policy.approval_form import KEY
 from mcpx.core.policy.approvals import Admitted, Approvals
 from mcpx.core.policy.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
 from mcpx.core.policy.server_questions import presented_requests
 from mcpx.core.protocol.context import ELICITATION, QUESTIONS, CallerHandle, InputAnswers
+from mcpx.core.protocol.messages import Request
 from mcpx.core.protocol.requests import CallTool
 from mcpx.core.rendering.result_reading import InputRequired
+from mcpx.core.servers.call_errors import SignInNeeded, without_link
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.relay.server_requests import MAX_OPEN_REQUESTS
 from mcpx.core.servers.relay.suspended import to_handshake
@@ -36,8 +43,19 @@ from mcpx.errors import CallError, Code
 # can be asked such things, and repeats the request with the answers. A client of an older one is asked by
 # requests to it. Used by `mcpx.core.calls.calls`, which repeats the call.
 
+R = TypeVar("R")
+Render = Callable[[msgspec.Raw], R | Apart[R]]
+"""Makes something of a result; a large one apart."""
+
+MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 MAX_METHOD_SHOWN: Final = 64  # characters of a method that does not exist
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.25)  # where the server only wants to be asked again, by round
+
+
+async def rendered(render: Render[R], raw: msgspec.Raw) -> R:
+    """Make of a result what `render` does."""
+    made = render(raw)
+    return await made if isinstance(made, Apart) else made
 
 
 def input_requests(need: InputRequired, caller: CallerHandle, *, from_mcpx: bool) -> dict[str, JSON]:
@@ -210,3 +228,94 @@ async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: 
         question.withdraw = None
     responses = {} if answer is None else {KEY: answer}
     return InputAnswers(msgspec.json.encode(responses), question.state)
+
+
+# --- rounds: a request is repeated with what the client has answered, until there is a result
+
+
+class Rounds:
+    """Obtains what a request lacks. `result_of` sends it again, and gives the raw result."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, VisibleServer],
+        approvals: Approvals,
+        audit: Audit,
+        links: SignInLinks,
+        result_of: Callable[[Request], Awaitable[msgspec.Raw]],
+    ) -> None:
+        self._servers = servers
+        self._approvals = approvals
+        self._audit = audit
+        self._links = links
+        self._result_of = result_of
+
+    async def provide_input(self, request: Request, need: InputRequired, render: Render[R]) -> R | JSON:
+        """What follows where the server asks for input, or a person has to agree to the call.
+
+        A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
+        repeated with its answers until there is a result; that is rendered.
+
+        Raises:
+            CallError: The client cannot be asked, refuses, or takes longer than `call_timeout` for a round;
+                the server never stops asking; or the repeated request failed.
+        """
+        caller, upstream = request.context.caller, self._servers.get(request.server_name)
+        if caller is None or upstream is None:
+            raise need
+        answers = request.context.answers
+        if isinstance(need, SignInNeeded):
+            return await self._when_signed_in(request, need, render)
+        need = self._approvals.continued(answers, need)
+        from_mcpx = upstream.config.is_remote_mcpx
+        if caller.modern:
+            requests = input_requests(need, caller, from_mcpx=from_mcpx)
+            return dict(need.result) | ({"inputRequests": requests} if requests else {})
+        for round_number in range(MAX_INPUT_ROUNDS + isinstance(need, ApprovalRequired)):
+            if isinstance(need, ApprovalRequired):
+                answers = await obtain_approval(self._approvals, need, caller)
+            else:
+                timeout = upstream.config.call_limits.call_timeout
+                requests = input_requests(need, caller, from_mcpx=from_mcpx)
+                answers = await obtain_input(
+                    need, requests, caller, timeout_s=timeout, round_number=round_number
+                )
+            repeated = replace(request, context=replace(request.context, answers=answers))
+            self._note_same(request, repeated)
+            try:
+                return await rendered(render, await self._result_of(repeated))
+            except SignInNeeded as again:
+                return await self._when_signed_in(repeated, again, render)
+            except InputRequired as again:
+                need = self._approvals.continued(answers, again)
+        rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
+        text = f"{rounds} without a result; it may have taken effect"
+        raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
+
+    async def _when_signed_in(self, request: Request, need: SignInNeeded, render: Render[R]) -> R | JSON:
+        """What follows where a person has to sign in first; or the link by which they can, as a result.
+
+        Raises:
+            CallError: They have not signed in, or the call that was sent then failed.
+        """
+        context, upstream = request.context, self._servers[request.server_name]
+        asked = await self._links.obtain(
+            need, upstream, context.caller, client=context.client, answers=context.answers
+        )
+        note_question(self._audit, request, is_answered=asked is None)
+        if asked is not None:
+            return asked
+        repeated = replace(request, context=replace(context, answers=without_link(context.answers)))
+        self._note_same(request, repeated)
+        request = repeated
+        try:
+            return await rendered(render, await self._result_of(request))
+        except SignInNeeded:
+            raise  # once is enough
+        except InputRequired as again:
+            return await self.provide_input(request, again, render)
+
+    def _note_same(self, request: Request, repeated: Request) -> None:
+        """Tell who watches that a request goes on as another one."""
+        if self._audit.watch is not None:
+            self._audit.watch.same(request, repeated)

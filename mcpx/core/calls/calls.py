@@ -1,86 +1,91 @@
-"""Calls: the one way for every request to a server.
+"""Calls for those who wait for a result: programs, the command line, the page, and the paths of the SDK.
 
-A client on a stream (`mcpx.core.gateway.frontends.fast_path`), the SDK's server
-(`mcpx.core.gateway.sdk_path`), the command line and programs each make a request
-(`mcpx.core.protocol.messages`), and hand it to `ToolCalls`. From there on all take the same way: the router
-actor checks the request and puts it into its server's queue, the requester's function renders the result,
-input that the server requires is obtained from the client, and every failure is a `CallError`.
+Each makes a request (`mcpx.core.protocol.messages`). It waits here for what a server lists first, goes down
+`mcpx.core.calls.pipeline` as all requests do, and its result is rendered by the requester's function. What a
+server or MCPX asks for meanwhile is obtained from the client (`mcpx.core.calls.asking`), and every failure is
+a `CallError`. Who needs no task for a request, as the fast path of streams, hands it to `call`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
-from mcpx.core.calls.asking import input_requests, obtain_approval, obtain_input
-from mcpx.core.calls.auditing import note_question, note_refused, noting_refusals
-from mcpx.core.calls.execution import ExecutionResult
+from mcpx.core.calls.asking import Render, Rounds, rendered
+from mcpx.core.calls.inspection import Inspector
 from mcpx.core.calls.names import (
     INSPECT_WAIT_S,
     await_first_listings,
     await_listing,
     not_listed,
+    own_name,
     resolve_tool,
 )
-from mcpx.core.calls.results.large import Apart
+from mcpx.core.calls.pipeline import Pipeline
+from mcpx.core.calls.recording import note_refused, noting_refusals
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.catalog.model import JSON
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.policy.approvals import Approvals
-from mcpx.core.policy.questions import ApprovalRequired
 from mcpx.core.protocol.context import ClientId, Origin
-from mcpx.core.protocol.messages import (
-    Exec,
-    Inspect,
-    ListResources,
-    Message,
-    Read,
-    Request,
-    as_call_error,
-    tool_of,
-)
+from mcpx.core.protocol.messages import Exec, Inspect, Read, Request, as_call_error, tool_of
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.rendering.results import ToolResult
-from mcpx.core.servers.call_errors import SignInNeeded, without_link
+from mcpx.core.servers.call_errors import SignInNeeded
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire import envelope
-from mcpx.errors import CallError, Code
-from supervisors import Reply, SupervisorError
+from mcpx.errors import CallError, Outcome
+from supervisors import Reply
 
 R = TypeVar("R")
 ReportProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
-MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 
+class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one call, as the upstream gave it and as the model gets it."""
 
-class Requests(Protocol):
-    """What takes requests: the reference of the router."""
+    server_name: str
+    tool_name: str
+    raw: JSON
+    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`.
 
-    def request(self, message: Message, reply: Reply[Any]) -> object:
-        """As `ActorRef.request`."""
-        ...
+    Of one that is too large to be read, the essentials (`mcpx.core.rendering.large_results`)."""
+    shaped: ToolResult
 
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool itself reported a failure."""
+        return self.shaped.is_error
 
-Render = Callable[[msgspec.Raw], R | Apart[R]]
-"""Makes something of a result; a large one apart."""
+    @property
+    def as_it_came(self) -> ToolResult:
+        """The result with the texts that the server gave."""
+        return replace(self.shaped, content=self.raw.get("content") or self.shaped.content)
 
+    @property
+    def raw_data(self) -> Any:
+        """The data for programs: the structured content as plain JSON, or else the text."""
+        if self.shaped.structured_content is not None:
+            return self.shaped.structured_content
+        return _text(self.raw.get("content", []))
 
-async def _rendered(render: Render[R], raw: msgspec.Raw) -> R:
-    made = render(raw)
-    return await made if isinstance(made, Apart) else made
+    @property
+    def compressed_data(self) -> str:
+        """The text for the model: TOON where that is smaller."""
+        return _text(self.shaped.content)
 
 
 class ToolCalls:
-    """Sends requests to the router, and turns what comes back into results and errors.
+    """Sends requests down the pipeline, and turns what comes back into results and errors.
 
     `await_peers` waits, for a bounded time, for other MCPX that have not said yet which servers they have: a
     server that is not known may be one of theirs.
@@ -89,33 +94,26 @@ class ToolCalls:
     def __init__(
         self,
         upstreams: Mapping[str, VisibleServer],
-        router: Requests,
+        pipeline: Pipeline,
+        inspector: Inspector,
         results: ResultRenderer,
+        *,
         approvals: Approvals,
         audit: Audit,
-        *,
         links: SignInLinks,
         await_peers: Callable[[], Awaitable[None]],
     ) -> None:
         self._upstreams = upstreams
-        self._router = router
+        self._inspector = inspector
         self._results = results
-        self._approvals = approvals
         self._audit = audit
-        self._links = links
         self._await_peers = await_peers
+        self.call = pipeline.send
+        """Send a request, and go on: the reply gets the raw result, or a CallError."""
+        self.rounds = Rounds(upstreams, approvals, audit, links, self._result_of)
+        """Obtains what a request lacks that was sent with `call`."""
 
     # --- for the paths of the gateway
-
-    def call(self, message: Message, reply: Reply[Any]) -> None:
-        """Hand a message to the router and go on; `reply` gets the raw result, or a CallError."""
-        try:
-            self._router.request(message, reply)
-        except SupervisorError as error:  # flooded, or on its way out
-            text = f"MCPX takes no more requests ({error}); nothing was sent, try again later"
-            refusal = CallError(Code.OVERLOADED, text, server=message.server_name)
-            note_refused(self._audit, message, refusal)
-            reply.reject(refusal)
 
     async def run(self, request: Request, render: Render[R]) -> R | JSON:
         """The rendered result; or the input requests of the server, for a client that takes them as a result.
@@ -128,83 +126,13 @@ class ToolCalls:
         """
         try:
             try:
-                return await _rendered(render, await self._result_of(request))
+                return await rendered(render, await self._result_of(request))
             except InputRequired as need:
-                return await self.provide_input(request, need, render)
+                return await self.rounds.provide_input(request, need, render)
         except (CallError, MCPError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: whatever one result raises costs that call alone
             raise as_call_error(error, request) from None
-
-    async def provide_input(self, request: Request, need: InputRequired, render: Render[R]) -> R | JSON:
-        """What follows where the server asks for input, or a person has to agree to the call.
-
-        A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
-        repeated with its answers until there is a result; that is rendered.
-
-        Raises:
-            CallError: The client cannot be asked, refuses, or takes longer than `call_timeout` for a round;
-                the server never stops asking; or the repeated request failed.
-        """
-        caller, upstream = request.context.caller, self._upstreams.get(request.server_name)
-        if caller is None or upstream is None:
-            raise need
-        answers = request.context.answers
-        if isinstance(need, SignInNeeded):
-            return await self._when_signed_in(request, need, render)
-        need = self._approvals.continued(answers, need)
-        from_mcpx = upstream.config.is_remote_mcpx
-        if caller.modern:
-            requests = input_requests(need, caller, from_mcpx=from_mcpx)
-            return dict(need.result) | ({"inputRequests": requests} if requests else {})
-        for round_number in range(MAX_INPUT_ROUNDS + isinstance(need, ApprovalRequired)):
-            if isinstance(need, ApprovalRequired):
-                answers = await obtain_approval(self._approvals, need, caller)
-            else:
-                timeout = upstream.config.call_limits.call_timeout
-                requests = input_requests(need, caller, from_mcpx=from_mcpx)
-                answers = await obtain_input(
-                    need, requests, caller, timeout_s=timeout, round_number=round_number
-                )
-            repeated = replace(request, context=replace(request.context, answers=answers))
-            self._note_same(request, repeated)
-            try:
-                return await _rendered(render, await self._result_of(repeated))
-            except SignInNeeded as again:
-                return await self._when_signed_in(repeated, again, render)
-            except InputRequired as again:
-                need = self._approvals.continued(answers, again)
-        rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
-        text = f"{rounds} without a result; it may have taken effect"
-        raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
-
-    async def _when_signed_in(self, request: Request, need: SignInNeeded, render: Render[R]) -> R | JSON:
-        """What follows where a person has to sign in first; or the link by which they can, as a result.
-
-        Raises:
-            CallError: They have not signed in, or the call that was sent then failed.
-        """
-        context, upstream = request.context, self._upstreams[request.server_name]
-        asked = await self._links.obtain(
-            need, upstream, context.caller, client=context.client, answers=context.answers
-        )
-        note_question(self._audit, request, is_answered=asked is None)
-        if asked is not None:
-            return asked
-        repeated = replace(request, context=replace(context, answers=without_link(context.answers)))
-        self._note_same(request, repeated)
-        request = repeated
-        try:
-            return await _rendered(render, await self._result_of(request))
-        except SignInNeeded:
-            raise  # once is enough
-        except InputRequired as again:
-            return await self.provide_input(request, again, render)
-
-    def _note_same(self, request: Request, repeated: Request) -> None:
-        """Tell who watches that a request goes on as another one."""
-        if self._audit.watch is not None:
-            self._audit.watch.same(request, repeated)
 
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = await self._find(request.server_name)
@@ -214,8 +142,9 @@ class ToolCalls:
             except CallError as error:
                 note_refused(self._audit, request, error)
                 raise
-        raw: msgspec.Raw = await self._reply_to(request)
-        return raw
+        reply: Reply[msgspec.Raw] = Reply()
+        self.call(request, reply)
+        return await reply.wait()
 
     async def _find(self, server_name: str) -> VisibleServer | None:
         """The server of that name, if there is one, now or as soon as the peers have said what they have."""
@@ -224,17 +153,8 @@ class ToolCalls:
         return self._upstreams.get(self.own_name(server_name))
 
     def own_name(self, server_name: str) -> str:
-        """The name of the server that has this name or alias; the name as it is where none has."""
-        if server_name in self._upstreams:
-            return server_name
-        return next(
-            (own for own, each in self._upstreams.items() if server_name in each.policy.aliases), server_name
-        )
-
-    async def _reply_to(self, message: Message) -> Any:
-        reply: Reply[Any] = Reply()
-        self.call(message, reply)
-        return await reply.wait()
+        """Return the name of the server that has this name or alias; the name as it is where none has."""
+        return own_name(self._upstreams, server_name)
 
     async def resolve(self, server_name: str, tool_name: str) -> tuple[str, str]:
         """The server and the tool that are meant, as `resolve_tool` says; "" is a name that was not given.
@@ -284,14 +204,16 @@ class ToolCalls:
             if only is not None and names:
                 with anyio.move_on_after(INSPECT_WAIT_S):
                     await self._upstreams[only].await_catalogue(lambda known: known.tools.keys() >= {*names})
-        shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
-        return shaped
+        request = Inspect(server_name, names, query)
+        try:
+            return await self._inspector.answer(request)
+        except Exception as error:  # noqa: BLE001 - the boundary: a fault is the answer
+            raise as_call_error(error, request, "router", Outcome.NOT_SENT) from None
 
     async def list_resources(self, server_name: str = "") -> ToolResult:
         """The resources of a server, or of all; from the cache."""
         await self._find(server_name)
-        shaped: ToolResult = await self._reply_to(ListResources(self.own_name(server_name)))
-        return shaped
+        return self._inspector.resources(self.own_name(server_name))
 
     async def exec(
         self,
@@ -339,3 +261,24 @@ class ToolCalls:
         server_name = self.own_name(server_name)
         context = RequestContext(client=client, origin=origin)
         return cast("ToolResult", await self.run(Read(server_name, uri, context), render))
+
+
+class Executor:
+    """Runs tools for programs: a face of `ToolCalls`."""
+
+    def __init__(self, calls: ToolCalls) -> None:
+        self._calls = calls
+
+    async def execute(self, server_name: str, tool_name: str, arguments: Any = None) -> ExecutionResult:
+        """Run one tool and wait for its result.
+
+        `arguments` is an object, a JSON string that holds one, or None for no arguments.
+
+        Raises:
+            CallError: With code and outcome. A failure that the tool itself reports is a result.
+        """
+        return await self._calls.exec(server_name, tool_name, arguments)
+
+
+def _text(content: list[JSON]) -> str:
+    return "\n".join(block["text"] for block in content if block.get("type") == "text")

@@ -9,13 +9,14 @@ JSON with the original JSON Schemas. Momentary state is said here, and never in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.registry import MAX_TOOLS, Found, Registry, find_tools
+from mcpx.core.calls.names import Servers, find_server, list_servers, own_name, resolve_tool
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.catalog.model import JSON, ToolInfo, present
 from mcpx.core.catalog.snapshot import ServerInfo
@@ -29,13 +30,18 @@ from mcpx.core.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.core.rendering.inspection.servers import servers_listing
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer
+from mcpx.core.rendering.suggest import unknown_tool
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.servers.fleet.search_indexing import SearchIndexing
 from mcpx.core.text import one_line, shown_name
 from mcpx.core.validation.checker import ArgumentChecker
 from mcpx.core.validation.example import example_arguments
 from mcpx.errors import NAME_LEN, CallError
+from supervisors import Reply
 
+Found = tuple[ServerInfo, ToolInfo]
+
+MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
@@ -56,22 +62,22 @@ class Inspector:
 
     def __init__(
         self,
-        registry: Registry,
+        servers: Servers,
         checker: ArgumentChecker,
         results: ResultRenderer,
         *,
         config_problem: Callable[[], str | None] = lambda: None,
         forms: Callable[[], ToolForms] | None = None,
     ) -> None:
-        self._registry = registry
+        self._servers = servers
         self._checker = checker
         self._results = results
         self._config_problem = config_problem
         self._forms = ToolForms(results.settings)
         self.forms = forms or self._forms_in_force
-        self.indexing = SearchIndexing(registry.list_servers)
+        self.indexing = SearchIndexing(partial(list_servers, servers))
 
-    def look(self, request: Inspect, done: Callable[[], None]) -> None:
+    def look(self, request: Inspect, done: Callable[[], object]) -> None:
         """Find out, for `inspect`, whether the tools' schemas can be used, and read what is to be searched.
 
         Calls `done` then, or now.
@@ -79,7 +85,7 @@ class Inspector:
         Raises:
             CallError: As from `inspect`.
         """
-        waiting = [tool for _, tool in find_tools(self._registry, request)[0]]
+        waiting = [tool for _, tool in find_tools(self._servers, request)[0]]
         if not waiting:
             if request.query:
                 self.indexing.when_read(done)
@@ -97,8 +103,19 @@ class Inspector:
         for tool in waiting:
             self._checker.look(tool, looked)
 
+    async def answer(self, request: Inspect) -> ToolResult:
+        """Answer when the schemas have been looked at, and what is to be searched has been read.
+
+        Raises:
+            CallError: As from `inspect`.
+        """
+        looked: Reply[None] = Reply()
+        self.look(request, lambda: looked.resolve(None))
+        await looked.wait()
+        return self.inspect(request)
+
     def inspect(self, request: Inspect) -> ToolResult:
-        """The answer.
+        """The answer by what is known now.
 
         Raises:
             CallError: As from `_answer`.
@@ -117,7 +134,7 @@ class Inspector:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
                 tool is named without its server, and not one server alone has it.
         """
-        found, problems = find_tools(self._registry, request)
+        found, problems = find_tools(self._servers, request)
         self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:
             return self._one(*found[0])
@@ -126,7 +143,7 @@ class Inspector:
         if request.query:
             return self._search(request)
         if request.server_name:
-            return self._server(self._registry.upstream(request.server_name).info())
+            return self._server(find_server(self._servers, request.server_name).info())
         return self._all()
 
     def resources(self, server_name: str) -> ToolResult:
@@ -135,8 +152,8 @@ class Inspector:
         Raises:
             CallError: `unknown_server`.
         """
-        named = [self._registry.upstream(server_name).info()] if server_name else []
-        servers = named or self._registry.list_servers()
+        named = [find_server(self._servers, server_name).info()] if server_name else []
+        servers = named or list_servers(self._servers)
         text = describe_resources(servers, budget=LISTING_TOKENS)
         if named and named[0].catalogue is None:
             text = f"{named[0].refuse('has not listed its resources yet')}."
@@ -147,10 +164,10 @@ class Inspector:
 
     def _all(self) -> ToolResult:
         """All servers, and which of them have changed."""
-        servers = self._registry.list_servers()
+        servers = list_servers(self._servers)
         text, plain = servers_listing(servers, room=LISTING_TOKENS)
         for info, shown in zip(servers, plain["servers"], strict=True):
-            policy = self._registry.upstream(info.name).policy
+            policy = find_server(self._servers, info.name).policy
             if changes := policy.changes():
                 shown["changes"] = len(changes)
                 text += f"\nnote: {note_on(policy)}"
@@ -158,18 +175,18 @@ class Inspector:
 
     def _changed(self, server: str, tool: str | None = None) -> tuple[JSON, JSON]:
         """What waits for approval of the server, or of one tool: for the model, and for programs."""
-        return said_of(self._registry.upstream(server).policy, tool)
+        return said_of(find_server(self._servers, server).policy, tool)
 
     def _search(self, request: Inspect) -> ToolResult:
-        only = self._registry.upstream(request.server_name).name if request.server_name else None
-        text, plain = search_answer(self._registry.list_servers(), request.query, only=only)
+        only = find_server(self._servers, request.server_name).name if request.server_name else None
+        text, plain = search_answer(list_servers(self._servers), request.query, only=only)
         self._warm(each["server"] for each in plain["servers"] if _shows_tools(each))
         return _result(text, plain)
 
     def _warm(self, servers: Iterable[str]) -> None:
         """Start the servers that are asleep and whose tools are shown: a call is likely to follow."""
         for name in servers:
-            self._registry.upstream(name).warm()
+            find_server(self._servers, name).warm()
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
@@ -290,3 +307,50 @@ def _resources(info: ServerInfo) -> JSON:
         "not_shown": len(info.resources) + len(templates) - len(resources) - len(templates[:_MAX_RESOURCES]),
     }
     return {name: entries for name, entries in listed.items() if entries}
+
+
+# --- the tools that are asked for, by the names that a model gave
+
+
+def find_tools(servers: Servers, request: Inspect) -> tuple[list[Found], list[CallError]]:
+    """Return the tools that are asked for, and an error for each one that there is not.
+
+    Raises:
+        CallError: There is none of them.
+    """
+    server, names = request.server_name, request.tool_names
+    infos = list_servers(servers)
+    if server and not names and own_name(servers, server) not in servers:
+        names = ("",)  # it may be the name of a tool
+    found: dict[tuple[str, str], Found] = {}
+    problems: list[CallError] = []
+    for name in names[:MAX_TOOLS]:
+        for part in [name] if _is_one(infos, server, name) else name.split(","):
+            try:
+                info, tool = _find_tool(servers, infos, server, part.strip())
+            except CallError as error:
+                problems.append(error)
+            else:
+                found[info.name, tool.name] = info, tool
+    if problems and not found:
+        raise problems[0]
+    return list(found.values())[:MAX_TOOLS], problems
+
+
+def _is_one(infos: Sequence[ServerInfo], server: str, name: str) -> bool:
+    """Return True if a name is that of one tool, and not of several with commas between them."""
+    return "," not in name or any(name in info.tools for info in infos if server in ("", info.name))
+
+
+def _find_tool(servers: Servers, infos: Sequence[ServerInfo], server_name: str, tool_name: str) -> Found:
+    try:
+        server, tool = resolve_tool(infos, server_name, tool_name)
+    except CallError:
+        if not server_name:
+            raise
+        server, tool = server_name, tool_name
+    upstream = find_server(servers, server)
+    info = upstream.info()
+    if tool not in info.tools:
+        raise upstream.policy.refusal(tool) or unknown_tool(info, tool, infos)
+    return info, info.tools[tool]

@@ -7,15 +7,19 @@ server that is named and not known is never replaced by another one that has suc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import anyio
 
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.naming import own_uri
 from mcpx.core.catalog.native_names import native_name
-from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.catalog.snapshot import ServerInfo, State
+from mcpx.core.catalog.uris import UriRejection, uri_rejection
 from mcpx.core.rendering.search_answer import best_tools
+from mcpx.core.rendering.suggest import unknown_resource, unknown_server
 from mcpx.core.servers.call_errors import unavailable
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, quoted, shown_name
@@ -23,6 +27,8 @@ from mcpx.errors import CallError, Code
 
 Names = tuple[str, str]
 """A server and a tool."""
+Servers = Mapping[str, VisibleServer]
+"""The servers of one view, by name."""
 
 MAX_NAMED: Final = 5  # servers in an error
 MAX_TOOLS_NAMED: Final = 20
@@ -31,6 +37,66 @@ _NAME_LEN: Final = 120
 _PREFIXES: Final = ("", "mcp__", "mcp_")  # that clients put before a server's name
 _SEPARATORS: Final = (".", "/", "::", ":", "__")
 _WEAK_SEPARATORS: Final = ("_", "-")  # common inside names, too
+
+
+# --- servers and resources
+
+
+def list_servers(servers: Servers) -> list[ServerInfo]:
+    """Return all servers as they are now, in the order of the configuration; none that is switched off."""
+    every = (server.info() for server in servers.values())
+    return [info for info in every if info.state is not State.DISABLED]
+
+
+def own_name(servers: Servers, name: str) -> str:
+    """Return the name of the server that has this name or alias; the name as it is where none has."""
+    if name in servers:
+        return name
+    return next((own for own, each in servers.items() if name in each.policy.aliases), name)
+
+
+def find_server(servers: Servers, name: str) -> VisibleServer:
+    """Return the server of that name or alias.
+
+    Raises:
+        CallError: `unknown_server`.
+    """
+    server = servers.get(own_name(servers, name))
+    if server is None:
+        raise unknown_server(name, list_servers(servers))
+    return server
+
+
+def resolve_uri(server: VisibleServer, uri: str) -> str:
+    """Return the URI to send to that server: as given, or its own where MCPX's name for it is given.
+
+    Raises:
+        CallError: `unknown_resource`; the URI must not be sent.
+    """
+    catalogue = server.catalogue
+    if (rejection := _rejection(server, catalogue, uri)) is None:
+        return uri
+    named = own_uri(uri)
+    if named is not None and named[0] == server.name:
+        uri = named[1]
+        if (rejection := _rejection(server, catalogue, uri)) is None:
+            return uri
+    error = unknown_resource(server.info(), uri, rejection)
+    error.rule = server.policy.rule_against_resource(uri)
+    raise error
+
+
+def _rejection(server: VisibleServer, catalogue: Catalogue | None, uri: str) -> UriRejection | None:
+    """Say why this URI may not be sent to the server; None where it may."""
+    if catalogue is not None:
+        if uri in catalogue.resources:
+            return None
+        if (rejection := uri_rejection(uri, catalogue)) is not None:
+            return rejection
+    return None if server.policy.admits_resource(uri) else UriRejection.NOT_LISTED
+
+
+# --- tools
 
 
 def resolve_tool(servers: Sequence[ServerInfo], server_name: str, tool_name: str) -> Names:

@@ -1,9 +1,9 @@
 """The hub: everything behind the frontends, as one supervised tree.
 
 Builds, from a configuration, the upstream servers under their own supervisor
-(`mcpx.core.servers.fleet.fleet`), the router actor, and the faces over them (`registry`, `calls`,
+(`mcpx.core.servers.fleet.fleet`), and the faces over them (`registry`, `calls`,
 `executor`). Frontends (stdio, socket, HTTP) are added by the composition root, `mcpx.app`. The tree is `root`
-(one for one; too many failures of the infrastructure end it) over `upstreams` (never escalates) and `router`;
+(one for one; too many failures of the infrastructure end it) over `upstreams` (never escalates);
 what was added last is stopped first, so that the frontends close before the servers. `reload` and `restart`
 change the tree while it runs (`mcpx.core.daemon.hub_changes`).
 """
@@ -20,13 +20,12 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.core.calls.calls import Requests, ToolCalls
-from mcpx.core.calls.execution import Executor
+from mcpx.core.calls.calls import Executor, ToolCalls
 from mcpx.core.calls.inspection import Inspector
+from mcpx.core.calls.pipeline import Pipeline
 from mcpx.core.calls.registry import Registry
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import ResultViews
-from mcpx.core.calls.router import MAILBOX_SIZE, Routable, RoutedRequests, Router
 from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.calls.tasks import Tasks
 from mcpx.core.catalog.snapshot import ServerInfo
@@ -56,7 +55,7 @@ from mcpx.core.telemetry.tracing import Tracing, ambient
 from mcpx.core.validation.checker import ArgumentChecker
 from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.paths import AUDIT_FOLDER, state_folder
-from supervisors import ActorRef, Signal
+from supervisors import Signal
 
 log = structlog.get_logger()
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
@@ -126,12 +125,15 @@ class Hub:
         self.audit = Audit(
             lambda: (state or state_folder()) / AUDIT_FOLDER, cuts_off=lambda: self.leaving.is_over
         )
-        self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
         self.sign_ins = ports.open_sign_ins(self)
         """The sign-ins of people that are under way."""
         self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
         self.tracing = ambient() if tracing is None else tracing
-        self.calls = self._calls_to(self.upstreams, self.router)
+        self._checker = ArgumentChecker(self.workers)
+        self._inspector = Inspector(
+            self.upstreams, self._checker, self.results, config_problem=lambda: self.file.problem
+        )
+        self.calls = self._calls_among(self.upstreams, self._inspector)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -141,12 +143,8 @@ class Hub:
         """The calls of the last hour."""
         self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
         """The calls as they run, for those who watch."""
-        self._checker = ArgumentChecker(self.workers)
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
-        self._inspector = Inspector(
-            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
-        )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._changes = HubChanges(self, reloading)
@@ -155,7 +153,7 @@ class Hub:
         self.applied = Signal()
         """Set when a configuration has been put in force, for the daemon's page, which clears it."""
         self._changes.apply(config)
-        add_children(self, self._inspector, self._checker)
+        add_children(self)
         self.peers.configure(config, self)
         if self.cluster is not None:
             self.cluster.join(self)
@@ -174,29 +172,29 @@ class Hub:
         return self.upstreams[self.registry.upstream(name).name]
 
     def faces(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
-        """The registry of these servers, and the calls to them: routed among them, through the one router."""
-        requests = RoutedRequests(self.router)
-        calls = self._calls_to(upstreams, requests)
-        registry = Registry(upstreams, calls)
+        """Make the registry of these servers, and the calls to them and no others."""
         inspector = Inspector(
-            registry,
+            upstreams,
             self._checker,
             self.results,
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(
-            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        calls = self._calls_among(upstreams, inspector)
+        return Registry(upstreams, calls), calls
+
+    def _calls_among(self, upstreams: Mapping[str, VisibleServer], inspector: Inspector) -> ToolCalls:
+        pipeline = Pipeline(upstreams, self._checker, self.approvals, self.audit, self.tracing)
+        return ToolCalls(
+            upstreams,
+            pipeline,
+            inspector,
+            self.results,
+            approvals=self.approvals,
+            audit=self.audit,
+            links=self.links,
+            await_peers=self._await_peers,
         )
-        return registry, calls
-
-    def _calls_to(self, upstreams: Mapping[str, VisibleServer], requests: Requests) -> ToolCalls:
-        parts = upstreams, requests, self.results, self.approvals, self.audit
-        if self.tracing.on:
-            from mcpx.core.calls.traced_calls import TracedToolCalls  # noqa: PLC0415 - few trace
-
-            return TracedToolCalls(self.tracing, *parts, links=self.links, await_peers=self._await_peers)
-        return ToolCalls(*parts, links=self.links, await_peers=self._await_peers)
 
     async def _await_peers(self) -> None:
         """Wait until each peer has said which servers it has, or has failed once, at most `startup_wait`."""

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from mcpx.core.calls.router import RouterActor
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.health import distrust_all
 from mcpx.core.telemetry.suspend import SuspendWatch
 from supervisors import ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 if TYPE_CHECKING:
-    from mcpx.core.calls.inspection import Inspector
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.validation.checker import ArgumentChecker
 
 log = structlog.get_logger()
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
@@ -30,11 +27,9 @@ def root_supervisor() -> Supervisor:
     return Supervisor(intensity=INFRASTRUCTURE, observe=_log_event)
 
 
-def add_children(hub: Hub, inspector: Inspector, checker: ArgumentChecker) -> None:
-    """Add the parts of a hub to its root. The router works with that inspector and that checker."""
+def add_children(hub: Hub) -> None:
+    """Add the parts of a hub to its root."""
     fleet, root = hub.fleet, hub.root
-    parts = hub.registry, inspector, checker
-    router = RouterActor(hub.router, *parts, approvals=hub.approvals, audit=hub.audit)
     shutdown = Shutdown(grace=hub.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
     root.add(ChildSpec(name="catalogues", run=fleet.catalogues.run))
     root.add(ChildSpec(name="pins", run=fleet.pins.run))
@@ -42,7 +37,6 @@ def add_children(hub: Hub, inspector: Inspector, checker: ArgumentChecker) -> No
     root.add(ChildSpec(name="sign-ins", run=hub.sign_ins.run))
     root.add(ChildSpec(name="sign-in links", run=hub.links.run))
     root.add(ChildSpec(name="upstreams", run=hub.supervisor.run_as_child, shutdown=shutdown))
-    root.add(ChildSpec(name="router", run=router.run))
     suspend = SuspendWatch(lambda _seconds: distrust_all(fleet.children()))
     root.add(ChildSpec(name="suspend", run=suspend.run))
 

@@ -6,8 +6,8 @@ server or a tool that is hidden is unknown there exactly as one that does not ex
 suggest. The view is made of the configuration in force at each look, so a reload changes it at once. At a
 endpoint that shows all the faces are the hub's own, and looking through the view costs nothing.
 
-The requests of a view's clients go through the hub's one router actor, but are routed, refused and explained
-among the servers of the view. A server that is seen through a profile stands in the
+The requests of a view's clients go down a pipeline of its own (`mcpx.core.calls.pipeline`), which knows no
+other servers. A server that is seen through a profile stands in the
 view as a `NarrowedUpstream`, whether the profile narrows it or not: it may do so by the time that a call that
 waits is sent.
 """

@@ -22,7 +22,7 @@ from mcp_types.methods import validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
-from mcpx.core.calls.calls import Render
+from mcpx.core.calls.asking import Render
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.handles import Delivery, RequestCaller

@@ -1,4 +1,4 @@
-"""The spans of one request on its way to a server: through router and queue, and each time that it is sent.
+"""The spans of one request on its way to a server: through checks and queue, and each time that it is sent.
 
 Made where calls begin, when tracing is on, and carried in `RequestContext.trace`. Senders take from it what
 they write into `_meta`, so that the server's own spans are below ours; the reply of the request ends it. A
@@ -65,7 +65,7 @@ _decode_answer: Final = msgspec.json.Decoder(_Answer).decode
 
 
 class CallTrace:
-    """The spans of one request, from the router to its reply."""
+    """The spans of one request, from the pipeline to its reply."""
 
     def __init__(
         self,
@@ -208,6 +208,19 @@ class CallTrace:
             return None, None
         failed = self._method == "tools/call" and result is not None and result.is_error
         return TOOL_ERROR if failed else None, None
+
+
+def end_with(trace: CallTrace, reply: Reply[Any]) -> None:
+    """End the spans with the reply: before the client is answered, whose own span ends with that."""
+    answer = reply.on_settled
+    if answer is not None:
+
+        def settled(reply: Reply[Any]) -> None:
+            trace.settled(reply)
+            answer(reply)
+
+        reply.on_settled = settled
+    reply.observe(trace.settled)  # nobody is answered, where the client has left
 
 
 @lru_cache(maxsize=1024)

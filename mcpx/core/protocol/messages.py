@@ -1,7 +1,6 @@
-"""What the router takes: the requests of clients, the command line and programs, as messages.
+"""The requests of clients, the command line and programs, as values: what the decoder of each way in makes.
 
-Frozen structs. A requester makes one with its context (`RequestContext`) and hands it to
-`mcpx.core.calls.calls.ToolCalls`.
+A requester makes one with its context (`RequestContext`), for `mcpx.core.calls.pipeline`.
 """
 
 from __future__ import annotations
@@ -71,12 +70,6 @@ class Inspect(msgspec.Struct, frozen=True):
     query: str = ""
 
 
-class ListResources(msgspec.Struct, frozen=True):
-    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
-
-    server_name: str = ""
-
-
 class Exec(msgspec.Struct, frozen=True, gc=False):
     """Run a tool; the answer is the upstream's raw result.
 
@@ -116,8 +109,17 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
 
 Request = Exec | Read | Forward
-Message = Inspect | ListResources | Request
-"""What the router takes."""
+Message = Inspect | Request
+
+
+def method_of(request: Request) -> tuple[str, str | None]:
+    """Return the method of a request at its server, and what it names there."""
+    if isinstance(request, Exec):
+        return "tools/call", request.tool_name
+    if isinstance(request, Read):
+        return "resources/read", request.uri
+    forwarded = request.request
+    return forwarded.method, forwarded.name if isinstance(forwarded, GetPrompt) else None
 
 
 def tool_of(message: Message) -> str | None:

@@ -1,6 +1,6 @@
 """Errors for unknown names: they suggest the nearest names and list those that exist.
 
-Owns the three errors for unknown servers, tools and resources. Called by the router and the registry;
+Owns the three errors for unknown servers, tools and resources. Called by the pipeline and the registry;
 pure. Promises bounded texts: at most three suggestions, at most twenty names and a count, and for servers and
 tools at most three lines of what a search for the name finds.
 

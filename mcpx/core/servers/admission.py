@@ -1,4 +1,4 @@
-"""Whether a request is admitted by the policy of its server; asked by the router, and again of what waited.
+"""Whether a request is admitted by the policy of its server; asked by the pipeline, and again of what waited.
 
 The errors are those for what the server does not have: what is not admitted does not exist.
 """

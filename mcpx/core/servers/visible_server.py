@@ -1,6 +1,6 @@
 """`VisibleServer`: the members of an upstream that may be used for the clients of a profile.
 
-The registry, the calls, the router and the gateway get servers of this type, never `Upstream`. Behind it is
+The registry, the pipeline and the gateway get servers of this type, never `Upstream`. Behind it is
 either the upstream itself or `NarrowedUpstream` (`mcpx.core.daemon.hub_view`), which has what a profile shows
 of it and nothing else. So a member that is added to `Upstream` does not exist there, neither for mypy nor at
 run time, until somebody adds it here and decides in `NarrowedUpstream` if it is narrowed or passed on.

@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry: who makes them, what they are named, and how a trace passes from hop to hop.
 
 Each request of a client is three spans: what the client asked of MCPX (`ServedRequest`, SERVER), the way
-through the router and the queue (INTERNAL), and each time that it was sent to the server (CLIENT); the latter
+through the checks and the queue (INTERNAL), and each time that it was sent to the server (CLIENT); the latter
 two are those of `mcpx.core.protocol.call_trace`. Names and attributes follow the semantic conventions for
 MCP. Neither arguments nor results nor texts of errors are ever in them.
 

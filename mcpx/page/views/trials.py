@@ -24,7 +24,7 @@ import msgspec
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from mcpx.core.calls.auditing import noting_refusals
+from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.gateway.frontends.operations import get_prompt
 from mcpx.core.protocol.context import ClientId, InputAnswers, OnStep, page_origin, read_capabilities

@@ -2,7 +2,7 @@
 
 It is where every call is known from its beginning to its end, so calls are counted (`tally`) and watched here
 too, whether the log is written or not.
-The router calls `begin` for each request, and gives the entry to the request's reply as its observer; what is
+The pipeline calls `begin` for each request, and gives the entry to its reply as the observer; what is
 refused before it gets there goes to `refused`. A line is written at the end of the turn of the event loop in
 which its call has ended, or under load with those of the next milliseconds. Nothing here costs a call
 anything but time, with one exception: with `audit_required`, `begin` refuses what could not be written.

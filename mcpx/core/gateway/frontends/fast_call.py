@@ -102,7 +102,7 @@ class TakenCall:
                 self._answer(pieces)
 
     async def _input(self, need: InputRequired) -> list[Bytes]:
-        result = await self._calls.provide_input(self._request, need, self._encoded)
+        result = await self._calls.rounds.provide_input(self._request, need, self._encoded)
         return result if isinstance(result, list) else self._encoder.members(result)
 
     def _encoded(self, raw: msgspec.Raw) -> Encoded:

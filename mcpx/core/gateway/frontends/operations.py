@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from mcpx.core.calls.auditing import noting_refusals
 from mcpx.core.calls.names import rule_against
+from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, PromptInfo
 from mcpx.core.daemon import pin_reviews
 from mcpx.core.daemon.hub import Hub

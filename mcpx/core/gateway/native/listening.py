@@ -13,6 +13,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import INTERNAL_ERROR
 
+from mcpx.core.calls.names import resolve_uri
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native.lookup import Lookup
@@ -75,7 +76,7 @@ class ListenStreams:
         async def find(uri: str) -> None:
             with suppress(MCPError, CallError):
                 target = await self._lookup.resource(uri, version=ctx.protocol_version)
-                self._hub.registry.resolve_uri(target.upstream, target.own_uri)
+                resolve_uri(target.upstream, target.own_uri)
                 found[uri] = target
 
         async with anyio.create_task_group() as tasks:  # together: a server may be on its way

@@ -20,8 +20,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus
 
-from mcpx.core.calls.auditing import noting_refusals
-from mcpx.core.calls.calls import Render
+from mcpx.core.calls.asking import Render
+from mcpx.core.calls.names import resolve_uri
+from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import offered_uri
 from mcpx.core.daemon.hub_view import HubView
@@ -217,7 +218,7 @@ class ResourcesAndPrompts:
             target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         try:
             with self._noting_refusals(ctx, "resource", target.own_uri, target.upstream.name):
-                self._hub.registry.resolve_uri(target.upstream, target.own_uri)
+                resolve_uri(target.upstream, target.own_uri)
             await self._subscribers.subscribe(ctx.session, target, meta_for_server(ctx.params))
         except CallError as error:
             raise self._about_resource(ctx, error, params.uri, target.own_uri) from None

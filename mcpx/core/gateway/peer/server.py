@@ -22,8 +22,8 @@ from mcp.server.models import InitializationOptions
 from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from mcpx.core.calls.auditing import noting_refusals
 from mcpx.core.calls.names import not_listed
+from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, ToolInfo, present
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client, transport_of

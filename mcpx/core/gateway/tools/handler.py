@@ -14,10 +14,10 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
 
-from mcpx.core.calls.auditing import noting_refusals
-from mcpx.core.calls.calls import Render
+from mcpx.core.calls.asking import Render
 from mcpx.core.calls.exposure import Exposure, Shown
 from mcpx.core.calls.names import not_listed, rule_against
+from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.calls.results.large import Apart
 from mcpx.core.calls.results.parts import Selectable
 from mcpx.core.catalog.model import JSON, ToolInfo

@@ -27,7 +27,7 @@ class SearchIndexing:
     def __init__(self, servers: Callable[[], Sequence[ServerInfo]]) -> None:
         self._servers = servers
         self._unread: list[ServerIndex] = []
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[], object]] = []
         self._running = False
         self._quiet: asyncio.TimerHandle | None = None
 
@@ -43,7 +43,7 @@ class SearchIndexing:
             self._running = True
             asyncio.get_running_loop().call_soon(self._begin)
 
-    def when_read(self, done: Callable[[], None]) -> None:
+    def when_read(self, done: Callable[[], object]) -> None:
         """Call `done` when everything that is listed now has been read: now, or in a turn to come."""
         if not self._running and not self._find_unread():
             done()

@@ -61,22 +61,6 @@ async def test_compression_can_be_switched_off():
     assert done.compressed_data == text
 
 
-async def test_a_router_that_takes_no_more_refuses_every_operation_and_nothing_is_sent(ears):
-    async with one_server(ears) as watch:
-        watch.hub.router.mailbox.close()
-        calls, registry = watch.hub.calls, watch.hub.registry
-        for operation in (
-            watch.hub.executor.execute("s", "echo", {"text": "x"}),
-            calls.inspect("s"),
-            calls.read("s", "mem://a"),
-            registry.read_resource("s", "mem://a"),
-        ):
-            with pytest.raises(CallError) as caught:
-                await operation
-            assert (caught.value.code, caught.value.outcome) == (Code.OVERLOADED, Outcome.NOT_SENT)
-        assert ears.of("call") == []
-
-
 async def test_a_result_that_cannot_be_rendered_costs_that_call_alone(monkeypatch):
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("no such result")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from mcpx.core.calls.inspection import LISTING_TOKENS, WHOLE_TOKENS, Inspector
-from mcpx.core.calls.registry import Registry
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.catalog.snapshot import State
@@ -60,10 +58,9 @@ class Known:
 
 
 def inspector(servers=SERVERS, **settings):
-    calls = SimpleNamespace(own_name=str)  # there are no aliases
-    registry = Registry({info.name: Known(info) for info in servers}, calls)
+    known = {info.name: Known(info) for info in servers}
     results = ResultRenderer(Config(source="test", servers={}, **settings))
-    return Inspector(registry, ArgumentChecker(WorkerPool()), results)
+    return Inspector(known, ArgumentChecker(WorkerPool()), results)
 
 
 def inspected(server_name="", *tool_names, query="", servers=SERVERS, **settings):

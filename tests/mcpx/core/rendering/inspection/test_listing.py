@@ -22,17 +22,11 @@ HIDDEN = "\u202e\u00ad\u3164\U000e0041\x1b[2J"
 
 
 class Known:
-    """A registry of one server."""
+    """The handle of a server that is a snapshot."""
 
     def __init__(self, *tools, **fields):
         self._info = server("s", *tools, **fields)
         self.policy = ServerPolicy(ServerConfig(name="s", transport=Stdio(command="true")))
-
-    def upstream(self, _name):
-        return self
-
-    def get_server_info(self, _name):
-        return self._info
 
     def info(self):
         return self._info
@@ -40,13 +34,10 @@ class Known:
     def warm(self):
         """Start nothing."""
 
-    def list_servers(self):
-        return [self._info]
-
 
 def inspected(*tools, tool_name=None, **fields):
     results = ResultRenderer(Config(source="test", servers={}))
-    return Inspector(Known(*tools, **fields), ArgumentChecker(WorkerPool()), results).inspect(
+    return Inspector({"s": Known(*tools, **fields)}, ArgumentChecker(WorkerPool()), results).inspect(
         Inspect("s", (tool_name,) if tool_name else ())
     )
 
@@ -153,7 +144,7 @@ def test_what_servers_say_is_clean_for_the_model_and_for_programs():
 def test_what_was_rendered_is_rendered_anew_by_other_settings():
     tools = tools_of(3)
     results = ResultRenderer(Config(source="test", servers={}))
-    inspector = Inspector(Known(*tools), ArgumentChecker(WorkerPool()), results)
+    inspector = Inspector({"s": Known(*tools)}, ArgumentChecker(WorkerPool()), results)
     long = text_of(inspector.inspect(Inspect("s")))
     results.settings = Config(source="test", servers={}, max_description_len=10)
     assert len(text_of(inspector.inspect(Inspect("s")))) < len(long)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mcp.shared.inbound import decode_header_value
 
-from mcpx.core.calls.execution import ExecutionResult
+from mcpx.core.calls.calls import ExecutionResult
 from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.core.servers.raw import ECHO, OBJECT, initialize, result, tools

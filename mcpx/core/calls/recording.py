@@ -1,8 +1,7 @@
-"""What the audit log says of each request of a client that the router takes, or would have taken.
+"""The record of requests that never come to the pipeline, which records all others by itself.
 
-`audited` makes the entry that is to be the observer of a request's reply. What is refused before there is a
-request is noted by `noting_refusals`, in whose block names are looked up and arguments are read. The requests
-at a transparent endpoint are those of `mcpx.core.gateway.transparent.recording`.
+`noting_refusals` is for blocks in which names are looked up and arguments are read. The requests at a
+transparent endpoint are those of `mcpx.core.gateway.transparent.recording`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import msgspec
 from mcp import MCPError
 
 from mcpx.core.events.audit.audit import Audit
-from mcpx.core.events.audit.entry import Entry, Kind
+from mcpx.core.events.audit.entry import Kind
 from mcpx.core.protocol.context import Origin
-from mcpx.core.protocol.messages import Exec, Forward, Message, Read, Request
+from mcpx.core.protocol.messages import Exec, Read, Request
 from mcpx.core.protocol.requests import Complete, GetPrompt
 from mcpx.core.servers.admission import reference_in
 from mcpx.errors import CallError, MCPXError
@@ -30,30 +29,6 @@ _UNKNOWN: Final[dict[Kind, str]] = {
     "completion": "unknown_prompt",
 }
 """The codes of what the protocol answers with an error of its own, where there is no such thing."""
-
-
-def audited(audit: Audit, request: Request) -> Entry | None:
-    """The entry of a request that begins; None for one that is not noted.
-
-    Raises:
-        CallError: As from `Audit.begin`.
-    """
-    context = request.context
-    if context.answers is not None and (target := target_of(request)) is not None:
-        kind, name, _ = target
-        audit.goes_on(kind, request.server_name, name, context.origin)
-    if isinstance(request, Exec):
-        entry = audit.begin("tool", request.server_name, request.tool_name, request.arguments, context.origin)
-    elif (target := target_of(request)) is not None:
-        kind, name, arguments = target
-        entry = audit.begin(kind, request.server_name, name, arguments, context.origin)
-    else:
-        return None
-    if audit.watch is not None:
-        audit.watch.begun(entry, request)
-    if context.trace is not None:
-        entry.trace_id = context.trace.trace_id
-    return entry
 
 
 Target = tuple[Kind, str, msgspec.Raw | bytes]
@@ -75,12 +50,12 @@ def target_of(request: Request) -> Target | None:
     return None if forwarded.method == _NOT_WRITTEN else ("task", forwarded.task_id, b"")
 
 
-def note_refused(audit: Audit, message: Message, error: CallError) -> None:
-    """Note a request that never came to the router."""
-    if isinstance(message, Exec | Read | Forward) and (target := target_of(message)) is not None:
+def note_refused(audit: Audit, request: Request, error: CallError) -> None:
+    """Note a request that was refused on its way to the pipeline."""
+    if (target := target_of(request)) is not None:
         kind, name, _ = target
-        origin = message.context.origin
-        audit.refused(kind, message.server_name, name, error.code, origin=origin, rule=error.rule)
+        origin = request.context.origin
+        audit.refused(kind, request.server_name, name, error.code, origin=origin, rule=error.rule)
 
 
 def note_question(audit: Audit, request: Request, *, is_answered: bool) -> None:

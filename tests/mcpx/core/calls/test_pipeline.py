@@ -1,4 +1,4 @@
-"""The router lives, whatever a message makes it raise, and says so to whoever asked."""
+"""The pipeline goes on, whatever a request makes it raise, and says so to whoever asked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.core.catalog.model import ToolInfo
-from mcpx.core.protocol.messages import Exec, Inspect, Read
 from mcpx.core.telemetry import contained
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import one_server
 
 pytestmark = pytest.mark.anyio
-TIMES = 10  # more than the root lets a part be restarted
+TIMES = 10
 
 
 @pytest.fixture(autouse=True)
@@ -29,21 +28,21 @@ def broken(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "method", "message"),
+    ("part", "operation"),
     [
-        ("registry", "upstream", Exec("s", "echo", b"{}")),
-        ("registry", "resolve_uri", Read("s", "mem://a")),
-        ("_inspector", "inspect", Inspect("s", ("echo",))),
-        ("_inspector", "look", Inspect("s", ("echo",))),
+        ("pipeline.read_raw_arguments", lambda calls: calls.exec("s", "echo", {})),
+        ("pipeline.resolve_uri", lambda calls: calls.read("s", "mem://a")),
+        ("inspection.Inspector.inspect", lambda calls: calls.inspect("s", "echo")),
+        ("inspection.Inspector.look", lambda calls: calls.inspect("s", "echo")),
     ],
 )
-async def test_a_fault_is_the_answer_and_is_logged_once(part, method, message, monkeypatch):
+async def test_a_fault_is_the_answer_and_is_logged_once(part, operation, monkeypatch):
     async with one_server() as watch:
-        monkeypatch.setattr(getattr(watch.hub, part), method, broken)
+        monkeypatch.setattr(f"mcpx.core.calls.{part}", broken)
         with capture_logs() as logs:
             for _ in range(TIMES):
                 with pytest.raises(CallError) as caught:
-                    await watch.hub.router.ask(message)
+                    await operation(watch.hub.calls)
                 assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.NOT_SENT)
                 assert "nothing was sent" in str(caught.value)
         assert [each["cause"] for each in logs if each["event"] == "fault.contained"] == [

@@ -1,0 +1,256 @@
+"""The pipeline: the one road of every request to a server, to be read from the top of this file to its end.
+
+Whatever way a request comes in by, a decoder makes one value of it (`Exec`, `Read` or `Forward`, with who
+asks in its context), and hands it to `send` with the reply that an encoder waits for. Its steps:
+
+    trace    begin its spans, where calls are traced
+    record   begin its entry, which the audit log has on disk before anything is sent
+    resolve  find the server and the tool or resource, among the servers of this view
+    permit   refuse what the rules refuse
+    check    hold the arguments against the tool's schema; large ones in a worker, then go on at `resolve`
+    ask      have a person agree, where a rule wants that (`mcpx.core.calls.asking`)
+    queue    choose the session, and put the request into its queue, which sends it (`mcpx.core.servers`)
+    settle   what comes back settles the reply: the encoder answers, then entry and spans end
+
+No step waits, so a slow server delays nobody else; the answer goes straight to whoever asked. What a step
+raises is the answer to that request, which then was not sent. Nothing is kept from one request to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from mcpx.core.calls.asking import admitted
+from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
+from mcpx.core.calls.recording import target_of
+from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.config import Era
+from mcpx.core.events.audit.audit import Audit
+from mcpx.core.policy.approvals import Approvals
+from mcpx.core.policy.catalogue_rules import is_read_only
+from mcpx.core.protocol.call_trace import CallTrace, end_with
+from mcpx.core.protocol.messages import Exec, Forward, Read, Request, as_call_error, method_of
+from mcpx.core.protocol.requests import CallTool, ReadResource, RequestContext
+from mcpx.core.rendering.suggest import unknown_tool
+from mcpx.core.servers.admission import is_safe, not_read_only
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.telemetry.tracing import Tracing, served_request
+from mcpx.core.validation.arguments import read_raw_arguments
+from mcpx.core.validation.checker import ArgumentChecker, Encoded
+from mcpx.errors import CallError, Outcome
+
+
+class Pipeline:
+    """Takes requests to the servers of one view: to no other, for it knows no other."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, VisibleServer],
+        checker: ArgumentChecker,
+        approvals: Approvals,
+        audit: Audit,
+        tracing: Tracing,
+    ) -> None:
+        self._servers = servers
+        self._checker = checker
+        self._approvals = approvals
+        self._audit = audit
+        self._tracing = tracing if tracing.on else None
+
+    def send(self, request: Request, reply: RawReply) -> None:
+        """Take a request to its server; the reply gets the raw result, or a CallError. Never raises."""
+        try:
+            if self._tracing is not None:
+                request = self._trace(self._tracing, request, reply)
+            self._record(request, reply)
+            if isinstance(request, Exec):
+                self._exec(request, reply)
+            else:
+                self._pass_on(request, reply)
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the others theirs
+            _refuse(request, reply, error)
+
+    # --- trace, record
+
+    def _trace(self, tracing: Tracing, request: Request, reply: RawReply) -> Request:
+        """Begin the spans of a request, from here to its reply."""
+        server = self._servers.get(request.server_name)
+        method, target = method_of(request)
+        trace = CallTrace(
+            tracing,
+            served_request(),
+            method=method,
+            target=target,
+            server=request.server_name,
+            transport=None if server is None else server.config.transport,
+        )
+        end_with(trace, reply)
+        return replace(request, context=replace(request.context, trace=trace))
+
+    def _record(self, request: Request, reply: RawReply) -> None:
+        """Begin the entry of a request, and have its reply end it.
+
+        Raises:
+            CallError: As from `Audit.begin`.
+        """
+        audit, context = self._audit, request.context
+        if (target := target_of(request)) is None:
+            return
+        kind, name, arguments = target
+        if context.answers is not None:
+            audit.goes_on(kind, request.server_name, name, context.origin)
+        entry = audit.begin(kind, request.server_name, name, arguments, context.origin)
+        if audit.watch is not None:
+            audit.watch.begun(entry, request)
+        if context.trace is not None:
+            entry.trace_id = context.trace.trace_id
+        reply.observe(entry)
+
+    # --- reads, prompts, completions and tasks: resolve, permit, queue
+
+    def _pass_on(self, request: Read | Forward, reply: RawReply) -> None:
+        """Send what has no arguments that a schema knows.
+
+        Raises:
+            CallError: It was not sent.
+        """
+        server = find_server(self._servers, request.server_name)
+        context = _narrowed(request.context, server)
+        if isinstance(request, Read):
+            read = ReadResource(resolve_uri(server, request.uri), context=context)
+            _session_for(server, context).submit(read, reply)
+            return
+        forwarded = replace(request.request, context=context)
+        if (refused := server.refusal_of(forwarded)) is not None:
+            raise refused
+        _session_for(server, context).submit(forwarded, reply)
+
+    # --- calls: resolve, permit, check, ask, queue
+
+    def _exec(self, request: Exec, reply: RawReply) -> None:
+        """Send a call, or have its arguments checked first.
+
+        Raises:
+            CallError: It was not sent. What is found only later goes into the reply.
+        """
+        server = self._servers.get(request.server_name)
+        if server is None:
+            server = find_server(self._servers, request.server_name)
+        tool = self._tool(server, request)
+        checked, raw = read_raw_arguments(request.arguments, tool)
+        context = request.context if server.narrowing is None else _narrowed(request.context, server)
+        call = CallTool(tool.name, raw, safe=is_safe(tool), read_only=request.read_only, context=context)
+        if checked is None or not self._checker.accepts(tool, checked, len(raw)):
+            self._check_apart(request, tool, checked, call, reply)
+        else:
+            self._queue(server, tool, request, call, reply)
+
+    def _tool(self, server: VisibleServer, request: Exec) -> ToolInfo:
+        """Return the tool of a call, which may run.
+
+        Raises:
+            CallError: There is none, or it may not run as it is.
+        """
+        catalogue, policy, name = server.catalogue, server.policy, request.tool_name
+        tool = catalogue.tools.get(name) if catalogue else None
+        if tool is None:
+            raise self._no_tool(server, name)
+        if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
+            raise refused
+        if request.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
+        return tool
+
+    def _no_tool(self, server: VisibleServer, tool_name: str) -> CallError:
+        """Say why there is no such tool: it is unknown, or held until somebody approves it."""
+        policy = server.policy
+        if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
+            return refused
+        info = server.info()
+        if info.catalogue is None:
+            error = not_listed(info, tool_name)
+        else:
+            error = unknown_tool(info, tool_name, list_servers(self._servers))
+        error.rule = rule_against([server], "", tool_name) or policy.rule_against_tool(tool_name)
+        return error
+
+    def _check_apart(
+        self, request: Exec, tool: ToolInfo, checked: JSON | None, call: CallTool, reply: RawReply
+    ) -> None:
+        """Go on with the call when its arguments have been checked in a worker, or cannot be.
+
+        At once, where they surely fit with what their strings spell.
+        """
+
+        def judged(verdict: CallError | Encoded) -> None:
+            if reply.settled:
+                return
+            reply.on_abandon = None
+            if isinstance(verdict, CallError):
+                reply.reject(verdict)
+                return
+            try:
+                server = find_server(self._servers, request.server_name)
+                now = self._tool(server, request)  # the rules may have changed meanwhile
+                fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
+                self._queue(server, now, request, fitting, reply)
+            except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
+                _refuse(request, reply, error)
+
+        respelled = checked and self._checker.respelled(tool, checked, len(call.arguments))
+        if respelled:
+            judged(respelled)
+            return
+        cancel = self._checker.judge(tool, call.arguments, judged, request.context.client)
+        if cancel is not None:
+            reply.on_abandon = cancel
+
+    def _queue(
+        self, server: VisibleServer, tool: ToolInfo, request: Exec, call: CallTool, reply: RawReply
+    ) -> None:
+        """Put a call whose arguments fit into a queue, if a person need not be asked first.
+
+        Raises:
+            CallError: As from `admitted`, and from `submit`.
+        """
+        rule = server.policy.asks(tool)
+        if rule is not None or call.context.answers is not None:
+            if server.needs_sign_in:
+                raise server.queue.unavailable(call)  # before a person is asked in vain
+            given = request.given or request.arguments
+            call = admitted(self._approvals, server, tool, call, rule=rule, given=given, reply=reply)
+        session = server if server.serves_all else _session_for(server, call.context)
+        session.submit(call, reply)
+
+
+def _refuse(request: Request, reply: RawReply, error: Exception) -> None:
+    """Answer a request that was not sent: say what was wrong with it, or with MCPX."""
+    reply.reject(as_call_error(error, request, "router", Outcome.NOT_SENT))
+
+
+def _narrowed(context: RequestContext, server: VisibleServer) -> RequestContext:
+    """Add the policy of the caller's profile, where it has one: it holds while the request waits, too."""
+    return context if server.narrowing is None else replace(context, policy=server.narrowing)
+
+
+def _session_for(server: VisibleServer, context: RequestContext) -> VisibleServer:
+    """Choose what serves this client: its own session, or the server's session for its era.
+
+    A program that uses MCPX as a library is no client, and takes the main session.
+
+    Raises:
+        CallError: `server_unavailable`: the client can have no session of its own.
+    """
+    caller = context.caller
+    if server.queue.closed:
+        return server
+    if server.private is not None and context.client is not None:
+        era: Era | None = None if caller is None else "modern" if caller.modern else "handshake"
+        return server.private.get_or_open(context.client, era)
+    if caller is None:
+        return server
+    # input that was asked for in a result goes back to the session that has asked so: a modern one
+    return server.in_era(caller.modern or context.answers is not None)
