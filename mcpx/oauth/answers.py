@@ -20,7 +20,7 @@ import httpx2
 import msgspec
 
 from mcpx.core.text import one_line
-from mcpx.core.wire.retry_after import retry_after
+from mcpx.core.wire.unreachable import retry_after
 from mcpx.oauth.addresses import shown_origin
 from mcpx.oauth.callback_answer import HINTS, MAX_QUOTE_LEN
 from mcpx.oauth.challenge import clean_scope

@@ -150,7 +150,7 @@ def test_the_packages_are_those_of_the_source():
 def test_each_best_practice_names_tests_that_there_are():
     text = (DOCS / "security.md").read_text()
     table = text.partition("## Against the specification")[2].partition("\n## ")[0]
-    named = re.findall(r"`(\w+\.py)::(\w+)`", table)
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", table)
     assert len(named) > 30
     for file, test in named:
         texts = [path.read_text() for path in (pages.ROOT / "tests").rglob(file)]

@@ -42,7 +42,7 @@ from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
-from mcpx.core.wire.tls_sockets import server_context
+from mcpx.core.wire.tls_channel import server_context
 from mcpx.errors import MCPXError
 from mcpx.paths import STATE_VARIABLE
 from mcpx.version import __version__

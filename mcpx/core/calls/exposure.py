@@ -15,7 +15,7 @@ import structlog
 
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import ToolInfo
-from mcpx.core.catalog.native_names import may_be_of, native_name, whole_name
+from mcpx.core.catalog.naming import may_be_of, native_name, whole_name
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.profiles import fits

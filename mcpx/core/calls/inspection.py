@@ -23,11 +23,10 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.policy.pin_review import note_on, said_of
 from mcpx.core.protocol.messages import Inspect
 from mcpx.core.rendering.descriptions import describe_resources
-from mcpx.core.rendering.inspection.about import about
 from mcpx.core.rendering.inspection.forms import ToolForms, fits
 from mcpx.core.rendering.inspection.listing import LISTING_TOKENS, tools_listing
 from mcpx.core.rendering.inspection.plain import clean_plain, plain_listing
-from mcpx.core.rendering.inspection.servers import servers_listing
+from mcpx.core.rendering.inspection.servers import about, servers_listing
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer
 from mcpx.core.rendering.suggest import unknown_tool

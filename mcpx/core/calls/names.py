@@ -14,8 +14,7 @@ from typing import Final
 import anyio
 
 from mcpx.core.catalog.model import Catalogue
-from mcpx.core.catalog.naming import own_uri
-from mcpx.core.catalog.native_names import native_name
+from mcpx.core.catalog.naming import native_name, own_uri
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.catalog.uris import UriRejection, uri_rejection
 from mcpx.core.rendering.search_answer import best_tools

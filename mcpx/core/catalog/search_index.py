@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 from mcpx.core.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo
-from mcpx.core.catalog.synonyms import groups_of
-from mcpx.core.catalog.words import words
+from mcpx.core.catalog.words import groups_of, words
 
 Entry = ToolInfo | ResourceInfo | TemplateInfo | PromptInfo
 

@@ -14,8 +14,7 @@ import msgspec
 
 from mcpx.core.catalog.search import MAX_QUERY_LEN, MAX_QUERY_WORDS, Hit, ServerHits
 from mcpx.core.catalog.search_index import Field, fields_of
-from mcpx.core.catalog.synonyms import groups_of
-from mcpx.core.catalog.words import MAX_WORD_LEN, words
+from mcpx.core.catalog.words import MAX_WORD_LEN, groups_of, words
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")

@@ -1,11 +1,15 @@
-"""The words of a text, as a search compares them.
+"""The words of a text, as a search compares them, and those that mean the same thing.
 
-Owns `words`, which the search index and its queries share. Identifiers are cut where people
-cut them, at case, digits and punctuation (`getHTTPStatus2` gives get, http, status, 2); English words lose
-their endings (Porter's second algorithm, by snowballstemmer), other letters their accents; a run of Chinese,
+Owns `words`, which the search index and its queries share. Identifiers are cut where people cut them, at
+case, digits and punctuation (`getHTTPStatus2` gives get, http, status, 2); English words lose their
+endings (Porter's second algorithm, by snowballstemmer), other letters their accents; a run of Chinese,
 Japanese, Korean or Thai letters, which has no spaces, gives each pair of neighbours. Words that stand in
 nearly every text, and those that people add when they ask for a tool, are left out. Pure; the stemmer is
 imported with the first text, or by `load_stemmer`.
+
+Synonyms are data: one group a line. A word may be in several groups; what follows from it is weighed by how
+rare a group is in what the servers offer, so that wide groups (`get read show`) decide little. Kept general:
+nothing here names a server's own things.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from mcpx.core.system.light_imports import import_alone
 
 if TYPE_CHECKING:
     from snowballstemmer.english_stemmer import EnglishStemmer
+
 
 MAX_WORD_LEN: Final = 40  # letters of one word; a longer one is data, and is cut
 
@@ -77,3 +82,93 @@ def load_stemmer() -> EnglishStemmer:
     """Import and return the stemmer, without those of forty other languages; for those who search."""
     stemmer: EnglishStemmer = import_alone("snowballstemmer.english_stemmer").EnglishStemmer()
     return stemmer
+
+
+_GROUPS: Final = """
+add append insert attach
+add create make new generate build write
+add sum plus calculate compute calculator math arithmetic total
+archive compress gzip zip unzip
+branch checkout switch
+build compile
+calendar schedule event meeting appointment
+change edit modify update alter replace patch
+change diff difference compare delta
+chart plot diagram visualization visualize graph
+chat message send post reply notify
+check validate verify test
+command execute run shell terminal process
+commit revision history log
+company stock ticker share equity
+connection relation relationship link edge
+container docker
+convert transform translate
+cook recipe dish meal food
+copy duplicate clone cp
+count number many
+crypto coin bitcoin cryptocurrency
+cut split divide
+date time day today clock hour now timezone
+delete remove erase drop forget discard rm unlink rid
+directory folder dir mkdir path ls subfolder
+document doc docx word
+download fetch get scrape crawl retrieve request
+echo repeat
+email mail inbox
+entity person people user contact node
+environment env variable
+fact knowledge observation memory note information remember recall
+file document text disk
+find search look lookup locate query grep seek discover
+flight train ticket travel trip
+get read show view display open retrieve see cat content load obtain
+github repo repository
+headline news article story
+hotel airbnb accommodation listing stay
+image picture photo png jpg jpeg media screenshot
+issue bug ticket
+join merge combine concatenate
+library package dependency module npm
+list enumerate ls browse
+location place address geocode map
+log logging
+long duration slow
+market price quote finance financial
+mkdir create
+modified change uncommitted dirty unstaged status
+move rename mv
+music song audio track
+page web website webpage site url http https internet html online browser
+paper publication research study academic arxiv literature
+pdf
+plan think reason thought brainstorm solve
+position route direction navigation
+presentation ppt slide powerpoint deck
+rank trend trending hot popular top
+record row table database sql
+reset undo revert unstage rollback restore
+save store write put persist record
+sheet excel spreadsheet xlsx csv
+show list
+size big large small length
+stage index add
+summary summarize overview
+switch toggle enable disable turn
+task todo
+video movie film youtube
+weather forecast temperature climate
+"""
+
+
+def groups_of(word: str) -> tuple[str, ...]:
+    """The groups that a word of `words` is in, each as a word that no text has."""
+    return _by_word().get(word, ())
+
+
+@cache
+def _by_word() -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(_GROUPS.split("\n")):
+        for word in dict.fromkeys(words(line)):
+            groups[word] = (*groups.get(word, ()), f"={number}")
+    return groups

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.naming import SCHEME
 from mcpx.core.catalog.templates import matches_any
-from mcpx.core.catalog.uri_readings import canonical, decoded, read_liberally, readings, same_letters
+from mcpx.core.catalog.uris import canonical, decoded, read_liberally, readings, same_letters
 from mcpx.core.config.per_server import AccessRules, ToolRules
 from mcpx.core.text import holds_controls
 

@@ -18,7 +18,7 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.rendering.request_states import to_server
+from mcpx.core.rendering.result_reading import to_server
 from mcpx.core.text import cut
 
 # Where a request comes from, for the audit log: made once for each client that has a connection.

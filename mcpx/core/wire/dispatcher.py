@@ -36,7 +36,7 @@ UPDATED: Final = "notifications/resources/updated"
 class WireDispatcher(Dispatcher[TransportContext]):
     """One peer. `run` it once; it ends with the channel, or when `end` is called.
 
-    With `mends`, what strict readers refuse and the official clients take is mended (`wire.mending`).
+    With `mends`, what strict readers refuse and the official clients take is mended (`wire.malformed`).
     """
 
     def __init__(

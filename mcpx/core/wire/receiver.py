@@ -24,8 +24,8 @@ from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.core.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
 from mcpx.core.wire.intake import INTAKE, LargeMessage
 from mcpx.core.wire.lines import KEPT_BYTES, Line, TooLong
-from mcpx.core.wire.malformed import MalformedLine
-from mcpx.core.wire.mending import (
+from mcpx.core.wire.malformed import (
+    MalformedLine,
     Mender,
     may_have_lone_surrogates,
     mend_lone_surrogates,

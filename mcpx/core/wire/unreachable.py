@@ -1,4 +1,7 @@
-"""Why a server over HTTP cannot be reached, in words for people. Pure."""
+"""Causes of an HTTP server that cannot be reached, in words for people. Pure.
+
+`retry_after` reads the time that a server asks to wait before the next request (RFC 9110 10.2.3).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,35 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Final
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from mcpx.errors import leaves
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """Return the time the server asks to wait, in seconds; RFC 9110 allows a number or a date."""
+    value = response.headers.get("retry-after", "").strip()
+    if len(value) > MAX_RETRY_AFTER_LEN:
+        return None
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        at = parsedate_to_datetime(value)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC)
+        return max(0.0, round((at - datetime.now(UTC)).total_seconds(), 1))
+    except (ValueError, OverflowError):
+        return None
+
 
 _MAX_CAUSES: Final = 10  # of an error, one behind the other
 _UNKNOWN_ISSUER: Final = frozenset(

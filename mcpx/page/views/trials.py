@@ -30,7 +30,7 @@ from mcpx.core.gateway.frontends.operations import get_prompt
 from mcpx.core.protocol.context import ClientId, InputAnswers, OnStep, page_origin, read_capabilities
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.requests import RequestContext
-from mcpx.core.rendering.content import texts_of
+from mcpx.core.rendering.result_members import texts_of
 from mcpx.core.rendering.result_reading import INPUT_REQUIRED, read_resource_result
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.tokens import estimate_result

@@ -14,11 +14,10 @@ import msgspec
 from mcpx.core.catalog.model import JSON
 from mcpx.core.protocol.result_address import PREFIX, SERVER, ResultAddress
 from mcpx.core.rendering.budget import FindRows, Unit, cut
-from mcpx.core.rendering.content import text_block, texts_of
 from mcpx.core.rendering.json_rows import find_rows
 from mcpx.core.rendering.large_results import essentials, is_dense
 from mcpx.core.rendering.projection import GENERAL_EXAMPLE, BadExpression, Projected, parse
-from mcpx.core.rendering.result_members import is_given
+from mcpx.core.rendering.result_members import is_given, text_block, texts_of
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.errors import CallError, Code, Outcome

@@ -34,7 +34,7 @@ With "profile" or "only", inspect, exec, resources and prompts see what is shown
 more.
 
 The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
-schema says what they are (`mcpx.core.validation.words`), and what "arguments" has of these keys does not
+schema says what they are (`mcpx.core.validation.errors`), and what "arguments" has of these keys does not
 count. With "progress" the response may follow on lines `{"progress", "total", "message"}`; "unshaped" is for
 the result as the server gave it.
 
@@ -68,7 +68,7 @@ from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.validation.arguments import unreadable
 from mcpx.core.validation.errors import unreadable_arguments
-from mcpx.core.wire.mending import shallow
+from mcpx.core.wire.malformed import shallow
 from mcpx.errors import MCPXError
 from mcpx.version import __version__
 

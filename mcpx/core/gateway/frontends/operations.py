@@ -27,8 +27,7 @@ from mcpx.core.rendering.results import ToolResult
 from mcpx.core.servers.fleet.profiles import check_endpoint
 from mcpx.core.system.endpoint import Endpoint, Expose
 from mcpx.core.text.nearest import nearest
-from mcpx.core.validation.errors import invalid_arguments
-from mcpx.core.validation.words import arguments_of, misspelt, top_level
+from mcpx.core.validation.errors import arguments_of, invalid_arguments, misspelt, top_level
 from mcpx.errors import MCPXError
 from mcpx.version import __version__
 

@@ -19,8 +19,7 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
-from mcpx.core.catalog.naming import offered_prompt, offered_uri
-from mcpx.core.catalog.native_names import native_name, whole_name
+from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, whole_name
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
 from mcpx.core.text import is_clean, one_line, paragraphs
 

@@ -20,7 +20,7 @@ import msgspec
 from mcpx.core.catalog.model import JSON
 from mcpx.core.servers.causes import BadListing
 from mcpx.core.servers.offers.entries import InvalidEntry
-from mcpx.core.wire.mending import NAN, cut_depth, stand_in_for_numbers
+from mcpx.core.wire.malformed import NAN, cut_depth, stand_in_for_numbers
 from mcpx.core.wire.outgoing import UnreadableAnswer
 
 # Decoding the lists that a server sends, whatever they hold: pages into entries, entries into objects.

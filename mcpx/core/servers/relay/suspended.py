@@ -22,7 +22,7 @@ from mcp_types import REQUEST_TIMEOUT
 from mcpx.core.catalog.model import JSON
 from mcpx.core.protocol.context import ELICITATION, InputAnswers
 from mcpx.core.protocol.requests import Request, tool_of
-from mcpx.core.rendering.request_states import made_here
+from mcpx.core.rendering.result_reading import made_here
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.relay.clients import RunningCall
 from mcpx.core.wire.envelope import Bytes

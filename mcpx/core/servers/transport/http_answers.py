@@ -18,7 +18,7 @@ from mcpx.core.wire import envelope, malformed
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import RequestId, RPCError
 from mcpx.core.wire.intake import INTAKE, LargeMessage
-from mcpx.core.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
+from mcpx.core.wire.malformed import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
 from mcpx.core.wire.outgoing import MalformedMessage, UnreadableAnswer, has_error, read_error
 
 SESSION_HEADER: Final = "mcp-session-id"

@@ -17,7 +17,7 @@ import httpx2
 
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.intake import LARGE_BYTES, LargeMessage, Reader
-from mcpx.core.wire.mending import Mender
+from mcpx.core.wire.malformed import Mender
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 MAX_PREFIX_BYTES: Final = 65536  # read of a body that is no message

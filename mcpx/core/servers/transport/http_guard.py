@@ -47,8 +47,7 @@ from mcpx.core.servers.transport.refusals import MoreScopesRequired, NotAuthoriz
 from mcpx.core.wire.envelope import RPCError
 from mcpx.core.wire.intake import LargeMessage
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
-from mcpx.core.wire.retry_after import retry_after
-from mcpx.core.wire.unreachable import unreachable
+from mcpx.core.wire.unreachable import retry_after, unreachable
 
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
 TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without

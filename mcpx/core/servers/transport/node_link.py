@@ -19,7 +19,7 @@ from mcpx.core.servers.transport.placement import Endpoint, Placement, Placing
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.channel import PeerNotReading
 from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.first_answer import answer_to
+from mcpx.core.wire.lines import answer_to
 from mcpx.core.wire.receiver import OnMalformed
 from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from supervisors import Signal

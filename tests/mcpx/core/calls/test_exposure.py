@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcpx.core.calls import exposure
 from mcpx.core.calls.exposure import Exposure, unused_pins, unused_tools
-from mcpx.core.catalog import native_names
+from mcpx.core.catalog import naming
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.config import Config, Profile, ServerConfig, Stdio
 
@@ -74,7 +74,7 @@ def test_it_is_made_again_only_when_settings_or_catalogues_change():
 
 
 def test_a_name_that_two_tools_would_have_is_nobodys(monkeypatch):
-    monkeypatch.setattr(exposure, "native_name", lambda server, tool: native_names.native_name("s", tool))
+    monkeypatch.setattr(exposure, "native_name", lambda server, tool: naming.native_name("s", tool))
     config = config_of(a={"expose": "all"}, b={"expose": "all"})
     assert list(shown(config, upstreams_of(a="x y", b="y z")).native) == ["s__x", "s__z"]
 

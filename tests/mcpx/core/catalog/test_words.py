@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.catalog.synonyms import groups_of
-from mcpx.core.catalog.words import MAX_WORD_LEN, words
+from mcpx.core.catalog.words import MAX_WORD_LEN, groups_of, words
 
 
 @pytest.mark.parametrize(

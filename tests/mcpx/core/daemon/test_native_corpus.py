@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.core.catalog.native_names import native_name
+from mcpx.core.catalog.naming import native_name
 from tests.mcpx.core.daemon.daemons import until
 from tests.tokens import corpus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpx.core.rendering.request_states import made_here, to_client, to_server
+from mcpx.core.rendering.result_reading import made_here, to_client, to_server
 
 
 @pytest.mark.parametrize("state", ["", "a", "mcpx", "MCPX-held-1", "s p\u00e4t", '{"n":1}'])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.validation.words import arguments_of, misspelt
+from mcpx.core.validation.errors import arguments_of, misspelt
 
 SCHEMA = {
     "type": "object",

@@ -11,7 +11,7 @@ from mcpx.core.servers.passthrough.messages import result_answer, result_of
 from mcpx.core.wire import envelope, intake
 from mcpx.core.wire.intake import LARGE_BYTES, SHARED_BYTES, Intake, Reader
 from mcpx.core.wire.lines import LineSplitter, TooLong
-from mcpx.core.wire.mending import Mender, mend_lone_surrogates
+from mcpx.core.wire.malformed import Mender, mend_lone_surrogates
 from tests.mcpx.scripted import soon
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.wire.mending import READABLE_DEPTH, shallow
+from mcpx.core.wire.malformed import READABLE_DEPTH, shallow
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -11,8 +11,7 @@ import pytest
 
 from mcpx.cluster.node.starting import make_credentials
 from mcpx.core.wire.channel import HIGH_WATER, PeerNotReading
-from mcpx.core.wire.tls_channel import WrongCertificate, accept_tls, connect_tls
-from mcpx.core.wire.tls_sockets import server_context
+from mcpx.core.wire.tls_channel import WrongCertificate, accept_tls, connect_tls, server_context
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mcpx.core.protocol.context import InputAnswers
-from mcpx.core.rendering.request_states import to_client
+from mcpx.core.rendering.result_reading import to_client
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned

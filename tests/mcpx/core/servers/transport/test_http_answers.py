@@ -22,7 +22,7 @@ from mcpx.core.servers.transport.http_answers import (
     take_message,
 )
 from mcpx.core.wire.outgoing import MalformedMessage
-from mcpx.core.wire.retry_after import retry_after
+from mcpx.core.wire.unreachable import retry_after
 from mcpx.errors import Code, Outcome
 
 CALL = Posted("tools/call", 3)

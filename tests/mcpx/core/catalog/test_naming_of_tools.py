@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.catalog.native_names import MAX_NAME_CHARS, may_be_of, native_name
+from mcpx.core.catalog.naming import MAX_NAME_CHARS, may_be_of, native_name
 
 NAME = st.text(st.sampled_from("ab_-. /é0"), min_size=1, max_size=9)
 ANY = st.text(min_size=1, max_size=200)
