@@ -1,1 +1,1 @@
-"""What the upstream servers offer: the model, differences, names and URIs."""
+"""Offers of the servers: the model, differences, names and URIs."""

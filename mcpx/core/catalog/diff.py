@@ -1,4 +1,4 @@
-"""What changed between two catalogues of one server. Pure."""
+"""Differences between two catalogues of one server. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
         return self.tools or self.resources or self.prompts or self.about
 
     def __or__(self, other: Diff) -> Diff:
-        """What has changed by one or the other."""
+        """Unite two changes."""
         return Diff(
             tools=self.tools or other.tools,
             resources=self.resources or other.resources,
@@ -35,7 +35,7 @@ EVERYTHING: Final = Diff(tools=True, resources=True, prompts=True, about=True)
 
 
 def diff(old: Catalogue | None, new: Catalogue) -> Diff:
-    """What differs in `new`; without an old catalogue, everything that the server offers."""
+    """Return what differs in `new`; without an old catalogue, everything that the server offers."""
     old = old or Catalogue(generation=0)
     return Diff(
         tools=old.tools != new.tools,

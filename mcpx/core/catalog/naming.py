@@ -42,7 +42,7 @@ def native_name(server: str, tool: str) -> str:
 
 
 def may_be_of(server: str, name: str) -> bool:
-    """Whether a native name may be one of that server's tools, which are not known."""
+    """Return True if a native name may be one of that server's tools, which are not known."""
     plain = _UNFIT.sub("_", server)
     return name.startswith((plain + _SEPARATOR, plain[:_MAX_SERVER_CHARS] + _SEPARATOR))
 

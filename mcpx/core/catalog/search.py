@@ -78,7 +78,9 @@ class Corpus:
         return [word for word in joined if any(word in index.postings for index in self.indices)]
 
     def scores(self, word: str) -> tuple[Scores, Scores]:
-        """What a word is worth in each entry that has it or a synonym, and in each server as a whole."""
+        """Return what a word is worth in each entry that has it or a synonym, and in each server as a
+        whole.
+        """
         scores = self._known.get(word)
         if scores is None:
             scores = self._score_entries(word), self._score_topics(word)
@@ -121,7 +123,7 @@ def corpus_of(indices: tuple[ServerIndex, ...]) -> Corpus:
 
 
 def _terms(word: str, synonym: float) -> Iterator[tuple[str, float]]:
-    """What is looked for, for a word of the question, and what it counts."""
+    """Return what is looked for, for a word of the question, and what it counts."""
     for group in groups_of(word):
         yield group, synonym
     yield word, 1.0
@@ -154,12 +156,12 @@ class Hit(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether the whole question is the name of this entry, written as a name of several words."""
+        """True if the whole question is the name of this entry, written as a name of several words."""
         return self.score >= _NAMED
 
     @property
     def usual(self) -> bool:
-        """Whether its score is that of its words, and not of a name in the question."""
+        """True if its score is that of its words, and not of a name in the question."""
         return self.score < _NAMED_IN_PART
 
 
@@ -179,7 +181,7 @@ class ServerHits:
         return [Hit(self._corpus.entry(number), -score, number) for score, number in chosen]
 
     def worth(self, hit: Hit, word: str) -> float:
-        """What a word, as `mcpx.core.catalog.words` has it, is worth in one of its entries."""
+        """Return what a word, as `mcpx.core.catalog.words` has it, is worth in one of its entries."""
         return self._corpus.scores(word)[0].get(hit.number, 0.0)
 
 
@@ -241,7 +243,9 @@ def _sum(several: Iterable[Scores]) -> Scores:
 
 
 def _names(query: str, parts: Sequence[Sequence[str]]) -> dict[str, float]:
-    """What in a question may be the name of an entry, as the words of that name, and what that counts."""
+    """Return what in a question may be the name of an entry, as the words of that name, and what that
+    counts.
+    """
     query = query[:MAX_QUERY_LEN].strip()
     identifiers = map(words, _IDENTIFIER.findall(query))
     names = {" ".join(part): _NAMED_IN_PART for part in (*parts, *identifiers) if len(part) > 1}
@@ -250,7 +254,7 @@ def _names(query: str, parts: Sequence[Sequence[str]]) -> dict[str, float]:
 
 
 def _put_exact_first(corpus: Corpus, scores: Scores, query: str, names: Mapping[str, float]) -> None:
-    """Where the question is a name, of an entry or of the server with it, that entry beats all others.
+    """Put the entry first whose name, with or without its server's, the question is.
 
     The very name counts twice what one of the same words does.
     """

@@ -1,4 +1,5 @@
-"""Why a search has found an entry: which words of the question, where in the entry, and what each counts.
+"""The reasons why a search found an entry: words of the question, their places in the entry, and their
+weights.
 
 For people who look at a ranking; `mcpx.core.catalog.search` does not need it. Pure.
 """
@@ -36,7 +37,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reasons(query: str, server: ServerHits, hit: Hit) -> list[Reason]:
-    """Why `query` has found this entry, what counts most first."""
+    """Return why `query` has found this entry, what counts most first."""
     fields = [Field("server", 0.0, server.server.name), *fields_of(hit.entry)]
     read = [(field, words(field.text)) for field in fields]
     found: dict[str, Reason] = {}

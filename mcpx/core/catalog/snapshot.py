@@ -58,12 +58,12 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Whether calls are served now."""
+        """True if calls are served now."""
         return self.state is State.READY
 
     @property
     def available(self) -> bool:
-        """Whether a call is served, though the server may have to be started for it."""
+        """True if a call is served, though the server may have to be started for it."""
         return self.state in {State.READY, State.ASLEEP}
 
     @property
@@ -84,7 +84,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What the server offers and MCPX leaves out or cuts, and why."""
+        """Offers that MCPX leaves out or cuts, and why."""
         return self.catalogue.left_out if self.catalogue else ()
 
     @property
@@ -111,7 +111,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
 
     def refuse(self, what: str) -> str:
-        """Why nothing was sent, and what helps: a call from some time on, or a person.
+        """The reason why nothing was sent, and what helps: a call from some time on, or a person.
 
         `what` is the predicate of the sentence: "is not available", for one.
         """

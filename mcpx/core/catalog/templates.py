@@ -51,7 +51,7 @@ class Template(msgspec.Struct, frozen=True):
     has_query: bool
 
     def matches(self, uri: str) -> bool:
-        """Whether `uri` may be an expansion of the template."""
+        """Return True if `uri` may be an expansion of the template."""
         if self.has_query:
             uri = uri.partition("#")[0].partition("?")[0]
         if self.tail is None:
@@ -60,7 +60,7 @@ class Template(msgspec.Struct, frozen=True):
         return taken is not None and self._tail_matches(uri[taken:])
 
     def _tail_matches(self, rest: str) -> bool:
-        """Whether `rest` ends in the tail; the wide variable takes what is left before it.
+        """Return True if `rest` ends in the tail; the wide variable takes what is left before it.
 
         Where the tail has wide variables too, only the part behind the last of them is anchored; the literals
         before it must follow in order.
@@ -80,7 +80,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def matches_any(templates: Iterable[str], uri: str) -> bool:
-    """Whether `uri` may be an expansion of one of the templates.
+    """Return True if `uri` may be an expansion of one of the templates.
 
     The work over all of them is bounded: of very many templates that all begin like the URI, only the first
     are tried.
@@ -196,5 +196,5 @@ def _scan(parts: tuple[_Part, ...], text: str, *, whole: bool) -> int | None:
 
 
 def _holds(text: str, start: int, end: int, characters: str) -> bool:
-    """Whether one of these characters occurs between the two positions."""
+    """Return True if one of these characters occurs between the two positions."""
     return any(text.find(character, start, end) >= 0 for character in characters)

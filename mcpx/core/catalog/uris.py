@@ -219,7 +219,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}+(?=:)")  # possessive
 
 
 class UriRejection(StrEnum):
-    """Why a URI may not be sent. The value completes the sentence "has no resource URI: ..."."""
+    """Reasons not to send a URI. The value completes the sentence "has no resource URI: ..."."""
 
     TOO_LONG = f"it is longer than {MAX_URI_CHARS} characters"
     CONTROL_CHARACTERS = "it holds control characters"
@@ -230,7 +230,7 @@ class UriRejection(StrEnum):
 
 
 def uri_rejection(uri: str, catalogue: Catalogue) -> UriRejection | None:
-    """Why this URI may not be sent to that server; None where it may."""
+    """Return why this URI may not be sent to that server; None where it may."""
     if uri in catalogue.resources:
         return None
     if len(uri) > MAX_URI_CHARS:
@@ -246,7 +246,7 @@ def uri_rejection(uri: str, catalogue: Catalogue) -> UriRejection | None:
 
 
 def is_offered(uri: str, catalogue: Catalogue) -> bool:
-    """Whether the URI matches one of the server's templates."""
+    """Return True if the URI matches one of the server's templates."""
     return len(uri) <= MAX_URI_CHARS and matches_any((info.uri_template for info in catalogue.templates), uri)
 
 

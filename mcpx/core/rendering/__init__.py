@@ -1,1 +1,1 @@
-"""What the model reads: results, TOON, schemas as TypeScript types, generated descriptions."""
+"""Text for the model: results, TOON, schemas as TypeScript types, generated descriptions."""

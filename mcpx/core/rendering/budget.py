@@ -45,17 +45,17 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def remaining(self) -> int:
-        """How many units stand behind this part."""
+        """Number of units behind this part."""
         return self.total - self.end
 
     @property
     def next_query(self) -> str:
-        """What addresses the next part: the arguments of `cut` as the query of a URI."""
+        """The address of the next part: the arguments of `cut` as the query of a URI."""
         return f"from={self.end}&unit=characters" if self.unit == "characters" else f"from={self.end}"
 
 
 def fits(text: str, budget: int) -> bool:
-    """Whether a text is within a budget of tokens. Costs nothing where the text is short."""
+    """Return True if a text is within a budget of tokens. Costs nothing where the text is short."""
     return len(text) <= budget or estimate_result(text) <= budget
 
 
@@ -170,12 +170,14 @@ def _cut_characters(
 
 
 def _gap(text: str, start: int, end: int) -> int:
-    """Where the last line, else word, else value of a list between two places ends; 0 where none does."""
+    """Return where the last line, else word, else value of a list between two places ends; 0 where none
+    does.
+    """
     return next((found + 1 for each in "\n ," if (found := text.rfind(each, start, end)) >= 0), 0)
 
 
 def _line_start(text: str, line: int) -> int:
-    """Where a line begins, or the end of the text."""
+    """Return where a line begins, or the end of the text."""
     position = 0
     while line and position < len(text):
         counted = text.count("\n", position, position + _COUNTED_CHARS)

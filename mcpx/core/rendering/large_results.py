@@ -118,13 +118,13 @@ _decode_item: Final = msgspec.json.Decoder(_Item).decode
 
 
 def is_large(raw: msgspec.Raw | bytes, largest: int) -> bool:
-    """Whether a result is too large to be read: more than `largest` bytes, or too many values."""
+    """Return True if a result is too large to be read: more than `largest` bytes, or too many values."""
     size = len(memoryview(raw))
     return size > _SMALL_BYTES and (size > largest or _work(raw) > _MAX_WORK)
 
 
 def is_dense(raw: msgspec.Raw | bytes) -> bool:
-    """Whether a result holds more values than may be made into objects."""
+    """Return True if a result holds more values than may be made into objects."""
     return len(memoryview(raw)) > _SMALL_BYTES and _work(raw) > _DENSE_WORK
 
 
@@ -309,7 +309,7 @@ def refuse_dense_messages(raw: msgspec.Raw, server: str) -> None:
 
 
 def _is_base64(text: memoryview) -> bool:
-    """Whether a JSON string is base64 as it stands; one with escapes in it is for others to judge."""
+    """Return True if a JSON string is base64 as it stands; one with escapes in it is for others to judge."""
     if len(text) % 4 != 2:  # the quotes  # noqa: PLR2004
         return False
     padding = bytes(text[1:-1]).translate(None, _BASE64)

@@ -61,7 +61,7 @@ def passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) -
 
 
 def _holds_json(block: memoryview) -> bool:
-    """Whether a block is text that may hold a JSON object or array, judged by how it begins.
+    """Return True if a block is text that may hold a JSON object or array, judged by how it begins.
 
     A large block is not decoded for that, if it is written as nearly all are.
     """

@@ -150,7 +150,7 @@ def parse(expression: str) -> Any:
 
 
 def is_cheap(tree: JSON, texts: Sequence[str]) -> bool:
-    """Whether applying an expression to these texts takes a few milliseconds, whatever is in them.
+    """Return True if applying an expression to these texts takes a few milliseconds, whatever is in them.
 
     A multi-select of n members makes the data n times as large for what follows; every node of the tree may
     look at all of it. Functions that make texts out of texts have no such bound.
@@ -293,7 +293,9 @@ def _placed(problem: str, at: int, expression: str) -> str:
 
 
 def _failed(error: Exception, expression: str) -> str:
-    """What went wrong with an expression that could be parsed, at the function that refused its arguments."""
+    """Return what went wrong with an expression that could be parsed, at the function that refused its
+    arguments.
+    """
     problem = _brief(error)
     function = _IN_FUNCTION.match(problem)
     at = expression.find(function[1]) if function else -1
@@ -311,7 +313,7 @@ TASK: Final = "mcpx.core.rendering.projection:run"
 
 
 def encode_job(expression: str, texts: Sequence[str]) -> bytes:
-    """What `run` reads."""
+    """Return what `run` reads."""
     return msgspec.msgpack.encode(_Job(expression, list(texts)))
 
 

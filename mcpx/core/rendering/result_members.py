@@ -81,7 +81,7 @@ class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _Texts(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """What most results are. To read them as any other takes three times as long."""
+    """Content of texts alone, as in most results. To read it as any other takes three times as long."""
 
     content: list[_Text]
     structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
@@ -162,7 +162,7 @@ def others(members: Mapping[str, Any]) -> Members:
 
 
 def is_given(value: msgspec.Raw) -> bool:
-    """Whether there is a value: null counts as absent."""
+    """Return True if there is a value: null counts as absent."""
     return bytes(memoryview(value)[:5]) not in {b"", b"null"}
 
 
@@ -174,7 +174,7 @@ def structured_content(value: memoryview) -> list[Bytes]:
 
 
 def closing(meta: msgspec.Raw, stamp: bytes | None, others: Members | None = None) -> list[Bytes]:
-    """What follows on the content of a result: its other members, the envelope, the brace."""
+    """The end of a result behind its content: its other members, the envelope, the brace."""
     made: list[Bytes] = []
     if others:
         for name, value in others.items():

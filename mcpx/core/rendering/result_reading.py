@@ -180,7 +180,9 @@ def _check_type(kind: Any, result: JSON, server: str) -> None:
 
 
 def _questions(result: JSON, server: str) -> CallError:
-    """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
+    """Return what to raise for a result that asks: InputRequired, unless it does not ask as the protocol has
+    it.
+    """
     asked, state = result.get("inputRequests"), result.get("requestState")
     if asked is not None and not isinstance(asked, dict):
         return not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)

@@ -63,7 +63,8 @@ _ORDER: Final = sorted(
 def search_answer(
     servers: Sequence[ServerInfo], query: str, *, only: str | None = None, budget: int = ANSWER_TOKENS
 ) -> tuple[str, JSON]:
-    """What `query` finds on all servers, or on the one named `only`: text for the model, and plain JSON.
+    """Return what `query` finds on all servers, or on the one named `only`: text for the model, and plain
+    JSON.
 
     The text takes at most `budget` tokens by `mcpx.core.rendering.tokens.estimate`. The JSON holds what the
     text shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
@@ -97,7 +98,7 @@ def _away(servers: Sequence[ServerInfo], query: str) -> list[ServerInfo]:
 
 
 def _fits(server: ServerInfo, asked: set[str]) -> bool:
-    """Whether a word that is asked for is in a server's name, or in its instructions."""
+    """Return True if a word that is asked for is in a server's name, or in its instructions."""
     name, about = server.name.casefold(), (server.instructions or "")[:MAX_QUERY_LEN]
     return any(word in name for word in asked) or not asked.isdisjoint(words(about))
 
@@ -219,7 +220,7 @@ def _tail(others: Sequence[Block], left_out: int) -> list[str]:
 
 
 def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget: int) -> str:
-    """What is said where nothing matches: which servers there are, as many as the budget takes."""
+    """Return what is said where nothing matches: which servers there are, as many as the budget takes."""
     said = quoted(cut(query, _QUERY_LEN))
     if only is not None:
         return f"Nothing on {shown_server(only)} matches {said}. inspect({quoted(only)}) lists its tools."

@@ -88,7 +88,7 @@ class Block:
 
     @property
     def left_out(self) -> int:
-        """How many tools of the server are not shown."""
+        """Number of tools of the server that are not shown."""
         shown = (self.entries[number] for number in (*self.lines, *self.names))
         return len(self.server.tools) - sum(isinstance(entry, ToolInfo) for entry in shown)
 

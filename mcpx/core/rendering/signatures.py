@@ -107,7 +107,7 @@ def in_order(tools: Iterable[ToolInfo]) -> list[ToolInfo]:
 
 
 def is_deprecated(tool: ToolInfo) -> bool:
-    """Whether the server calls the tool deprecated, in annotations, `_meta`, title or description."""
+    """Return True if the server calls the tool deprecated, in annotations, `_meta`, title or description."""
     known = tool.__dict__.get("deprecated")
     if known is None:
         known = tool.__dict__["deprecated"] = _says_deprecated(tool)
@@ -126,7 +126,7 @@ def _says_deprecated(tool: ToolInfo) -> bool:
 
 
 def _mentions(text: object) -> TypeGuard[str]:
-    """Whether it is a text with the word in it: nearly none is, and the patterns take ten times as long."""
+    """True if it is a text with the word in it: nearly none is, and the patterns take ten times as long."""
     return isinstance(text, str) and "deprecated" in _beginning(text).lower()
 
 
@@ -135,7 +135,7 @@ def _beginning(text: str) -> str:
 
 
 def _marked(said: JSON | None) -> bool:
-    """Whether an object has a member `deprecated`, or `example.com/deprecated`, that is set."""
+    """Return True if an object has a member `deprecated`, or `example.com/deprecated`, that is set."""
     return any(
         name.endswith("deprecated") and value and value != "false" and _MARK.search(name)
         for name, value in (said or {}).items()
@@ -257,7 +257,7 @@ def _value(value: Any) -> str:
 
 
 def _referred(reference: object, root: JSON) -> object:
-    """What a reference inside the schema (`#/$defs/Name`) leads to; None for any other."""
+    """Return what a reference inside the schema (`#/$defs/Name`) leads to; None for any other."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     found: object = root

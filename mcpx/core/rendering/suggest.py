@@ -109,7 +109,7 @@ def _state_note(server: ServerInfo, things: str) -> str:
 
 
 def _found(servers: Sequence[ServerInfo], name: str) -> str:
-    """What a search for the name finds on all servers, a line each."""
+    """Return what a search for the name finds on all servers, a line each."""
     lines = best_tools(servers, name)
     return "\n".join(["", "A search for it finds:", *lines]) if lines else ""
 

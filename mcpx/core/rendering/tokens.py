@@ -1,4 +1,4 @@
-"""How many tokens a text costs a model, without a tokenizer.
+"""Estimates of the tokens that a text costs a model, without a tokenizer.
 
 Owns two pure functions. `estimate` is for descriptions, which must stay inside their budget, and errs on the
 high side; `estimate_result` is for results, where it must cost next to nothing, and errs to neither side.
@@ -157,7 +157,7 @@ def _piece(piece: str) -> int:
 
 
 def _foreign_piece(piece: str) -> int:
-    """As `_piece`, with the words of a language that the encodings know less well."""
+    """Estimate a piece in a language that the encodings know less well."""
     return max(_piece(piece), _FOREIGN_LETTER * len(piece)) if piece[-1].isalpha() else _piece(piece)
 
 

@@ -57,7 +57,7 @@ _PARSER: Final = msgspec.json.Decoder()
 
 
 class TextForm(msgspec.Struct, frozen=True):
-    """How JSON text is shown: the settings of it. Called with any text, it returns the text to show.
+    """Settings of how JSON text is shown. Called with any text, it returns the text to show.
 
     `toon_saving` is the share of tokens that TOON must save to be taken: 0 takes it whenever it is smaller, 1
     never. A text of fewer than `min_size` characters is left as it is.
@@ -125,11 +125,11 @@ class JSONText(msgspec.Struct, frozen=True):
         return toon if self._survives(compact) else None
 
     def _survives(self, compact: bytes) -> bool:
-        """Whether nothing of the text is lost in its value, which is `compact` when it is written again."""
+        """True if nothing of the text is lost in its value, which is `compact` when it is written again."""
         return _has_every_key(self.text, compact) and _has_every_number(self.text)
 
     def _indentation_dominates(self) -> bool:
-        """Whether TOON's indentation could be many times the text: a megabyte may make a gigabyte."""
+        """Return True if TOON's indentation could be many times the text: a megabyte may make a gigabyte."""
         lines = self.text.count(",") + _containers(self.text) + 1
         if 2 * self.depth * lines <= _INDENT_ROOM:
             return False
@@ -170,7 +170,7 @@ def read_json(text: str) -> JSONText | None:
 
 
 def _has_table(compact: bytes) -> bool:
-    """Whether compact JSON may have two objects side by side, which TOON writes as rows."""
+    """Return True if compact JSON may have two objects side by side, which TOON writes as rows."""
     return b"},{" in compact or compact.count(b'},"') > 1
 
 
@@ -179,7 +179,7 @@ def _characters(encoded: bytes) -> int:
 
 
 def _containers(text: str) -> int:
-    """How many objects and arrays a JSON text has at most (those in its strings are counted too)."""
+    """Count the objects and arrays that a JSON text has at most (those in its strings included)."""
     return text.count("{") + text.count("[")
 
 
@@ -194,7 +194,7 @@ def _depth(value: Any) -> int:
 
 
 def _has_every_key(text: str, compact: bytes) -> bool:
-    r"""Whether no key of `text` was dropped as a double when it was parsed and written as `compact`.
+    r"""Return True if no key of `text` was dropped as a double when it was parsed and written as `compact`.
 
     The two differ in colons exactly by the members dropped, because a colon stands after every key, and
     those in strings are kept; unless a string spells its colon `\u003a`, which the other would not.
@@ -205,7 +205,7 @@ def _has_every_key(text: str, compact: bytes) -> bool:
 
 
 def _has_every_number(text: str) -> bool:
-    """Whether TOON keeps each number of a JSON text to the last digit.
+    """Return True if TOON keeps each number of a JSON text to the last digit.
 
     Nearly every text is cleared by a scan of its bytes: no run of more than 15 digits, no exponent, no
     negative zero. (Digits in strings raise a false alarm, never a false all-clear.) The others have their
@@ -220,7 +220,7 @@ def _has_every_number(text: str) -> bool:
 
 
 def _has_every_digit(literals: list[str]) -> bool:
-    """Whether each float literal comes out of TOON as the number that went in.
+    """Return True if each float literal comes out of TOON as the number that went in.
 
     TOON writes the shortest digits that name the float. So a literal that is such digits is safe, and any
     other must be equal to them as a decimal number.

@@ -64,17 +64,17 @@ _ASCII: Final = 0x7F
 
 
 def is_clean(text: str) -> bool:
-    """Whether nothing in `text` harms a reader; line breaks and tabs do not."""
+    """Return True if nothing in `text` harms a reader; line breaks and tabs do not."""
     return not (_CONTROL_IN_LINES if text.isascii() else _HARMFUL).search(text)
 
 
 def holds_controls(text: str) -> bool:
-    """Whether `text` holds a control character, a line end or a lone surrogate: no name or URI may."""
+    """Return True if `text` holds a control character, a line end or a lone surrogate: no name or URI may."""
     return _CONTROL.search(text) is not None
 
 
 def hides(text: str) -> bool:
-    """Whether something in `text` cannot be seen, joiners that writing needs among it."""
+    """Return True if something in `text` cannot be seen, joiners that writing needs among it."""
     return not text.isascii() and _SUSPECT.search(text) is not None
 
 

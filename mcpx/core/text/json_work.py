@@ -18,7 +18,7 @@ def work_of(text: bytes) -> int:
 
 
 def takes_long(text: bytes, work: int | None = None) -> bool:
-    """Whether a JSON text holds too many values to be read whole; `work` is that of it, if known."""
+    """Return True if a JSON text holds too many values to be read whole; `work` is that of it, if known."""
     if (work_of(text) if work is None else work) <= MAX_WORK:
         return False
     return work_of(_TEXT.sub(b'""', text, _MAX_TEXTS)) > MAX_WORK  # what stands in texts costs nothing

@@ -47,7 +47,7 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3, typos_only: bool 
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to say of a wrong name: what it was probably meant to be, or what there is."""
+    """Return what to say of a wrong name: what it was probably meant to be, or what there is."""
     known = list(known)
     near = nearest(name, known, most=1)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
@@ -67,7 +67,7 @@ def _letters(name: str) -> tuple[str, str]:
 
 
 def _match(wanted: tuple[str, str], other: tuple[str, str]) -> float:
-    """How well two names match by their words and parts, 1 to 5, or 0 for not at all. Takes `_letters`."""
+    """Rate how well two names match by words and parts: 1 to 5, or 0 for not at all. Takes `_letters`."""
     short, long = wanted[0], other[0]
     if len(short) > len(long):
         short, long = long, short
@@ -81,7 +81,7 @@ def _match(wanted: tuple[str, str], other: tuple[str, str]) -> float:
 
 
 def _can_be_alike(one: str, other: str, least: float) -> bool:
-    """Whether their lengths allow the names to be alike to that share."""
+    """Return True if their lengths allow the names to be alike to that share."""
     return 2 * min(len(one), len(other)) >= least * (len(one) + len(other)) > 0
 
 

@@ -43,7 +43,7 @@ def why_too_large(schema: Any, most: int = MAX_SCHEMA_VALUES) -> str | None:
 
 
 def holds_nonfinite(value: Any) -> bool:
-    """Whether a NaN or an infinity is in `value`, which JSON cannot say."""
+    """Return True if a NaN or an infinity is in `value`, which JSON cannot say."""
     stack = [value]
     while stack:
         match stack.pop():

@@ -49,7 +49,7 @@ class ArgumentChecker:
         self._pool = pool
 
     def accepts(self, tool: ToolInfo, arguments: JSON, size: int) -> bool:
-        """Whether `arguments`, of `size` bytes, may be sent: they surely fit, or cannot be checked."""
+        """Return True if `arguments`, of `size` bytes, may be sent: they surely fit, or cannot be checked."""
         known = self._known.get((tool.server_name, tool.name))
         if known is None or known.info is not tool:
             known = self._entry(tool)
@@ -179,7 +179,7 @@ def _read(answer: Bytes) -> Verdict | NoAnswer:
 
 
 class _Tool:
-    """What is known of one tool as it was last listed."""
+    """One tool as it was last listed, with its compiled checks."""
 
     __slots__ = ("encoded", "fast", "info", "looked_at", "unchecked", "warned")
 

@@ -72,7 +72,7 @@ class _Walk:
                 yield from inner.values()
 
     def _is_name(self, ref: str) -> bool:
-        """Whether it may be an anchor, or reach into a schema with a base of its own: jsonschema knows."""
+        """True if it may be an anchor, or reach into a schema with a base of its own: jsonschema knows."""
         return (ref.startswith("#") and ref[1:2] not in {"", "/"}) or (
             not ref.startswith("#") and isinstance(self._root, dict) and bool(self._root.keys() & set(_BASES))
         )

@@ -36,7 +36,7 @@ MAX_CONVERTED_VALUES: Final = (
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong at one place; `path` is such as `$.files[0].name`."""
+    """A mistake at one place; `path` is such as `$.files[0].name`."""
 
     path: str
     problem: str
@@ -148,7 +148,7 @@ def _names(schema: JSON) -> list[str]:
 
 
 def _path(key: str, named: list[str]) -> tuple[str, ...]:
-    """Where the value of a key goes: `a.b` into `a`, if that is a parameter and `a.b` is none."""
+    """Return where the value of a key goes: `a.b` into `a`, if that is a parameter and `a.b` is none."""
     parts = tuple(key.split("."))
     return parts if key not in named and parts[0] in named and all(parts) else (key,)
 

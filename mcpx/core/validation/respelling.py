@@ -101,7 +101,7 @@ class _Speller:
 
 
 def _spelled(text: str, parts: list[dict[str, Any]]) -> Any:
-    """What the text holds, if that is wanted and a text is not."""
+    """Return what the text holds, if that is wanted and a text is not."""
     kinds = {kind for part in parts for kind in _named(part.get("type"))}
     options = [option for part in parts for option in (*part.get("enum", ()), *_const(part))]
     other = _read(text)
@@ -125,7 +125,9 @@ def _const(part: dict[str, Any]) -> list[Any]:
 
 
 def _read(text: str) -> Any:
-    """What a string holds as JSON, or as Python writes it; the string itself where it holds nothing else."""
+    """Return what a string holds as JSON, or as Python writes it; the string itself where it holds nothing
+    else.
+    """
     stripped = text.strip()
     if stripped in _PYTHON_WORDS:
         return _PYTHON_WORDS[stripped]

@@ -25,7 +25,7 @@ _TOO_MANY: Final = f"a batch of more than {MAX_BATCH_MESSAGES} messages; send th
 
 
 def is_batch(line: bytes) -> bool:
-    """Whether a line without leading blanks can be a batch only."""
+    """Return True if a line without leading blanks can be a batch only."""
     return line[:1] == b"["
 
 
@@ -61,7 +61,7 @@ def read(line: bytes) -> RPCMessage | None:
 
 
 def why_refused(lines: Sequence[bytes]) -> str | None:
-    """Why a batch is refused as a whole in the revision that has batches; None if it is taken."""
+    """Return why a batch is refused as a whole in the revision that has batches; None if it is taken."""
     if not lines:
         return _EMPTY
     if len(lines) > MAX_BATCH_MESSAGES:

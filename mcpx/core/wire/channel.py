@@ -115,7 +115,7 @@ class Channel:
                 self._loop.call_soon(self._read_on)
 
     def has_input(self) -> bool:
-        """Whether there are bytes to read; the end of the stream does not count."""
+        """Return True if there are bytes to read; the end of the stream does not count."""
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
         return not self._ended and any(events & select.POLLIN for _, events in poll.poll(0))
@@ -247,7 +247,7 @@ class Channel:
         return self._waiting
 
     def hung_up(self) -> bool:
-        """Whether the reading end is closed, so that nothing can be written."""
+        """Return True if the reading end is closed, so that nothing can be written."""
         poll = select.poll()
         poll.register(self._write_fd, 0)  # errors and hang-ups are always reported
         return bool(poll.poll(0))
@@ -291,6 +291,6 @@ def grow_pipe(fd: int) -> None:
 
 
 def _is_pollable(fd: int) -> bool:
-    """Whether the loop can poll this descriptor; regular files and /dev/null are always ready."""
+    """Return True if the loop can poll this descriptor; regular files and /dev/null are always ready."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))

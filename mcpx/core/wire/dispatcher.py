@@ -79,12 +79,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the peer has sent messages that have not been taken yet."""
+        """True if the peer has sent messages that have not been taken yet."""
         return self.receiver.has_backlog
 
     @property
     def busy(self) -> bool:
-        """Whether requests of the peer are unanswered, but for those that stay open for good."""
+        """True if requests of the peer are unanswered, but for those that stay open for good."""
         return self.receiver.busy
 
     # --- out

@@ -42,7 +42,7 @@ def enclose(pieces: Iterable[Bytes]) -> dict[str, Any]:
 
 
 def restore(written: bytes) -> bytes:
-    """What a compact serializer has written, with the JSON itself in the place of each enclosure."""
+    """Return what a compact serializer has written, with the JSON itself in the place of each enclosure."""
     if _START_BYTES not in written:
         return written
     text, made, done = written.decode(), [], 0

@@ -48,7 +48,7 @@ class RPCMessage(msgspec.Struct, gc=False):
 
     @property
     def is_response(self) -> bool:
-        """Whether it answers a request."""
+        """True if it answers a request."""
         return self.method is None and bool(self.result or self.error)
 
 

@@ -82,7 +82,7 @@ class Incoming:
 
     @property
     def busy(self) -> bool:
-        """Whether requests are unanswered, but for those that stay open for good."""
+        """True if requests are unanswered, but for those that stay open for good."""
         return not all(context.standing for context, _ in self.open.values())
 
     def start(

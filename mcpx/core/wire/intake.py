@@ -88,7 +88,7 @@ class LargeMessage(bytearray):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it has come."""
+        """True if all of it has come."""
         return self._reader is None
 
     def give_up(self) -> None:
@@ -110,7 +110,7 @@ class LargeMessage(bytearray):
 
 
 class Reader:
-    """What reads a peer, and can stop reading it for a while."""
+    """A reader of a peer, which can stop for a while."""
 
     def hold(self) -> None:
         """Read no further."""

@@ -20,7 +20,8 @@ from mcpx.core.wire.intake import HEAD_BYTES, LARGE_BYTES, LargeMessage, Mend, R
 
 
 async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
-    """What comes until a line ends, the peer closes the connection, or more than `limit` bytes have come.
+    """Return what comes until a line ends, the peer closes the connection, or more than `limit` bytes have
+    come.
 
     The channel is not read any further then; what came behind the line is in the result.
     """
@@ -54,7 +55,7 @@ class TooLong(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, behind "a line" or "the answer is"."""
+        """The fault, in words that follow "a line" or "the answer is"."""
         return "not sent to its end in time" if self.stalled else f"over {self.limit} bytes"
 
 

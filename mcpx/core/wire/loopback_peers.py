@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a connection over loopback, as far as the system says.
+"""The owner of the process at the other end of a loopback connection, as far as the system says.
 
 Every user of a computer can connect to a port on its loopback, and neither the cookie of the page nor the
 state of a sign-in tells them apart: a browser sends its cookies to whatever program listens on another port
@@ -38,7 +38,7 @@ class _End(NamedTuple):
 
 
 def belongs_to_user(connection: socket.socket) -> bool:
-    """Whether a connection that was accepted may be one of this user (or root), as `is_own` has it."""
+    """Return True if a connection that was accepted may be one of this user (or root), as `is_own` has it."""
     try:
         return is_own(connection.getpeername()[:2], connection.getsockname()[:2])
     except OSError:
@@ -46,7 +46,7 @@ def belongs_to_user(connection: socket.socket) -> bool:
 
 
 def is_own(client: Address, server: Address) -> bool:
-    """Whether the connection from `client` to `server` may be one of this user (or root).
+    """Return True if the connection from `client` to `server` may be one of this user (or root).
 
     False for another user's, and for one that its client has left already: nobody waits for an answer.
     """
@@ -64,7 +64,7 @@ def is_own(client: Address, server: Address) -> bool:
 
 @cache
 def users_are_known() -> bool:
-    """Whether the system says whose sockets are: asked of a connection of our own."""
+    """Return True if the system says whose sockets are: asked of a connection of our own."""
     with suppress(OSError), socket.create_server(("127.0.0.1", 0)) as listener:
         server = listener.getsockname()
         with socket.create_connection(server, timeout=1.0) as client:

@@ -55,7 +55,7 @@ _BRACKET: Final = re.compile(_JSON_STRING + rb"|[\[{]|[\]}]")
 
 
 def may_have_lone_surrogates(line: bytes) -> bool:
-    """Whether a line has escaped surrogates at all: a quick look, for every line."""
+    """Return True if a line has escaped surrogates at all: a quick look, for every line."""
     return _SURROGATE_ESCAPE.search(line) is not None
 
 
@@ -169,7 +169,7 @@ class UnreadableAnswer(MalformedMessage):
 
 
 class MalformedLine(msgspec.Struct, frozen=True):
-    """What is wrong with a line, as a text and as a JSON-RPC error code.
+    """A fault of a line, as a text and as a JSON-RPC error code.
 
     `head` and `tail` are the ends of the line, as much as is looked at; `error` is what a request fails with
     that the line answers.
@@ -265,7 +265,7 @@ def _decoded(found: re.Match[bytes] | None) -> RequestId | None:
 
 
 def has_null_id(line: bytes) -> bool:
-    """Whether a message without an id gives one all the same: null, which JSON-RPC does not allow."""
+    """Return True if a message without an id gives one all the same: null, which JSON-RPC does not allow."""
     if b'"id"' not in line:
         return False
     return _decode_given_id(line).id is not msgspec.UNSET
@@ -279,12 +279,12 @@ _decode_given_id = msgspec.json.Decoder(_GivenId).decode
 
 
 def is_request(problem: MalformedLine) -> bool:
-    """Whether the line looks like a request rather than an answer."""
+    """Return True if the line looks like a request rather than an answer."""
     return b'"method"' in problem.head
 
 
 def _is_broken(problem: MalformedLine) -> bool:
-    """Whether the line is not even JSON with what others write and MCPX refuses: `NaN`, lone surrogates."""
+    """True if the line is not even JSON with what others write and MCPX refuses: `NaN`, lone surrogates."""
     if problem.code != PARSE_ERROR or problem.tail:
         return False
     text = problem.head.decode(errors="replace").encode()

@@ -232,7 +232,7 @@ class Outgoing:
 
 
 def has_error(message: RPCMessage) -> bool:
-    """Whether an answer is an error; `"error": null` beside a result is none."""
+    """Return True if an answer is an error; `"error": null` beside a result is none."""
     error = message.error  # which may be large, and is not copied for this
     return bool(error) and (len(error) != len(_NULL) or bytes(error) != _NULL)
 

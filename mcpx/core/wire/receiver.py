@@ -90,12 +90,12 @@ class Receiver(Generic[D]):
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the peer has sent messages that have not been taken yet."""
+        """True if the peer has sent messages that have not been taken yet."""
         return self._turns.has_backlog
 
     @property
     def busy(self) -> bool:
-        """Whether requests of the peer are unanswered, but for those that stay open for good."""
+        """True if requests of the peer are unanswered, but for those that stay open for good."""
         return bool(self.fast_cancels) or self.incoming.busy or bool(self._members)
 
     def stop(self) -> None:
@@ -240,7 +240,7 @@ class Receiver(Generic[D]):
         self._take_members(Batch(lambda array: self._channel.write(array, b"\n"), self._limit))
 
     def _why_refused(self, messages: list[bytes]) -> str | None:
-        """Why a batch is not taken; a server may send any."""
+        """Return why a batch is not taken; a server may send any."""
         if self._batch is not None:
             return batch.NESTED
         if not self._refuses:

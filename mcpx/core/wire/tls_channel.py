@@ -83,7 +83,7 @@ def configure(connected: socket.socket) -> None:
 
 @lru_cache(maxsize=64)
 def client_context(certificate: str) -> ssl.SSLContext:
-    """What a client needs to connect to the one that shows this certificate (PEM).
+    """Return what a client needs to connect to the one that shows this certificate (PEM).
 
     Raises:
         OSError: This is no certificate.
@@ -97,7 +97,7 @@ def client_context(certificate: str) -> ssl.SSLContext:
 
 
 def server_context(certificate: str, key: str, folder: str) -> ssl.SSLContext:
-    """What a server needs to show this certificate (both PEM). Blocks.
+    """Return what a server needs to show this certificate (both PEM). Blocks.
 
     OpenSSL reads them from a file: it lies in `folder` for that moment, for its owner alone.
 
@@ -228,7 +228,7 @@ class TlsChannel(Channel):
     # --- the end
 
     def hung_up(self) -> bool:
-        """Whether the other side has gone: it closes both directions at once, and its end may be unread."""
+        """True if the other side has gone: it closes both directions at once, and its end may be unread."""
         return self._ended or super().hung_up()
 
     def close(self) -> None:

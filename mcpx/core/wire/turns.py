@@ -40,7 +40,7 @@ class Turns(Reader):
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the peer has sent messages that have not been taken yet."""
+        """True if the peer has sent messages that have not been taken yet."""
         return bool(self._backlog) or self._channel.has_input()
 
     def feed(self, chunk: bytes) -> None:

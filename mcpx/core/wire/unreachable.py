@@ -85,7 +85,9 @@ def shown_url(url: str) -> str:
 
 
 def why_unreachable(error: BaseException) -> str:
-    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
+    """Return why a connection failed: what the system said of the last attempt, which the error may not
+    repeat.
+    """
     for each in causes(error):
         if isinstance(each, ssl.SSLCertVerificationError):
             return _untrusted(each)

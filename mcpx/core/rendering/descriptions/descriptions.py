@@ -62,7 +62,7 @@ _CHARS_PER_TOKEN: Final = 3  # of the search hint: a small budget has a short on
 
 
 class Descriptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the three tools say of themselves, and query, where it is not "".
+    """Descriptions of the three tools, and of query, where it is not "".
 
     `server_name` and `uri` are for the descriptions of these parameters of inspect and resources: the lists,
     for a client that would cut the descriptions of the tools, else nothing. `search_hint` names the servers.
@@ -80,7 +80,7 @@ class Descriptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryTool(msgspec.Struct, frozen=True):
-    """That there is the query tool, which runs the tools that are `read_only` alone."""
+    """The query tool, which runs the tools that are `read_only` alone."""
 
     read_only: Callable[[ToolInfo], bool]
     open_world: bool

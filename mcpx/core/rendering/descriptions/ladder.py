@@ -37,7 +37,7 @@ _MAX_TRIES: Final = 8  # blocks of a rung that are made in vain; the others are 
 
 
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
-    """How a kind of list gets shorter.
+    """The steps in which a kind of list gets shorter.
 
     `name` tells ladders apart whose rungs make different blocks. The first `listing` rungs name every entry
     of a server, `entries` of them, each at two tokens or more: where that alone is over the budget the block
@@ -98,7 +98,7 @@ class _Listing:
         return self._budget + 1 if self.least(rung, index) > self._budget else self.block(rung, index).cost
 
     def total(self, rung: int, room: int) -> int:
-        """What all servers cost on this rung; anything over `room` where that is more."""
+        """Cost of all servers on this rung; anything over `room` where that is more."""
         spent = 0
         for index in self.all:
             spent += self.cost(rung, index)
@@ -179,7 +179,9 @@ def _lifted(listing: _Listing, last: int, room: int) -> list[str]:
 
 
 def _left_out(listing: _Listing, rung: int, ladder: Ladder, room: int) -> list[str]:
-    """As many servers as there is room for on the barest rung, and a line with the number of the others."""
+    """Return as many servers as there is room for on the barest rung, and a line with the number of the
+    others.
+    """
     total = len(listing.all)
     room -= estimate(ladder.left_out(total)) + 1
     if room < 0:

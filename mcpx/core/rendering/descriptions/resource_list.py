@@ -1,4 +1,4 @@
-"""How the resources of the servers are listed in the description of the resources tool.
+"""Lists of resources in the description of the resources tool.
 
 Owns the shape of a server's block on each rung of the ladder:
 

@@ -34,7 +34,7 @@ _NO_SERVERS: Final = "No servers are configured"
 
 
 def instructions(servers: Sequence[ServerInfo], *, query: bool = False) -> str:
-    """How to use MCPX's own tools, and every server with the number of its tools, in 2,000 characters.
+    """Explain MCPX's own tools and name every server with the number of its tools, in 2,000 characters.
 
     How to call and the servers stand first. Many servers are grouped by the number of their tools, which is
     shorter; more of them are their names alone, and the last are only counted.
@@ -56,7 +56,7 @@ def instructions(servers: Sequence[ServerInfo], *, query: bool = False) -> str:
 
 
 def native_instructions(servers: Sequence[ServerInfo]) -> str:
-    """How to use the native tools alone, and what their servers say of themselves, in 2,000 characters."""
+    """Explain the native tools alone, with what their servers say of themselves, in 2,000 characters."""
     saying = [server for server in sorted(servers, key=lambda server: server.name) if server.instructions]
     room = INSTRUCTIONS_CHARS - len(_NATIVE) - sum(len(server.name) + len("\n## : ") for server in saying)
     if not saying or room // len(saying) < _LEAST_CHARS:
@@ -94,7 +94,7 @@ def _fits(text: str, chars: int, tokens: int | None) -> bool:
 
 
 def _first(shown: list[str], chars: int, tokens: int | None) -> str:
-    """As many names as fit, in their order, and how many there are beside them."""
+    """Return as many names as fit, in their order, and how many there are beside them."""
     fitting: list[str] = []
     length, cost = len(_others(len(shown))), estimate(_others(len(shown)))
     for name in shown:
@@ -135,5 +135,5 @@ def _group(server: ServerInfo) -> tuple[int, str]:
 
 
 def _mark(server: ServerInfo) -> str:
-    """What stands behind the name of a server that a person has to do something about."""
+    """Return what stands behind the name of a server that a person has to do something about."""
     return f" ({server.lasting})" if server.lasting else ""

@@ -1,4 +1,4 @@
-"""How the servers and their tools are listed in inspect's description.
+"""Lists of servers and their tools in inspect's description.
 
 Owns the shape of a server's block on each rung of the ladder:
 
@@ -132,7 +132,7 @@ def _unmarked(_tool: ToolInfo) -> str:
 
 
 def _mark(marked: Marked, tool: ToolInfo) -> str:
-    """What stands before the name of a tool."""
+    """Return what stands before the name of a tool."""
     return READ_ONLY_MARK if marked(tool) else ""
 
 

@@ -64,7 +64,7 @@ class ToolForms:
         return _with_cut_type(self._entry(tool, shorter, 0, output=False), room, render)
 
     def is_heavy(self, tool: ToolInfo) -> bool:
-        """Whether a schema of the tool is so large that it takes long to be shown."""
+        """Return True if a schema of the tool is so large that it takes long to be shown."""
         schemas = tool.input_schema, tool.output_schema
         return any(schema is not None and outweighs(schema, _HEAVY_JSON_CHARS) for schema in schemas)
 
@@ -133,7 +133,9 @@ class ToolForms:
 
 
 def _hints(annotations: JSON) -> JSON:
-    """What the server says of the tool's effects: `{hints: "read-only"}`, nothing where it says nothing."""
+    """Return what the server says of the tool's effects: `{hints: "read-only"}`, nothing where it says
+    nothing.
+    """
     hints = [shown for name, shown in _HINTS.items() if annotations.get(name) is True]
     return {"hints": ", ".join(hints)} if hints else {}
 
@@ -143,7 +145,7 @@ def _letters(text: str) -> str:
 
 
 def fits(text: str, room: int) -> bool:
-    """Whether a text takes at most `room` tokens; one that is far longer is not looked at."""
+    """Return True if a text takes at most `room` tokens; one that is far longer is not looked at."""
     return len(text) <= room * _MAX_CHARS_PER_TOKEN and estimate(text) <= room
 
 

@@ -69,7 +69,7 @@ def _within(tools: Sequence[ToolInfo], least: int, form: Form, room: int) -> lis
 
 
 def first_fitting(sized: Iterable[tuple[Any, int]], room: int) -> list[Any]:
-    """As many of the first entries as there is room for."""
+    """Return as many of the first entries as there is room for."""
     entries: list[Any] = []
     for entry, cost in sized:
         if room < _MIN_NAME_TOKENS:

@@ -106,7 +106,7 @@ def _counted(server: ServerInfo) -> str:
 
 
 def _names(servers: Sequence[ServerInfo], room: int) -> str:
-    """As many names as there is room for, and how many more there are."""
+    """Return as many names as there is room for, and how many more there are."""
     names: list[str] = []
     for server in servers:
         name = cut(shown_server(server.name), _NAME_LEN)
@@ -118,7 +118,9 @@ def _names(servers: Sequence[ServerInfo], room: int) -> str:
 
 
 def _about(server: ServerInfo) -> str:
-    """What a server is for: the first sentence of its instructions, else the names of its first tools."""
+    """Return what a server is for: the first sentence of its instructions, else the names of its first
+    tools.
+    """
     head = (server.instructions or "")[:_SEARCHED_CHARS]
     if said := first_sentence(_HEADING.sub("", head), _ABOUT_LEN):
         return said

@@ -1,4 +1,4 @@
-"""What the keywords of one schema mean: its types, its branches, what has no TypeScript form. Pure.
+"""Meanings of the keywords of one schema: its types, its branches, what has no TypeScript form. Pure.
 
 Called by the walk. `Inexpressible` says that the schema's JSON has to be shown instead. A branch of `anyOf`,
 `oneOf` or `allOf` often leaves out what its parent has said, and would be `unknown` alone.

@@ -101,7 +101,7 @@ def _punctuated(heads: list[str], values: list[Any]) -> list[Any]:
 
 
 def outweighs(value: Any, limit: int) -> bool:
-    """Whether `value` takes more than about `limit` characters as JSON; stops looking there."""
+    """Return True if `value` takes more than about `limit` characters as JSON; stops looking there."""
     weight = 0
     stack = [value]
     while stack and weight <= limit:

@@ -87,7 +87,7 @@ class References:
         return found
 
     def used_once(self, path: Path) -> bool:
-        """Whether only one `$ref` leads there."""
+        """Return True if only one `$ref` leads there."""
         return self._uses[path] <= 1
 
     def name(self, path: Path) -> str:
@@ -101,13 +101,13 @@ class References:
         return self._names[path]
 
     def rebased_in(self, schema: JSON) -> bool:
-        """Whether the schema has a base URI of its own (`$id`) and references, which count from there."""
+        """True if the schema has a base URI of its own (`$id`) and references, which count from there."""
         base = schema.get("$id")
         moved = isinstance(base, str) and not base.startswith("#") and schema is not self._root
         return moved and any(True for _ in _refs(schema))
 
     def needed_by(self, schema: Any) -> bool:
-        """Whether the schema holds a local reference, which would be torn off if it were shown alone."""
+        """True if the schema holds a local reference, which would be torn off if it were shown alone."""
         return any(ref.startswith("#") and self._leads_somewhere(ref) for ref in _refs(schema))
 
     def _leads_somewhere(self, ref: str) -> bool:

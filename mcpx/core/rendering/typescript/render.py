@@ -44,7 +44,7 @@ _FLAGS: Final = {
 
 
 class SchemaContext(msgspec.Struct, frozen=True):
-    """Where a schema stands. `name` is its property or definition; `required` whether it has to be there.
+    """The place of a schema. `name` is its property or definition; `required` whether it has to be there.
 
     `max_words` is the longest description, in characters. `said` is a description that the reader has seen
     already. At the root, the title is left out: it is the tool's name again.
@@ -264,7 +264,7 @@ class _Walk:
         return ts.intersection(parts).with_note(note(schema, frozenset(own), context).then(facts))
 
     def _own(self, schema: JSON, types: tuple[str, ...], context: SchemaContext, depth: int) -> TSType:
-        """What `type` and the keywords for members and items say; `unknown` without any."""
+        """Return what `type` and the keywords for members and items say; `unknown` without any."""
 
         def child(inner: Any, name: str = "", *, required: bool = False) -> TSType:
             return self.type_of(inner, SchemaContext(context.max_words, name, required), depth + 1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What goes into a comment: `words` are prose, `facts` are terse constraints that follow it."""
+    """Content of a comment: `words` are prose, `facts` are terse constraints that follow it."""
 
     words: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Binding(Enum):
-    """What holds a type's text together at its outermost level."""
+    """The operator that holds a type's text together at its outermost level."""
 
     ATOM = auto()
     INTERSECTION = auto()

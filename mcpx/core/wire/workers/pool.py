@@ -71,7 +71,7 @@ class Job(msgspec.Struct, frozen=True, eq=False):
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
-    """Why a job has no answer."""
+    """The reason why a job has no answer."""
 
     reason: str
     began: bool = False
@@ -207,7 +207,7 @@ class WorkerPool:
         return not self._shares_a_name(pending)
 
     def _shares_a_name(self, pending: Pending) -> bool:
-        """Whether what runs excludes a job."""
+        """Return True if what runs excludes a job."""
         names = set(pending.job.exclusive)
         return any(not names.isdisjoint(each.job.exclusive) for each in self._running())
 

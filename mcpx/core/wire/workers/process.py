@@ -31,7 +31,7 @@ Task = Callable[[memoryview], bytes]
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker is to do: `task` is `module:function`, which is given the rest of the frame."""
+    """A worker's task: `task` is `module:function`, which is given the rest of the frame."""
 
     task: str
     deadline_s: float
@@ -48,7 +48,7 @@ class Tasks:
         self._known: dict[str, Task] = {}
 
     def has(self, name: str) -> bool:
-        """Whether a task needs no import."""
+        """Return True if a task needs no import."""
         return name in self._known
 
     def get(self, name: str) -> Task:
