@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from mcpx.core.gateway.eras import EraServer
-from mcpx.core.gateway.frontends.stream import fast_path_type
+from mcpx.core.gateway.frontends.fast_path import FastPath
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from tests.mcpx.scripted import PATIENCE_S
@@ -51,7 +51,7 @@ class Line:
 
     def fast_path(self, server, connection):
         """What is offered each request before the SDK."""
-        return fast_path_type(self.hub.tracing)(server, connection)
+        return FastPath(server, connection)
 
     def _took(self, taken):
         self.fast += taken

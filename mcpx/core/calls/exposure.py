@@ -52,7 +52,13 @@ class Shown(msgspec.Struct, frozen=True):
     ) -> Exec:
         """The request for `ToolCalls` that runs a native tool; `given` as in `Exec`."""
         return Exec(
-            tool.server_name, tool.name, arguments, context, rest_as_resource=not self.three, given=given
+            tool.server_name,
+            tool.name,
+            arguments,
+            context,
+            rest_as_resource=not self.three,
+            fails_in_meta=has_output_schema(tool),
+            given=given,
         )
 
 
@@ -148,6 +154,11 @@ class Exposure:
 
     def _of(self, server: ServerConfig) -> Expose:
         return self._choice or server.expose
+
+
+def has_output_schema(tool: ToolInfo) -> bool:
+    """Return True if clients can be given the tool's output schema: theirs is always of an object."""
+    return tool.output_schema is not None and tool.output_schema.get("type") == "object"
 
 
 def _is_open_read(tool: ToolInfo) -> bool:

@@ -1,8 +1,4 @@
-"""The spans of what clients ask of the SDK's server: over HTTP, and on streams what the fast path leaves.
-
-The calls of the fast path have theirs from `mcpx.core.gateway.frontends.traced_path`, those at a transparent
-endpoint from `mcpx.core.gateway.transparent.recording`.
-"""
+"""The spans of what clients ask of the SDK's server, and what the spans of all requests say of them."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
+import msgspec
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
@@ -89,3 +86,21 @@ def client_attributes(
     if origin.profile:
         about["mcpx.profile"] = short(origin.profile)
     return about
+
+
+class _Trace(msgspec.Struct, gc=False):
+    """The trace that a `_meta` names; anything may stand there."""
+
+    traceparent: Any = None
+    tracestate: Any = None
+
+
+_decode_trace: Final = msgspec.json.Decoder(_Trace).decode
+
+
+def carrier_in(members: bytes) -> dict[str, Any]:
+    """Return what the members of a `_meta` (`RequestContext.meta`) say of the trace."""
+    try:
+        return msgspec.structs.asdict(_decode_trace(b"{%b}" % members)) if members else {}
+    except (msgspec.DecodeError, RecursionError):
+        return {}

@@ -76,9 +76,10 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
     expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
     of it (None: the configured one, 0: none). `rest_as_resource` is for clients that are not shown the
-    resources tool, which reads the rest of a result for the others. `read_only` has a
-    tool refused that is not read-only. `given` is what the client sent, as it came: read only where a person
-    is asked about the call, because `arguments` may be what another reader has made of it.
+    resources tool, which reads the rest of a result for the others; `fails_in_meta` for those that hold
+    structured content against the tool's schema. `read_only` has a tool refused that is not read-only.
+    `given` is what the client sent, as it came: read only where a person is asked about the call, because
+    `arguments` may be what another reader has made of it.
     """
 
     server_name: str
@@ -88,6 +89,7 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     select: str | None = None
     max_tokens: int | None = None
     rest_as_resource: bool = False
+    fails_in_meta: bool = False
     read_only: bool = False
     given: msgspec.Raw | bytes = b""
 

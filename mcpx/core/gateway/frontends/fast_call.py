@@ -1,26 +1,55 @@
-"""One request that a fast path has taken: what follows on its result, up to the response; with no task."""
+"""What the fast paths of streams share: the context of a request, and its answer, with no SDK and no task.
+
+`FastContexts` is the base of what decodes requests: it knows which client they come from, and how that is
+reached. A `FastCall` is one request until it is answered: what follows on its result, up to the response.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
 
 import anyio
 import msgspec
+from mcp_types import Implementation
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 
 from mcpx.core.calls.calls import ToolCalls
 from mcpx.core.calls.results.large import Apart
+from mcpx.core.calls.results.large_requests import LargeCall, NotTakenApart
 from mcpx.core.catalog.model import JSON
+from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import ClientMeter, tool_label
-from mcpx.core.gateway.clients.handles import StreamCaller
-from mcpx.core.gateway.frontends.fast_parameters import NOTHING
-from mcpx.core.gateway.tools.encoding import ResultEncoder
+from mcpx.core.events.stats import RESOURCES
+from mcpx.core.gateway.clients.handles import StreamCaller, capabilities_of
+from mcpx.core.gateway.eras import Era, EraServer
+from mcpx.core.gateway.frontends.fast_parameters import (
+    NOTHING,
+    ClientInfo,
+    Meta,
+    NativeParams,
+    Params,
+    ReadParams,
+)
+from mcpx.core.protocol.context import InputAnswers, Origin, client_text, read_capabilities, this_user
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
+from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.tracing import ServedRequest
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.incoming import FAILED, UNREADABLE, overloaded
+from mcpx.errors import CallError
+from supervisors import Reply
 
+CALL: Final = "tools/call"
+TakeLarge = Callable[[LargeCall], bool]
+"""Serves a call that was taken apart, or leaves it to the SDK."""
 Encoded = list[Bytes] | Apart[list[Bytes]]
 """A result in pieces; of a large one, they are made apart."""
 
@@ -29,42 +58,65 @@ class Encoder(Protocol):
     """Makes the `result` of responses to one client, in pieces."""
 
     def tool(self, raw: msgspec.Raw, request: Exec) -> Encoded:
-        """The result of a tool."""
+        """Encode the result of a tool."""
         ...
 
     def resource(self, raw: msgspec.Raw, request: Read) -> Encoded:
-        """The result of a read."""
+        """Encode the result of a read."""
         ...
 
     def members(self, result: JSON) -> list[Bytes]:
-        """Input requests in the place of a result."""
+        """Encode input requests in the place of a result."""
+        ...
+
+    def failed(self, error: CallError, request: Exec | Read) -> list[Bytes] | bytes:
+        """Encode a failure: as a result, or as the `error` of the response."""
         ...
 
 
-class TakenCall:
+class FastCall:
     """A request that was taken from a stream, until it is answered. `key` is its id, which cancels it.
 
-    Of a subclass, `_encoded` makes the result, and `_fail` answers with an error.
+    `meter` counts its answer, where answers are counted; `served` is its span, where calls are traced.
     """
 
-    __slots__ = ("_calls", "_encoder", "_request", "_request_id", "_wire", "key")
+    __slots__ = ("_calls", "_encoder", "_meter", "_request", "_served", "_wire", "key")
 
     def __init__(
         self,
-        calls: ToolCalls,
         wire: WireDispatcher,
         request_id: RequestId,
         request: Exec | Read,
         encoder: Encoder,
+        *,
+        meter: ClientMeter | None = None,
+        served: ServedRequest | None = None,
     ) -> None:
         self.key = request_id
-        self._calls = calls
         self._wire = wire
-        self._request_id = request_id
         self._request = request
         self._encoder = encoder
+        self._meter = meter
+        self._served = served
 
-    def settled(self, reply: RawReply) -> None:
+    def send(self, calls: ToolCalls) -> None:
+        """Send the request, and answer it when it is settled, which may be at once."""
+        self._calls = calls
+        reply: RawReply = Reply(self._settled)
+        self._wire.fast_cancels[self.key] = reply.abandon
+        if self._served is None:
+            calls.call(self._request, reply)
+        else:
+            reply.on_settled = self._settled_in_span
+            with self._served.current():
+                calls.call(self._request, reply)
+
+    def _settled_in_span(self, reply: RawReply) -> None:
+        assert self._served is not None  # noqa: S101 - `send` has looked
+        with self._served.current():
+            self._settled(reply)
+
+    def _settled(self, reply: RawReply) -> None:
         """Answer the request; or, where the server or MCPX asks for input, see to that first."""
         error = reply.error
         if error is None:
@@ -74,13 +126,28 @@ class TakenCall:
                 error = fault
         if error is None:
             if isinstance(pieces, list):
-                self._answer(pieces)
+                self._write(envelope.answer(self.key, pieces))
             else:
                 self._go_on(pieces)
         elif isinstance(error, InputRequired):
             self._go_on(error)
         else:
             self._fail(error)
+
+    def _encoded(self, raw: msgspec.Raw) -> Encoded:
+        """Encode a result, and count it."""
+        request, encoder = self._request, self._encoder
+        if isinstance(request, Exec):
+            pieces, label = encoder.tool(raw, request), request.tool_name
+        else:
+            pieces, label = encoder.resource(raw, request), RESOURCES
+        meter = self._meter
+        if meter is None:
+            return pieces
+        if isinstance(pieces, Apart):
+            return pieces.then(lambda made: meter.note(request.server_name, label, raw, made, request))
+        meter.note(request.server_name, label, raw, pieces, request)
+        return pieces
 
     def _go_on(self, with_: InputRequired | Apart[list[Bytes]]) -> None:
         scope = anyio.CancelScope()
@@ -90,32 +157,37 @@ class TakenCall:
     async def _answer_later(
         self, with_: InputRequired | Apart[list[Bytes]], scope: anyio.CancelScope
     ) -> None:
-        with scope:
-            try:
-                pieces = await self._input(with_) if isinstance(with_, InputRequired) else await with_
-            except Exception as error:  # noqa: BLE001 - as in `settled`
-                if isinstance(error, InputRequired) and not isinstance(with_, InputRequired):
-                    self._go_on(error)  # a large result that asks for input
+        try:
+            with scope:
+                try:
+                    pieces = await self._input(with_) if isinstance(with_, InputRequired) else await with_
+                except Exception as error:  # noqa: BLE001 - as in `_settled`
+                    if isinstance(error, InputRequired) and not isinstance(with_, InputRequired):
+                        self._go_on(error)  # a large result that asks for input
+                    else:
+                        self._fail(error)  # of input that was asked for, SignInNeeded is the end
                 else:
-                    self._fail(error)  # of input that was asked for, SignInNeeded is the end
-            else:
-                self._answer(pieces)
+                    self._write(envelope.answer(self.key, pieces))
+        finally:
+            if self._served is not None:
+                self._served.end("cancelled")  # unless it was answered
 
     async def _input(self, need: InputRequired) -> list[Bytes]:
         result = await self._calls.rounds.provide_input(self._request, need, self._encoded)
         return result if isinstance(result, list) else self._encoder.members(result)
 
-    def _encoded(self, raw: msgspec.Raw) -> Encoded:
-        request = self._request
-        if isinstance(request, Exec):
-            return self._encoder.tool(raw, request)
-        return self._encoder.resource(raw, request)
-
     def _fail(self, error: BaseException) -> None:
-        raise NotImplementedError
-
-    def _answer(self, pieces: list[Bytes]) -> None:
-        self._write(envelope.answer(self._request_id, pieces))
+        request = self._request
+        try:
+            said = self._encoder.failed(as_call_error(error, request), request)
+        except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
+            said = self._encoder.failed(as_call_error(unsayable, request), request)
+        if isinstance(said, bytes):
+            self._write(envelope.failure(self.key, said))
+            return
+        if self._meter is not None:
+            self._meter.note(request.server_name, tool_label(request), NOTHING, said, request)
+        self._write(envelope.answer(self.key, said))
 
     def _write(self, response: list[Bytes]) -> None:
         """Send the response, after which nothing more belongs to the request."""
@@ -124,46 +196,106 @@ class TakenCall:
         if caller is not None and caller.modern and isinstance(caller, StreamCaller):
             caller.close()
         self._wire.channel.write(*response)
+        if self._served is not None:
+            self._served.end()
 
 
-class FastCall(TakenCall):
-    """A call whose failure is a result, and which the meter counts."""
+class FastContexts:
+    """The contexts of one connection's requests."""
 
-    __slots__ = ("_fails_in_meta", "_meter")
+    def __init__(self, hub: HubView, connection: EraServer) -> None:
+        self._clients = hub.clients
+        self._profile = hub.endpoint.profile
+        self._peer = hub.endpoint.peer
+        self._connection = connection
+        self._large_requests = hub.large_requests
+        self._plain: RequestContext | None = None  # of calls without members of their own
 
-    _encoder: ResultEncoder
+    def _is_open(self, meta: Meta | None) -> bool:
+        """Whether the connection is past its opening, and the request is of its era."""
+        connection = self._connection
+        if connection.era is Era.HANDSHAKE:
+            return connection.connection.initialize_accepted and not (meta and meta.version)
+        if connection.era is Era.MODERN:
+            return bool(meta and meta.version in MODERN_PROTOCOL_VERSIONS and meta.capabilities)
+        return False
 
-    def __init__(
+    def _context(self, wire: WireDispatcher, params: Params | NativeParams | ReadParams) -> RequestContext:
+        """The context of a request."""
+        meta, repeats = params.meta, params.state is not None or params.responses
+        if self._plain is not None and meta is None and not repeats:
+            return self._plain
+        token = None if meta is None else meta.progressToken
+        return replace(
+            self._context_of_client(wire, meta),
+            answers=InputAnswers(params.responses, params.state) if repeats else None,
+            on_progress=None if token is None else partial(wire.notify_progress, token),
+            meta=b"" if meta is None else meta.for_server,
+        )
+
+    def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
+        client = self._connection.identity
+        if self._connection.era is Era.MODERN and meta is not None:
+            self._clients.note_sessionless(meta.log_level)
+            capabilities = read_capabilities(bytes(meta.capabilities))
+            caller = StreamCaller(wire, client, capabilities, level=meta.log_level, peer=self._peer)
+            return RequestContext(client=client, caller=caller, origin=self._origin(meta))
+        if self._plain is None:
+            capabilities = capabilities_of(self._connection.connection.client_capabilities)
+            caller = StreamCaller(wire, client, capabilities, clients=self._clients, peer=self._peer)
+            self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
+        return self._plain
+
+    def _origin(self, meta: Meta | None) -> Origin:
+        """Who asks, for the audit log."""
+        info: ClientInfo | Implementation | None
+        if self._connection.era is Era.MODERN:
+            info = meta.client_info if meta else None
+        else:
+            params = self._connection.connection.client_params
+            info = params.client_info if params else None
+        name, client = (None, None) if info is None else (info.name, client_text(info.name, info.version))
+        transport = self._connection.transport
+        return Origin(transport=transport, client=client, name=name, user=this_user(), profile=self._profile)
+
+    # --- large calls
+
+    def _take_large(
+        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, take: TakeLarge
+    ) -> None:
+        """Serve a large call, once a worker has taken it apart."""
+        scope = anyio.CancelScope()
+        wire.fast_cancels[request_id] = scope.cancel
+        wire.spawn(self._serve_large, wire, request_id, raw, take, scope)
+
+    async def _serve_large(
         self,
-        calls: ToolCalls,
         wire: WireDispatcher,
         request_id: RequestId,
-        request: Exec | Read,
-        encoder: ResultEncoder,
-        *,
-        meter: ClientMeter,
-        fails_in_meta: bool,
+        raw: msgspec.Raw,
+        take: TakeLarge,
+        scope: anyio.CancelScope,
     ) -> None:
-        super().__init__(calls, wire, request_id, request, encoder)
-        self._meter = meter
-        self._fails_in_meta = fails_in_meta
-
-    def _encoded(self, raw: msgspec.Raw) -> Encoded:
-        pieces, request = super()._encoded(raw), self._request
-        if isinstance(pieces, Apart):
-            return pieces.then(lambda made: self._note(raw, made))
-        self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
-        return pieces
-
-    def _note(self, raw: msgspec.Raw, pieces: list[Bytes]) -> None:
-        request = self._request
-        self._meter.note(request.server_name, tool_label(request), raw, pieces, request)
-
-    def _fail(self, error: BaseException) -> None:
-        request, in_meta = self._request, self._fails_in_meta
+        with scope:
+            refusal = None
+            try:
+                call = await self._large_requests.call(raw, self._connection.identity)
+            except NotTakenApart as error:
+                refusal = UNREADABLE if error.unreadable else overloaded(f"{error}")
+        if scope.cancelled_caught:
+            return
+        del wire.fast_cancels[request_id]
         try:
-            pieces = self._encoder.failure(as_call_error(error, request), in_meta=in_meta)
-        except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            pieces = self._encoder.failure(as_call_error(unsayable, request), in_meta=in_meta)
-        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces, request)
-        self._answer(pieces)
+            if refusal is None and not (call and self._is_taken(call, take)):
+                wire.receiver.incoming.take_request(request_id, CALL, raw)
+        except Exception as error:  # noqa: BLE001 - as where messages are received: its sender is answered
+            contain(error, "request", method=CALL)
+            refusal = FAILED
+        if refusal is not None:
+            wire.channel.write(*envelope.failure(request_id, refusal))
+
+    def _is_taken(self, call: LargeCall, take: TakeLarge) -> bool:
+        try:
+            return take(call)
+        except msgspec.DecodeError:
+            return False

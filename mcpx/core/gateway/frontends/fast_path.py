@@ -13,13 +13,12 @@ from typing import Final
 
 import msgspec
 
-from mcpx.core.calls.exposure import Shown
+from mcpx.core.calls.exposure import Shown, has_output_schema
 from mcpx.core.calls.results.large_requests import LargeCall
 from mcpx.core.config import StructuredContent
 from mcpx.core.events.meter import ClientMeter
 from mcpx.core.gateway.eras import Era, EraServer
-from mcpx.core.gateway.frontends.fast_call import FastCall
-from mcpx.core.gateway.frontends.fast_context import CALL, FastContexts
+from mcpx.core.gateway.frontends.fast_call import CALL, FastCall, FastContexts
 from mcpx.core.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
@@ -34,14 +33,14 @@ from mcpx.core.gateway.frontends.fast_parameters import (
     decode_rich,
     decode_rich_native,
 )
-from mcpx.core.gateway.native.lists import has_output_schema
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.encoding import ResultEncoder
+from mcpx.core.gateway.tracing import carrier_in, client_attributes
 from mcpx.core.protocol.context import NO_CAPABILITIES, CallerHandle
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
-from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.telemetry.tracing import ServedRequest, Tracing
 from mcpx.core.validation.arguments import unreadable
 from mcpx.core.validation.bounds import MAX_INLINE_BYTES
 from mcpx.core.validation.errors import unreadable_arguments
@@ -49,15 +48,12 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.intake import LARGE_BYTES
-from supervisors import Reply
 
 _BRACE: Final = ord("{")
 
 
 class FastPath(FastContexts):
     """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
-
-    call_type: type[FastCall] = FastCall
 
     def __init__(self, server: GatewayServer, connection: EraServer) -> None:
         hub = server.hub
@@ -73,6 +69,7 @@ class FastPath(FastContexts):
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         self._stamp = server.stamp
+        self._tracing = hub.tracing if hub.tracing.on else None
 
     def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
@@ -131,28 +128,28 @@ class FastPath(FastContexts):
         if upstream is None or not upstream.has_listed:
             return False
         request = shown.call_of(tool, arguments, self._context(wire, params), raw)
-        self._run(wire, request_id, request, params, fails_in_meta=has_output_schema(tool))
+        self._run(wire, request_id, request, params)
         return True
 
     def _run(
-        self,
-        wire: WireDispatcher,
-        request_id: RequestId,
-        request: Exec | Read,
-        params: Params | NativeParams,
-        *,
-        fails_in_meta: bool = False,
+        self, wire: WireDispatcher, request_id: RequestId, request: Exec | Read, params: Params | NativeParams
     ) -> None:
-        """Hand a request on, and answer with its result."""
+        """Hand a request on, to be answered with its result."""
         meta = params.meta
         meter = self._client_meter or self._meter_of(meta)
         encoder = self._encoder(meta, request.context.caller)
-        call = self.call_type(
-            self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
-        )
-        reply: RawReply = Reply(call.settled)
-        wire.fast_cancels[call.key] = reply.abandon
-        self._calls.call(request, reply)
+        served = None if self._tracing is None else self._begin_span(self._tracing, request_id, params)
+        FastCall(wire, request_id, request, encoder, meter=meter, served=served).send(self._calls)
+
+    def _begin_span(
+        self, tracing: Tracing, request_id: RequestId, params: Params | NativeParams | Named
+    ) -> ServedRequest:
+        """Begin the span of a request, in the client's trace."""
+        meta = params.meta
+        version = (meta and meta.version) or self._connection.connection.protocol_version
+        about = client_attributes(self._origin(meta), request_id, version)
+        carrier = {} if meta is None else carrier_in(meta.for_server)
+        return tracing.serve(CALL, params.name, carrier, about)
 
     def _decoded_richly(self, raw: msgspec.Raw, error: Exception) -> Params | None:
         """The params with what `_meta` holds for the server; None where that is not what `error` is about.
@@ -208,6 +205,17 @@ class FastPath(FastContexts):
         return False
 
     def _refuse(
+        self, wire: WireDispatcher, request_id: RequestId, params: Params | Named, problem: str
+    ) -> None:
+        if self._tracing is None:
+            self._say_refused(wire, request_id, params, problem)
+            return
+        served = self._begin_span(self._tracing, request_id, params)
+        with served.current():
+            self._say_refused(wire, request_id, params, problem)
+        served.end()
+
+    def _say_refused(
         self, wire: WireDispatcher, request_id: RequestId, params: Params | Named, problem: str
     ) -> None:
         given = params.arguments

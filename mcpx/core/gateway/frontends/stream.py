@@ -19,7 +19,6 @@ from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.frontends.fast_path import FastPath
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.protocol.context import Transport
-from mcpx.core.telemetry.tracing import Tracing
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from supervisors import Incarnation
@@ -34,19 +33,10 @@ DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client h
 def gateway_connection(server: GatewayServer, transport: Transport, wire: WireDispatcher) -> EraServer:
     """What serves a client of any endpoint but a transparent one, on a stream of that kind."""
     connection = EraServer(server, wire, transport)
-    fast_path = fast_path_type(server.hub.tracing)(server, connection)
+    fast_path = FastPath(server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
     wire.receiver.takes_batches = connection.takes_batches
     return connection
-
-
-def fast_path_type(tracing: Tracing) -> type[FastPath]:
-    """The fast path for calls that are traced, or are not."""
-    if not tracing.on:
-        return FastPath
-    from mcpx.core.gateway.frontends.traced_path import TracedFastPath  # noqa: PLC0415 - few trace
-
-    return TracedFastPath
 
 
 class StreamConnection(Protocol):

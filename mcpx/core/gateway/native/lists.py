@@ -18,6 +18,7 @@ import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
+from mcpx.core.calls.exposure import has_output_schema
 from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, whole_name
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
@@ -215,11 +216,6 @@ def definition(tool: ToolInfo, *, with_output_schema: bool) -> JSON:
     else:
         entry.pop("outputSchema", None)
     return entry
-
-
-def has_output_schema(tool: ToolInfo) -> bool:
-    """Whether clients can be given the schema of the tool's structured content, which is always an object."""
-    return tool.output_schema is not None and tool.output_schema.get("type") == "object"
 
 
 def tools_page(

@@ -14,8 +14,7 @@ import msgspec
 
 from mcpx.core.calls.results.large_requests import LargeCall
 from mcpx.core.gateway.eras import Era, EraServer
-from mcpx.core.gateway.frontends.fast_call import TakenCall
-from mcpx.core.gateway.frontends.fast_context import CALL, FastContexts
+from mcpx.core.gateway.frontends.fast_call import CALL, FastCall, FastContexts
 from mcpx.core.gateway.frontends.fast_parameters import (
     Decoder,
     Meta,
@@ -26,30 +25,17 @@ from mcpx.core.gateway.frontends.fast_parameters import (
     decode_rich_native,
     decode_rich_read,
 )
-from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
+from mcpx.core.gateway.peer.results import PeerEncoder
 from mcpx.core.gateway.peer.server import PeerServer
 from mcpx.core.protocol.context import NO_CAPABILITIES, Transport
-from mcpx.core.protocol.messages import Exec, Read, as_call_error
+from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.requests import RequestContext
-from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.intake import LARGE_BYTES
-from supervisors import Reply
 
 READ: Final = "resources/read"
 _BRACE: Final = ord("{")
-
-
-class PeerCall(TakenCall):
-    """A request whose failure is an error."""
-
-    __slots__ = ()
-
-    def _fail(self, error: BaseException) -> None:
-        failure = encoded_error(as_call_error(error, self._request))
-        self._write(envelope.failure(self._request_id, failure))
 
 
 class PeerFastPath(FastContexts):
@@ -113,10 +99,7 @@ class PeerFastPath(FastContexts):
         self, wire: WireDispatcher, request_id: RequestId, request: Exec | Read, meta: Meta | None
     ) -> None:
         """Hand a request on, and answer with its result."""
-        call = PeerCall(self._calls, wire, request_id, request, self._encoder(meta, request.context))
-        reply: RawReply = Reply(call.settled)
-        wire.fast_cancels[call.key] = reply.abandon
-        self._calls.call(request, reply)
+        FastCall(wire, request_id, request, self._encoder(meta, request.context)).send(self._calls)
 
     def _encoder(self, meta: Meta | None, context: RequestContext) -> PeerEncoder:
         """What encodes results for this peer."""

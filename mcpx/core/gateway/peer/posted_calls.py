@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.gateway.clients.handles import own_logger
 from mcpx.core.gateway.clients.identity import bearer_in
-from mcpx.core.gateway.frontends.fast_context import CALL
+from mcpx.core.gateway.frontends.fast_call import CALL
 from mcpx.core.gateway.frontends.fast_parameters import (
     Decoder,
     Meta,

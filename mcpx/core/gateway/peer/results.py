@@ -110,6 +110,10 @@ class PeerEncoder:
             return Apart(lambda: self._made_apart(raw, request))
         return self._tool(raw, request)
 
+    def failed(self, error: CallError, _request: Exec | Read) -> bytes:
+        """A failure, as the `error` of the response."""
+        return encoded_error(error)
+
     async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:
         """A large result, which is a result or is refused."""
         server = request.server_name

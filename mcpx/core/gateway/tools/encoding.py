@@ -175,6 +175,10 @@ class ResultEncoder:
             return self.members(tools.failure_in_meta(error))
         return self.members(tools.failure(error, structured=self._structured))
 
+    def failed(self, error: CallError, request: Exec | Read) -> list[Bytes]:
+        """An error as the result of a request."""
+        return self.failure(error, in_meta=isinstance(request, Exec) and request.fails_in_meta)
+
     def wrong_parameters(self, tool: str, problem: str) -> list[Bytes]:
         """The result for a call whose own parameters are wrong, those of one of the three tools."""
         note_failure(str(Code.INVALID_ARGUMENTS))

@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
 
 from mcpx.core.calls.asking import Render
-from mcpx.core.calls.exposure import Exposure, Shown
+from mcpx.core.calls.exposure import Exposure, Shown, has_output_schema
 from mcpx.core.calls.names import not_listed, rule_against
 from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.calls.results.large import Apart
@@ -28,7 +28,6 @@ from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client
 from mcpx.core.gateway.clients.sessions import client_name
-from mcpx.core.gateway.native.lists import has_output_schema
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools import parameters
 from mcpx.core.gateway.tools.encoding import ResultEncoder
