@@ -25,12 +25,11 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import Config, Http, Sse
-from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.daemon.idle_exit import IdleExit
 from mcpx.core.daemon.launch import MAX_LOG_BYTES
+from mcpx.core.daemon.leaving import IdleExit
 from mcpx.core.daemon.ports import OpenForwarder
-from mcpx.core.daemon.signals import obey_signals
+from mcpx.core.daemon.signals import end_at_once, obey_signals
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
@@ -44,7 +43,7 @@ from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import DaemonPaths, check_state_folder
 from mcpx.core.system.stale import claim_configuration_folder, clean_up
 from mcpx.core.telemetry.hangup import Hangup
-from mcpx.core.telemetry.log_rotation import LogRotation
+from mcpx.core.telemetry.log_files import LogRotation
 from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.systemd import Notifier
 from mcpx.core.telemetry.tracing_setup import open_tracing
@@ -128,15 +127,16 @@ async def serve_daemon(
             page = part("page")(endpoints.hub, endpoints.clients)
             frontend = SocketFrontend(endpoints, listener, paths, page.link)
             uses = [frontend.use, page.use, *([http.use] if http is not None else ())]
+            hub = endpoints.hub
+            end = partial(frontend.end, "idle")
+            idle = IdleExit(lambda: hub.config.idle_exit, hub.is_working, uses, end)
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=frontend.run, shutdown=shutdown),
                 ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
-                ChildSpec(
-                    name="idle exit", run=IdleExit(endpoints.hub, uses, partial(frontend.end, "idle")).run
-                ),
+                ChildSpec(name="idle exit", run=idle.run),
                 *([http.serve(endpoints, page)] if http is not None else ()),
                 page.child(),  # after what serves it, so that it is closed first
             ]

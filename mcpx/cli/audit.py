@@ -207,7 +207,7 @@ def _logs(given: Sequence[str], own: Path) -> list[Log]:
 
 def _folder(config_path: str | None) -> Path:
     """The folder of the log: in the state folder of the daemon, which may have another than this command."""
-    from mcpx.core.daemon.running import located
+    from mcpx.core.daemon.lifecycle import located
     from mcpx.core.system.paths import daemon_paths
     from mcpx.paths import AUDIT_FOLDER
 

@@ -82,7 +82,7 @@ def start(config_path: str | None) -> None:
     """Start the daemon in the background, and wait until it answers."""
     from mcpx.core.config import load
     from mcpx.core.daemon import lifecycle
-    from mcpx.core.daemon.running import located
+    from mcpx.core.daemon.lifecycle import located
     from mcpx.core.system.paths import lock_owner_pid
 
     paths = _paths(config_path)
@@ -127,7 +127,7 @@ def _stop_all() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from mcpx.core.daemon import lifecycle
-    from mcpx.core.daemon.running import running_daemons
+    from mcpx.core.daemon.lifecycle import running_daemons
     from mcpx.core.system.stale import clean_up
     from mcpx.errors import MCPXError
 
@@ -158,7 +158,7 @@ def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT00
 
     Those with another MCPX_STATE_DIR are not seen.
     """
-    from mcpx.core.daemon.running import report
+    from mcpx.core.daemon.lifecycle import report
     from mcpx.core.system.stale import clean_up
 
     rows = report(config_path)
@@ -252,7 +252,7 @@ def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
 def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show
-    from mcpx.core.daemon.running import located
+    from mcpx.core.daemon.lifecycle import located
 
     show(located(_paths(config_path)).log, lines=lines, follow=follow)
 

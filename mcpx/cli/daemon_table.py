@@ -12,7 +12,7 @@ from mcpx.core.text import one_line
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the daemons of `mcpx.core.daemon.running.report`, a row each, with their faults below."""
+    """Print the daemons of `mcpx.core.daemon.lifecycle.report`, a row each, with their faults below."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("pid", justify="right")
     for header in ("since", "version"):

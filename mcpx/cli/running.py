@@ -109,9 +109,9 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.cli.tail import follow_lines, show, show_lines
     from mcpx.core.config import load
     from mcpx.core.daemon.control_client import request
-    from mcpx.core.daemon.running import located
+    from mcpx.core.daemon.lifecycle import located
     from mcpx.core.system.paths import daemon_paths
-    from mcpx.core.telemetry.server_log import server_log_path
+    from mcpx.core.telemetry.log_files import server_log_path
     from mcpx.core.text.nearest import suggestion
     from mcpx.errors import MCPXError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import structlog
 
-from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.leaving import Use
 from mcpx.core.gateway.frontends.http.connection import Shared
 from mcpx.core.gateway.frontends.http.frontend import BindError, ListenerLostError, exit_when_asked, listen
 from mcpx.core.gateway.frontends.http.server import GRACEFUL_S, HttpServer

@@ -17,7 +17,7 @@ import structlog
 
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.leaving import Use
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.errors import MCPXError
 from mcpx.page.access import Access, PageMemory

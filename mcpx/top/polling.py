@@ -19,7 +19,7 @@ from mcpx.core.daemon.control_client import request_or_fail
 from mcpx.core.daemon.status import Status
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.system.processes import ProcessFigures, Use
-from mcpx.core.telemetry.server_log import server_log_path
+from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.core.text import escaped
 from mcpx.errors import MCPXError
 

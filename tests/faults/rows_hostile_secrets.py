@@ -6,7 +6,7 @@ import base64
 import json
 from urllib.parse import quote
 
-from mcpx.core.telemetry.server_log import server_log_path
+from mcpx.core.telemetry.log_files import server_log_path
 from tests.faults.hostile import Hostile, HostileFaults
 
 faults = HostileFaults()

@@ -27,7 +27,7 @@ from mcpx.core.daemon.status import PeerStatus
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.server_info import STATES
 from mcpx.core.telemetry.contained import contain
-from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.paths import configuration_folder
 from supervisors import (
     ChildFailed,

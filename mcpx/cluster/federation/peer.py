@@ -38,7 +38,7 @@ from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
-from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.text import cut, paragraphs
 from mcpx.errors import CallError, Code, MCPXError
 from supervisors import Incarnation, Signal

@@ -31,9 +31,8 @@ from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.servers import NodeServers
 from mcpx.cluster.node.starting import NodeReady, NodeStart
 from mcpx.core.config import Config
-from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.daemon.signals import obey_signals
+from mcpx.core.daemon.signals import end_at_once, obey_signals
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.running import own

@@ -5,7 +5,7 @@ Builds, from a configuration, the upstream servers under their own supervisor
 `executor`). Frontends (stdio, socket, HTTP) are added by the composition root, `mcpx.app`. The tree is `root`
 (one for one; too many failures of the infrastructure end it) over `upstreams` (never escalates);
 what was added last is stopped first, so that the frontends close before the servers. `reload` and `restart`
-change the tree while it runs (`mcpx.core.daemon.hub_changes`).
+change the tree while it runs (`mcpx.core.daemon.reload`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.calls.tasks import Tasks
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config
-from mcpx.core.daemon.config_file import ConfigFile
-from mcpx.core.daemon.hub_changes import HubChanges, log_environment, warn_of_disabled
-from mcpx.core.daemon.hub_tree import add_children, root_supervisor
 from mcpx.core.daemon.leaving import Leaving
 from mcpx.core.daemon.ports import NO_PEERS, Cluster, NoSignIns, Peers, SignIns
+from mcpx.core.daemon.reload import Reloads, log_environment, warn_of_disabled
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.call_watch import CallWatch
@@ -47,17 +45,20 @@ from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.fleet.observers import Observer
 from mcpx.core.servers.fleet.readiness import await_descriptions
-from mcpx.core.servers.fleet.reload_plan import ReloadPlan
+from mcpx.core.servers.fleet.supervision import TEARDOWN_S
+from mcpx.core.servers.health import distrust_all
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.visible_server import VisibleServer
-from mcpx.core.telemetry.server_log import last_lines
+from mcpx.core.telemetry.log_files import last_lines
+from mcpx.core.telemetry.suspend import SuspendWatch
 from mcpx.core.telemetry.tracing import Tracing, ambient
 from mcpx.core.validation.checker import ArgumentChecker
 from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.paths import AUDIT_FOLDER, state_folder
-from supervisors import Signal
+from supervisors import ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
+INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 
 
@@ -75,14 +76,13 @@ NO_PORTS: Final = Ports()
 
 
 class Hub:
-    """The tree and its faces. Run it with `run`, or use `open_hub`.
+    """The tree and its faces. Run it with `run`, or use `mcpx.parts.open_hub`.
 
-    `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
     context that is entered while a configuration is put in force; `prepare` says what is made of each one
     before. `tokens` and `starts` are those of `Fleet`. `http` says how the HTTP side is, where a daemon has
-    one. `tracing` makes the spans of calls;
-    without it, the provider that the program has set does, if there is one.
+    one. `tracing` makes the spans of calls; without it, the provider that the program has set does, if there
+    is one.
     """
 
     def __init__(
@@ -98,10 +98,15 @@ class Hub:
         prepare: Callable[[Config], Config] = lambda config: config,
         http: Callable[[], HttpStatus] | None = None,
     ) -> None:
+        def expand(given: Config) -> Config:
+            found = prepare(ports.peers.expand(given))
+            return found if ports.cluster is None else ports.cluster.expand(found)
+
+        config = expand(config)
         self.peers, self.cluster, self.http = ports.peers, ports.cluster, http
-        self._prepare = prepare
-        self.config = config = self.expanded(config)
-        self.root = root_supervisor()
+        self.started: float | None = None
+        """When it was run, by `anyio.current_time()`; None before."""
+        self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_event)
         self.clients = ConnectedClients()
         self.leaving = Leaving(lambda: self.config.shutdown_grace)
         tasks = Tasks()
@@ -111,9 +116,9 @@ class Hub:
             tokens=tokens,
             clients=self.clients,
             starts=starts,
-            placement=None if self.cluster is None else self.cluster.placement,
+            placement=None if ports.cluster is None else ports.cluster.placement,
             open_accounts=ports.open_accounts,
-            elsewhere=self.peers,
+            elsewhere=ports.peers,
             has_open_tasks=tasks.has_open,
         )
         self.supervisor = self.fleet.supervisor
@@ -122,9 +127,28 @@ class Hub:
         self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.workers = WorkerPool()
         self.views = ResultViews(self.results, self.upstreams, self.workers, tasks)
+        self.meter = Meter(self.upstreams, self.fleet.activity)
         self.audit = Audit(
-            lambda: (state or state_folder()) / AUDIT_FOLDER, cuts_off=lambda: self.leaving.is_over
+            lambda: (state or state_folder()) / AUDIT_FOLDER,
+            cuts_off=lambda: self.leaving.is_over,
+            tally=self.meter,
         )
+        self.history = History(self.upstreams, self.meter, self.fleet.activity)
+        """The calls of the last hour."""
+        self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
+        """The calls as they run, for those who watch."""
+        self.reloads = Reloads(
+            config,
+            self.fleet,
+            self.results,
+            self.approvals,
+            self.audit,
+            expand=expand,
+            joined=lambda config: ports.peers.configure(config, self),
+            reloading=reloading,
+        )
+        self.reload, self.readapt = self.reloads.reload, self.reloads.readapt
+        self.file, self.applied = self.reloads.file, self.reloads.applied
         self.sign_ins = ports.open_sign_ins(self)
         """The sign-ins of people that are under way."""
         self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
@@ -136,32 +160,30 @@ class Hub:
         self.calls = self._calls_among(self.upstreams, self._inspector)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
-        self.meter = Meter(self.upstreams)
-        self.meter.activity = self.fleet.activity
-        self.audit.tally = self.meter
-        self.history = History(self.upstreams, self.meter, self.fleet.activity)
-        """The calls of the last hour."""
-        self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
-        """The calls as they run, for those who watch."""
-        self.file = ConfigFile(config.source, lambda: self.config, self.reload)
-        """What the configuration was read from, where it comes from a file."""
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
-        self._changes = HubChanges(self, reloading)
-        self.started: float | None = None
-        """When it was run, by `anyio.current_time()`; None before."""
-        self.applied = Signal()
-        """Set when a configuration has been put in force, for the daemon's page, which clears it."""
-        self._changes.apply(config)
-        add_children(self)
-        self.peers.configure(config, self)
-        if self.cluster is not None:
-            self.cluster.join(self)
+        self._add_children()
+        ports.peers.configure(config, self)
+        if ports.cluster is not None:
+            ports.cluster.join(self)
 
-    def expanded(self, config: Config) -> Config:
-        """Return a configuration with the servers of peers, as it is put in force."""
-        config = self._prepare(self.peers.expand(config))
-        return config if self.cluster is None else self.cluster.expand(config)
+    def _add_children(self) -> None:
+        """Add the parts to the root: what is kept in files is written when the servers have ended."""
+        fleet, root = self.fleet, self.root
+        shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
+        suspend = SuspendWatch(lambda _seconds: distrust_all(fleet.children()))
+        root.add(ChildSpec(name="catalogues", run=fleet.catalogues.run))
+        root.add(ChildSpec(name="pins", run=fleet.pins.run))
+        root.add(ChildSpec(name="accounts", run=fleet.accounts.run))
+        root.add(ChildSpec(name="sign-ins", run=self.sign_ins.run))
+        root.add(ChildSpec(name="sign-in links", run=self.links.run))
+        root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
+        root.add(ChildSpec(name="suspend", run=suspend.run))
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force; look settings up when they are used."""
+        return self.reloads.config
 
     def upstream(self, name: str) -> Upstream:
         """Return a server for MCPX's own work; clients get theirs from the registry of their view.
@@ -270,6 +292,15 @@ class Hub:
         """
         return self.fleet.observers.add(observer)
 
+    def is_working(self) -> bool:
+        """Return True if a server has a call or a task, of whoever, or a person is about to sign in."""
+        return self.sign_ins.are_waited_for or any(
+            upstream.counters.in_flight
+            or upstream.has_open_tasks()
+            or any(each.queue.has_callers for each in upstream.sessions())
+            for upstream in self.upstreams.values()
+        )
+
     def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone: sessions, suspended calls, and kept results."""
         self.fleet.leave(client)
@@ -280,29 +311,15 @@ class Hub:
 
     # --- its changes
 
-    async def reload(self, config: Config) -> ReloadPlan:
-        """Put another configuration in force: start, stop or restart the servers that differ, and no other.
-
-        Returns what was done, once the servers that had to leave have left (they get the grace time for the
-        calls that run); those that were started may still be starting. Reloads go one after the other, and
-        each to its end, even if its caller is cancelled.
-        """
-        return await self._changes.reload(config)
-
-    async def readapt(self) -> None:
-        """Put the configuration in force once more, with the servers that its peers have now."""
-        await self._changes.readapt()
-
     async def restart(self, name: str) -> ServerInfo:
-        """End a server in order and start it again, whatever its state. Returns its state then.
-
-        Its entry is read again, with the environment and the secrets of now. Calls that run may finish within
-        the grace time; those that come meanwhile wait for the new session.
+        """End a server in order and start it again, whatever its state; see `Reloads.restart`.
 
         Raises:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
         """
-        return await self._changes.restart(name)
+        upstream = self.upstream(name)
+        await self.peers.restart(upstream.name)
+        return await self.reloads.restart(upstream)
 
 
 @asynccontextmanager
@@ -319,3 +336,14 @@ async def running(hub: Hub) -> AsyncIterator[Hub]:
             hub.stop()
     if failure is not None:
         raise failure
+
+
+def _log_event(event: Event) -> None:
+    match event:
+        case ChildFailed(child, _, cause, failures, retry_in):
+            log.error("part.failed", part=child, cause=cause.text, failures=failures, exc_info=cause.error)
+            log.info("part.restarting", part=child, retry_in_s=retry_in)
+        case ChildStuck(child, _, waited):
+            log.error("part.stuck", part=child, waited_s=waited)
+        case _:
+            log.debug("part.event", event_type=type(event).__name__, part=event.child)

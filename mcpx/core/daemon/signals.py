@@ -5,20 +5,38 @@ A task of the composition root for as long as the hub runs.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import AsyncIterator
-from typing import Final
+from contextlib import suppress
+from typing import Final, NoReturn
 
 import anyio
 import anyio.abc
 import structlog
 
-from mcpx.core.daemon.ending import end_at_once
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
+from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.hangup import Hangup
 from mcpx.errors import ConfigError
+
+# The end of a MCPX process without another step, when the one in order takes too long or cannot be had.
+
+
+def end_at_once(hub: Hub, why: str, code: int) -> NoReturn:
+    """Kill every child's process group and leave. May be called in any thread."""
+    upstreams = hub.fleet.children()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
+    log.error("mcpx.killed", reason=why, stuck=stuck)
+    for upstream in upstreams:
+        if upstream.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(upstream.pid, signal.SIGKILL)
+    EARLY.end()
+    os._exit(code)
+
 
 log = structlog.get_logger()
 MARGIN_S: Final = 2.0  # beyond every grace time of the children

@@ -26,12 +26,12 @@ import msgspec
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.audit.entry import ANSWERED, Entry
 from mcpx.core.events.costs import costs
+from mcpx.core.events.listings import Offers
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.watched_call import Call, Json
 from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import Exec, Forward, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.envelope import Bytes
 
@@ -49,7 +49,7 @@ _KEPT: Final = KEPT_RESULTS.encode()
 class CallWatch:
     """Watches the calls that `audit` and `meter` hear of."""
 
-    def __init__(self, audit: Audit, meter: Meter, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, audit: Audit, meter: Meter, upstreams: Mapping[str, Offers]) -> None:
         self._audit = audit
         self._meter = meter
         self._upstreams = upstreams

@@ -10,17 +10,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import Count
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.metrics import Activity, Counters, percentiles
 
 STEP_S: Final = 10
 STEPS: Final = 360
 MAX_DURATIONS: Final = 2048  # of one step, that are looked at
+
+
+class Counting(Protocol):
+    """A server, as far as its calls are counted."""
+
+    @property
+    def counters(self) -> Counters:
+        """The calls of its sessions."""
+        ...
 
 
 class Point(NamedTuple):
@@ -51,7 +59,7 @@ class _Sums(NamedTuple):
 class History:
     """That of the servers in `upstreams`. `activity` tells when something is counted."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], meter: Meter, activity: Activity) -> None:
+    def __init__(self, upstreams: Mapping[str, Counting], meter: Meter, activity: Activity) -> None:
         self._upstreams = upstreams
         self._meter = meter
         self._activity = activity

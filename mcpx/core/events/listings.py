@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.events.costs import tools_cost
-from mcpx.core.servers.visible_server import VisibleServer
 
 MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
 SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
+
+
+class Offers(Protocol):
+    """A server, as far as its catalogue is looked at."""
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What it offers, or offered last; None where that is not known."""
+        ...
 
 
 Menu = Mapping[str, tuple[int, int]]
@@ -58,7 +66,7 @@ class Listings:
         self._last.pop(client, None)
 
 
-def cost_of_menus(upstreams: Mapping[str, VisibleServer]) -> dict[str, int]:
+def cost_of_menus(upstreams: Mapping[str, Offers]) -> dict[str, int]:
     """The cost of each server's tools, to a client that is connected to it directly."""
     known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
     return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}

@@ -23,7 +23,7 @@ import msgspec
 
 from mcpx.core.events.audit.entry import End, Entry, Kind, Target
 from mcpx.core.events.costs import costs
-from mcpx.core.events.listings import Listings, Menu, cost_of_menus
+from mcpx.core.events.listings import Listings, Menu, Offers, cost_of_menus
 from mcpx.core.events.stats import (
     COMMAND_LINE,
     COMPLETIONS,
@@ -45,8 +45,6 @@ from mcpx.core.events.stats import (
 )
 from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.protocol.messages import Exec, Request
-from mcpx.core.servers.actor import Upstream
-from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.metrics import Activity
 from mcpx.core.text import cut, one_line, visible
@@ -180,9 +178,9 @@ class ClientMeter:
 
 
 class Meter:
-    """Sums what calls cost. `upstreams` are the servers by name."""
+    """Sums what calls cost. `upstreams` are the servers by name, `activity` is that of all together."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, upstreams: Mapping[str, Offers], activity: Activity) -> None:
         self._upstreams = upstreams
         self._clients: dict[str, ClientMeter] = {}
         self._questions: dict[Target, list[tuple[_Row, End]]] = {}  # the oldest first
@@ -193,8 +191,7 @@ class Meter:
         self._writing = Totals()
         self._unsaved = Totals()
         self._listings = Listings()
-        self.activity = Activity()
-        """Of all servers together; the hub sets it."""
+        self._activity = activity
         self.watch: Watch | None = None
         """Who hears of each answer to a request."""
 
@@ -221,7 +218,7 @@ class Meter:
         return server, tool if exists else OTHERS
 
     def begun(self, entry: Entry) -> None:
-        """Count a call that begins, as `mcpx.core.events.audit.watching.Tally` says."""
+        """Count a call that begins, as `mcpx.core.events.audit.audit.Tally` says."""
         try:
             origin, server, kind, name = entry.target
             client = self._clients.get(origin.name or "") if kind == "tool" else None
@@ -292,7 +289,7 @@ class Meter:
         row.is_listed = True
         self._listed.append(row)
         if self._timer is None:
-            self.activity.begin()
+            self._activity.begin()
             self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
 
     def _sum_window(self) -> None:
@@ -314,7 +311,7 @@ class Meter:
         client: object,
         name: str | None,
         spent: int,
-        shown: Mapping[str, VisibleServer] | None = None,
+        shown: Mapping[str, Offers] | None = None,
         *,
         counted_before: bool = False,
     ) -> None:
@@ -334,7 +331,7 @@ class Meter:
         before = self._listings.replaced(client, menu)
         if before == menu:
             return
-        self.activity.begin()
+        self._activity.begin()
         for server in menu.keys() | before.keys():
             now, then = menu.get(server, (0, 0)), before.get(server, (0, 0))
             self._add(label, _label(server), MENU, Count(0, now[0] - then[0], now[1] - then[1]))

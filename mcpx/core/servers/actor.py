@@ -40,8 +40,8 @@ from mcpx.core.servers.server_info import server_info
 from mcpx.core.servers.session.handshake import KnownEras
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import PlacedUse, Placement
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase, Supervisor
 

@@ -26,7 +26,7 @@ import anyio.to_thread
 from mcpx.core.catalog.model import JSON
 from mcpx.core.servers.fleet.observers import NO_SERVER
 from mcpx.core.store.private_files import READ_FLAGS
-from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.text import cut, escaped
 from mcpx.errors import CallError
 from mcpx.page.cards import OpenPage, card, settled

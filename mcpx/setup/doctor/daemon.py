@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcpx.core.config import Config
-from mcpx.core.daemon.running import running_daemons
+from mcpx.core.daemon.lifecycle import running_daemons
 from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, token_file
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.system.processes import PROC, group_memory, has_proc, processes

@@ -14,7 +14,7 @@ import pytest
 from mcpx import __version__
 from mcpx.cli.group import OTHERS, SECTIONS
 from mcpx.cli.main import cli
-from mcpx.core.telemetry.server_log import server_log_path
+from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.paths import configuration_folder
 from tests.mcpx.serving import environment, run_cli
 from tests.mcpx.terminal import CTRL_C, Terminal

@@ -15,21 +15,113 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.backlog import Backlog
 from mcpx.core.events.audit.chain import Chain, open_chain
-from mcpx.core.events.audit.entry import WITHDRAWN, Entry, Kind, Target, encoded, recovered, said_of, values
+from mcpx.core.events.audit.entry import (
+    WITHDRAWN,
+    End,
+    Entry,
+    Kind,
+    Target,
+    encoded,
+    recovered,
+    said_of,
+    values,
+)
 from mcpx.core.events.audit.slots import MAX_SAID, beginning
-from mcpx.core.events.audit.watching import Tally, Uncounted, Watch
 from mcpx.core.protocol.context import Origin, library_origin
 from mcpx.core.text import cut
 from mcpx.errors import CallError, Code
+
+# What hears of calls where the audit log does: `Audit`'s contracts with those who count and watch them.
+
+
+class Tally(Protocol):
+    """Counts calls. None of its methods raises."""
+
+    def begun(self, entry: Entry) -> None:
+        """Count a call that begins."""
+        ...
+
+    def ended(self, entry: Entry) -> None:
+        """Count its end."""
+        ...
+
+    def asked(self, target: Target, end: End) -> None:
+        """Note that a call that ended so was answered with a question, as an entry says of itself."""
+        ...
+
+    def goes_on(self, target: Target) -> None:
+        """Take back the count of a call that ended with a question: it goes on with the answer."""
+        ...
+
+
+class Uncounted:
+    """Counts nothing."""
+
+    def begun(self, entry: Entry) -> None:
+        """As `Tally.begun`."""
+
+    def ended(self, entry: Entry) -> None:
+        """As `Tally.ended`."""
+
+    def asked(self, target: Target, end: End) -> None:
+        """As `Tally.asked`."""
+
+    def goes_on(self, target: Target) -> None:
+        """As `Tally.goes_on`."""
+
+
+class Watch(Protocol):
+    """Hears of calls while they run. None of its methods raises."""
+
+    def begun(self, entry: Entry, request: object | None) -> None:
+        """A call begins. `request` is what the paths of the gateway know it by, where they do."""
+        ...
+
+    def ended(self, entry: Entry) -> None:
+        """A call has ended."""
+        ...
+
+    def same(self, request: object, again: object) -> None:
+        """The second request is the same call as the first."""
+        ...
+
+
+# The lines of the audit log that wait for the disk to take them, in bounded memory.
+
+MAX_WAITING_BYTES: Final = 4 << 20
+
+
+class Backlog:
+    """Lines in order, and the slots of the calls that they are about."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.slots: list[int] = []
+        self.lost = 0
+        """How many lines there was no room for."""
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def keep(self, texts: Iterable[bytes], slots: Iterable[int]) -> None:
+        """Keep lines until they can be written, as far as there is room."""
+        self.slots += slots
+        for text in texts:
+            if self._bytes + len(text) > MAX_WAITING_BYTES:
+                self.lost += 1
+            else:
+                self.texts.append(text)
+                self._bytes += len(text)
+
 
 log = structlog.get_logger()
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
@@ -45,12 +137,14 @@ class Audit:
     `cuts_off` says whether MCPX ends, and waits no longer for what still runs.
     """
 
-    def __init__(self, folder: Callable[[], Path], *, cuts_off: Callable[[], bool] = bool) -> None:
+    def __init__(
+        self, folder: Callable[[], Path], *, cuts_off: Callable[[], bool] = bool, tally: Tally | None = None
+    ) -> None:
         self._cuts_off = cuts_off
         self.is_written = False
         self.watch: Watch | None = None
-        self.tally: Tally = Uncounted()
-        """What counts the calls, written or not; the hub sets it."""
+        self.tally: Tally = tally or Uncounted()
+        """Counts the calls, written or not."""
         self.running: dict[int, Entry] = {}
         """The calls that run, by when they began, the oldest first; the limits of the servers bound them."""
         self._folder = folder

@@ -21,7 +21,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.leaving import Use
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.control import LOOKS, Control, PageLink, no_page
 from mcpx.core.gateway.frontends.newcomers import Newcomers

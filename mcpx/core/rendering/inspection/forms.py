@@ -7,12 +7,11 @@ with it for as long as it is listed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.config import Config
 from mcpx.core.rendering.signatures import first_sentence, line_parts
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.typescript import MAX_CONVERTED_CHARS, SchemaConverter, outweighs, too_large
@@ -42,10 +41,24 @@ _MAX_WORDLESS_DEPTH: Final = 64  # levels of a JSON Schema of which descriptions
 Render = Callable[[JSON], str]
 
 
+class FormSettings(Protocol):
+    """The settings of a configuration that forms are made by."""
+
+    @property
+    def max_description_len(self) -> int:
+        """Characters of a description."""
+        ...
+
+    @property
+    def schema_compression_enabled(self) -> bool:
+        """True if parameters are shown as TypeScript."""
+        ...
+
+
 class ToolForms:
     """Shows tools by one configuration."""
 
-    def __init__(self, settings: Config) -> None:
+    def __init__(self, settings: FormSettings) -> None:
         self.settings = settings
 
     def whole(self, tool: ToolInfo, plain: JSON, *, room: int, render: Render) -> JSON:

@@ -14,7 +14,7 @@ from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import Placement
-from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.telemetry.log_files import ServerLog
 from supervisors import Supervisor
 
 if TYPE_CHECKING:

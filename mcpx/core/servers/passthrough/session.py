@@ -31,8 +31,8 @@ from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.transport.placement import Placement, Placing
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.core.telemetry.server_log import ServerLog
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase, Supervisor
 

@@ -18,7 +18,7 @@ from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.relay.clients import LOG, Attributed, Attribution, CallsInFlight, ConnectedClients
 from mcpx.core.servers.relay.server_requests import ELICITATION_COMPLETE, ServerRequestRouter
 from mcpx.core.servers.relay.suspended import SuspendedCalls
-from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.telemetry.log_files import ServerLog
 
 log = structlog.get_logger()
 

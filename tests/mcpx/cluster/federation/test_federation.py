@@ -80,13 +80,13 @@ async def test_servers_come_and_go_with_those_of_the_peer_and_states_reload_noth
         await near.has("lab/t")
         assert (near.hub.upstreams["own"], near.hub.upstreams["lab/s"]) == kept
         applied: list[Any] = []
-        carry_out = near.hub._changes._carry_out
+        carry_out = near.hub.reloads._carry_out
 
         async def carry_out_noted(*given: Any, **more: Any) -> Any:
             applied.append(given)
             return await carry_out(*given, **more)
 
-        near.hub._changes._carry_out = carry_out_noted  # type: ignore[method-assign]
+        near.hub.reloads._carry_out = carry_out_noted  # type: ignore[method-assign]
         await far.hub.restart("t")  # its state changes, twice at least
         await far.hub.reload(config_of({"s": entry()}))
         await soon(lambda: "lab/t" not in near.hub.upstreams)

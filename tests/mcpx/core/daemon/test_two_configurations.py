@@ -10,7 +10,7 @@ from datetime import datetime
 
 import pytest
 
-from mcpx.core.daemon.running import report
+from mcpx.core.daemon.lifecycle import report
 from mcpx.core.events.stats import Count, Totals
 from mcpx.core.events.stats_file import StatsFile, stats_file
 from mcpx.core.system.paths import acquire_lock

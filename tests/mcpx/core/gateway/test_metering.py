@@ -14,6 +14,7 @@ from mcpx.core.gateway.server import note_listing
 from mcpx.core.gateway.tools import handler
 from mcpx.core.gateway.tools.handler import MeteredCall
 from mcpx.core.protocol.messages import Exec, Read
+from mcpx.core.telemetry.metrics import Activity
 
 pytestmark = pytest.mark.anyio
 WORDS = "some words that a server says, " * 20
@@ -29,7 +30,7 @@ class Served:
     def __init__(self, monkeypatch):
         monkeypatch.setattr(handler, "client_name", lambda session: session.name)
         self.upstreams = {"git": SimpleNamespace(catalogue=SimpleNamespace(tools={"log": None}))}
-        self.meter = Meter(self.upstreams)
+        self.meter = Meter(self.upstreams, Activity())
 
     def ctx(self, name="exec", arguments=None):
         params = {"name": name, "arguments": arguments}

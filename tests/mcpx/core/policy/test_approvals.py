@@ -151,7 +151,7 @@ async def test_a_client_with_a_token_of_its_own_does_not_agree_for_others(modern
 
 async def test_a_question_is_withdrawn_when_nobody_answers(tmp_path):
     async with open_call_site(tmp_path) as at:
-        at.hub.config = config_of({}, approve_timeout=0.05)
+        at.hub.reloads.config = config_of({}, approve_timeout=0.05)
         person = Person(None)
         error = await at.refused(person)
         assert error.code is Code.NOT_APPROVED
@@ -369,7 +369,7 @@ async def test_an_answer_counts_for_the_very_call(tmp_path):
 
 async def test_an_answer_that_comes_late_is_none(tmp_path):
     async with open_call_site(tmp_path) as at:
-        at.hub.config = config_of({}, approve_timeout=0.001)
+        at.hub.reloads.config = config_of({}, approve_timeout=0.001)
         person = Person(modern=True)
         state = await at.question(person)
         question = at.hub.approvals._kept[state]
@@ -443,9 +443,9 @@ async def test_the_audit_log_says_what_a_person_has_said(tmp_path):
         person = Person("once", "no", None, "session", "always")
         await at.call(person)
         await at.refused(person)
-        at.hub.config = replace(at.hub.config, approve_timeout=0.01)
+        at.hub.reloads.config = replace(at.hub.config, approve_timeout=0.01)
         await at.refused(person)
-        at.hub.config = replace(at.hub.config, approve_timeout=20.0)
+        at.hub.reloads.config = replace(at.hub.config, approve_timeout=20.0)
         await at.call(person, "count")
         await at.call(person, "count")
         await at.call(person, "crowd", {"size": 1})

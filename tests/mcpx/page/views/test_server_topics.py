@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mcpx.core.telemetry.server_log import ServerLog
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.page.views import server_topics
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry, soon

@@ -30,7 +30,7 @@ from uvicorn.server import ServerState
 
 from mcpx.core.config import Config, HttpGateway
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.leaving import Use
 from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints

@@ -3,7 +3,7 @@
 Metrics are for those who may see all servers: where there are tokens, the default one, or one with a name and
 no profile. The other two are for whoever comes, and say in a few words how MCPX is, without a name in them;
 `/healthz` answers for as long as the event loop runs. A request to any of them is no use of the daemon, which
-may end because nobody uses it (`mcpx.core.daemon.idle_exit`). What makes metrics is imported by the first
+may end because nobody uses it (`mcpx.core.daemon.leaving`). What makes metrics is imported by the first
 scrape.
 """
 

@@ -16,7 +16,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from mcpx.core.config import Config
-from mcpx.core.daemon.idle_exit import Use
+from mcpx.core.daemon.leaving import Use
 from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.gateway.endpoints import Endpoints

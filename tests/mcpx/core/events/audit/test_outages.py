@@ -8,7 +8,8 @@ import os
 
 import pytest
 
-from mcpx.core.events.audit import backlog, chain
+from mcpx.core.events.audit import audit as audit_module
+from mcpx.core.events.audit import chain
 from mcpx.core.events.audit.entry import Entry, recovered
 from mcpx.core.protocol.context import library_origin
 from mcpx.core.store import private_files
@@ -55,7 +56,7 @@ async def test_lines_wait_for_a_full_disk_and_calls_do_not(log, monkeypatch):
 
 
 async def test_what_does_not_fit_into_memory_is_lost_and_the_log_says_so(log, monkeypatch):
-    monkeypatch.setattr(backlog, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(audit_module, "MAX_WAITING_BYTES", 1000)
     with log.audit() as audit:
         disk = FullDisk(monkeypatch)
         for number in range(10):

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.telemetry.server_log import server_log_path
+from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.paths import configuration_folder
 from tests.mcpx.core.servers.relay.answering import PATIENCE_S, ROOTS, URL
 from tests.mcpx.core.servers.relay.calling import CallSite, FakeCaller, open_call_site

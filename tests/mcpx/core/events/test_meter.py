@@ -21,6 +21,7 @@ from mcpx.core.events.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RES
 from mcpx.core.protocol.context import SESSIONLESS, ClientId
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.telemetry import contained
+from mcpx.core.telemetry.metrics import Activity
 from tests.mcpx.core.calls.counting import begun, called, ended
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ def upstreams():
 
 @pytest.fixture
 def meter(upstreams):
-    return Meter(upstreams)
+    return Meter(upstreams, Activity())
 
 
 def answer(words):

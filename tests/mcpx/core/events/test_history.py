@@ -43,7 +43,7 @@ class Server:
     def __init__(self, meter) -> None:
         self.meter = meter
         self.counters = Counters()
-        self.counters.activity = meter.activity
+        self.counters.activity = meter._activity
 
     def call(self, seconds, count=1):
         self.meter._add("c", "s", "t", Count(count, ok=count))
@@ -59,8 +59,7 @@ class Server:
 
 @pytest.fixture
 def kept(monkeypatch):
-    meter = Meter({})
-    activity = meter.activity = Activity()
+    meter = Meter({}, activity := Activity())
     servers = {"a": Server(meter), "b": Server(meter)}
     history = History(servers, meter, activity)
     history.servers, history.activity, history.meter = servers, activity, meter

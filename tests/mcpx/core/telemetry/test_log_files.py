@@ -10,7 +10,7 @@ import pytest
 WRITE = """
 import anyio, os, sys
 from pathlib import Path
-from mcpx.core.telemetry.log_rotation import LogRotation, rotate
+from mcpx.core.telemetry.log_files import LogRotation, rotate
 from supervisors import ChildSpec, Supervisor
 
 path = Path(sys.argv[1])
@@ -50,7 +50,7 @@ def test_a_log_that_is_too_large_is_begun_anew_and_kept_once(path):
 
 def test_what_is_not_our_log_is_left_alone(path):
     path.write_bytes(b"x" * 100)
-    code = "import sys; from pathlib import Path; from mcpx.core.telemetry.log_rotation import rotate\n"
+    code = "import sys; from pathlib import Path; from mcpx.core.telemetry.log_files import rotate\n"
     code += "sys.exit(rotate(Path(sys.argv[1]), 50) or rotate(Path(sys.argv[1] + '.none'), 50))"
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
     assert done.returncode == 0

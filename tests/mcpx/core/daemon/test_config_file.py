@@ -13,9 +13,8 @@ import watchfiles
 from structlog.testing import capture_logs
 
 from mcpx.core.config import load
-from mcpx.core.daemon import config_file, config_watch
-from mcpx.core.daemon.config_file import ConfigFile
-from mcpx.core.daemon.config_watch import watched_paths
+from mcpx.core.daemon import config_file
+from mcpx.core.daemon.config_file import ConfigFile, watched_paths
 from mcpx.core.servers.fleet.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
 from supervisors import Incarnation
@@ -30,10 +29,10 @@ def _quick(monkeypatch):
     """Only events cause a look, but for the first one."""
     monkeypatch.setattr(config_file, "START_DELAY_S", 0.0)
     monkeypatch.setattr(config_file, "RELOAD_PAUSE_S", 0.0)
-    monkeypatch.setattr(config_watch, "QUIET_S", 0.02)
-    monkeypatch.setattr(config_watch, "EVENT_STEP_MS", 20)
-    monkeypatch.setattr(config_watch, "FIRST_LOOK_S", 0.2)
-    monkeypatch.setattr(config_watch, "LOOK_INTERVAL_S", LONG_S)
+    monkeypatch.setattr(config_file, "QUIET_S", 0.02)
+    monkeypatch.setattr(config_file, "EVENT_STEP_MS", 20)
+    monkeypatch.setattr(config_file, "FIRST_LOOK_S", 0.2)
+    monkeypatch.setattr(config_file, "LOOK_INTERVAL_S", LONG_S)
 
 
 def written(file: Path, *servers: str, **settings) -> str:
@@ -63,7 +62,7 @@ class Watched:
 
     async def looked_again(self, path: Path) -> None:
         """Wait until the file as it is now was read."""
-        await self.until(lambda: self.file._watch.seen == config_watch.signature(path))
+        await self.until(lambda: self.file._watch.seen == config_file.signature(path))
 
 
 @asynccontextmanager
@@ -178,7 +177,7 @@ async def test_where_nothing_can_be_watched_the_file_is_looked_at_now_and_then(p
         raise OSError(28, "OS file watch limit reached")
 
     monkeypatch.setattr(watchfiles, "watch", refused)
-    monkeypatch.setattr(config_watch, "POLL_INTERVAL_S", 0.02)
+    monkeypatch.setattr(config_file, "POLL_INTERVAL_S", 0.02)
     with capture_logs() as logs:
         async with watched(path) as one:
             written(path, "a", "b")
@@ -195,7 +194,7 @@ async def test_a_watch_that_cannot_begin_is_tried_again(path, monkeypatch):
             raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(config_file, "POLL_INTERVAL_S", 0.02)
-    monkeypatch.setattr(config_watch.threading, "Thread", Refused)
+    monkeypatch.setattr(config_file.threading, "Thread", Refused)
     async with watched(path) as one:
         written(path, "b")
         await one.until(lambda: one.done == [["b"]])
@@ -239,7 +238,7 @@ def test_every_link_on_the_way_is_watched_where_it_is(tmp_path):
 def test_links_in_a_circle_end(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert len(watched_paths(tmp_path / "a")) <= config_watch.MAX_LINKS + 1
+    assert len(watched_paths(tmp_path / "a")) <= config_file.MAX_LINKS + 1
 
 
 async def test_inspect_says_that_the_file_cannot_be_used(tmp_path):

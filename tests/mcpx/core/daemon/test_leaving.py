@@ -8,7 +8,8 @@ import anyio
 import pytest
 from async_solipsism import EventLoop
 
-from mcpx.core.daemon.idle_exit import IdleExit, Use
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.leaving import IdleExit, Use
 from supervisors.child import Incarnation
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,12 @@ class Daemon:
         def end():
             self.ended.append(anyio.current_time() - began)
 
-        child = IdleExit(self, [lambda: self.socket, lambda: self.http], end)
+        child = IdleExit(
+            lambda: self.config.idle_exit,
+            lambda: Hub.is_working(self),
+            [lambda: self.socket, lambda: self.http],
+            end,
+        )
         incarnation = Incarnation("idle exit", 1, lambda _generation: None)
         with anyio.move_on_after(seconds):
             await child.run(incarnation)

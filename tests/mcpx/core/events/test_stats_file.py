@@ -15,6 +15,7 @@ from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import Count, Totals
 from mcpx.core.events.stats_file import StatsFile, StatsWriter
 from mcpx.core.store.private_files import locked
+from mcpx.core.telemetry.metrics import Activity
 from supervisors import ChildSpec, Supervisor
 from tests.mcpx.core.calls.counting import called
 from tests.mcpx.scripted import soon
@@ -109,7 +110,7 @@ async def _run(writer, body):
 
 @pytest.mark.anyio
 async def test_it_is_written_at_the_end(tmp_path):
-    meter, file = Meter({}), StatsFile(tmp_path)
+    meter, file = Meter({}, Activity()), StatsFile(tmp_path)
     file.add(counted(client="earlier"))
 
     async def body():
@@ -126,7 +127,7 @@ async def test_it_is_written_at_the_end(tmp_path):
 
 @pytest.mark.anyio
 async def test_a_disk_that_is_full_for_a_while_loses_nothing_and_is_logged_once(tmp_path):
-    meter, file = Meter({}), _Flaky(tmp_path)
+    meter, file = Meter({}, Activity()), _Flaky(tmp_path)
     called(meter)
 
     async def body():

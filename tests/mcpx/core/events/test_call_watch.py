@@ -16,6 +16,7 @@ from mcpx.core.events.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.protocol.context import Origin
+from mcpx.core.telemetry.metrics import Activity
 from mcpx.errors import CallError, Code
 from supervisors import Reply
 from tests.mcpx.core.policy.agreeing import Person, open_call_site
@@ -176,7 +177,7 @@ class Flood:
     def __init__(self, folder):
         self.audit = Audit(lambda: folder)
         self.audit.configure(enabled=False, required=False, redact=None)
-        self.watch = CallWatch(self.audit, Meter({}), {})
+        self.watch = CallWatch(self.audit, Meter({}, Activity()), {})
 
     def begin(self, name="t", arguments=b"{}", request=None):
         entry = self.audit.begin("tool", "s", name, arguments, ORIGIN)

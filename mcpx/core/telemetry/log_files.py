@@ -1,8 +1,12 @@
-"""What the servers say on standard error: a rotating file for each, in the folder of their configuration.
+"""The log files: the daemon's own, and one for each server, in the folder of their configuration.
 
-Written by the upstream actor, with the secrets of the configuration redacted. A full disk, or a folder that
-cannot be written, is logged once and costs only the file. Whoever follows the log hears of each line as it is
-written; nobody does, as a rule, and then nothing is done for it.
+A daemon runs for months, with standard output and error in a file. `LogRotation`, a child of the daemon's
+root, checks its size now and then: when it is too large, it is kept as `.log.1`, and a new file replaces it
+under the same descriptors. Where these are something else, a terminal or the journal, it does nothing.
+
+`ServerLog` takes what a server says on standard error, with the secrets of the configuration redacted. A
+full disk, or a folder that cannot be written, is logged once and costs only the file. Whoever follows the log
+hears of each line as it is written; nobody does, as a rule, and then nothing is done for it.
 """
 
 from __future__ import annotations
@@ -16,11 +20,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+import anyio
 import structlog
 
 from mcpx.core.store.folders import ensure_folder
+from supervisors import Incarnation
 
 log = structlog.get_logger()
+CHECK_INTERVAL_S: Final = 60.0
 MAX_FILE_BYTES: Final = 1_000_000
 BACKUP_FILES: Final = 3
 MAX_TAIL_BYTES: Final = 256 << 10  # of what is read of a log at once
@@ -92,3 +99,50 @@ class _Handler(RotatingFileHandler):
 
     def handleError(self, record: LogRecord) -> None:  # noqa: ARG002, N802 - logging's signature
         raise  # noqa: PLE0704 - called by the base class inside its except clause
+
+
+# --- the daemon's own
+
+
+class LogRotation:
+    """Rotates the log at `path` when it exceeds `largest` bytes."""
+
+    def __init__(self, path: Path, largest: int, *, every: float = CHECK_INTERVAL_S) -> None:
+        self._path = path
+        self._largest = largest
+        self._every = every
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Check until the supervisor asks this child to stop."""
+        incarnation.ready()
+        while not incarnation.stopping.is_set():
+            try:
+                rotate(self._path, self._largest)
+            except OSError as error:  # a full disk, a folder that is gone: the old file goes on
+                log.warning("log.not_rotated", path=str(self._path), reason=error.strerror)
+            with anyio.move_on_after(self._every):
+                await incarnation.stopping.wait()
+
+
+def rotate(path: Path, largest: int) -> bool:
+    """Begin a new log if this process writes to `path` and it is larger than that; whether it was.
+
+    Raises:
+        OSError: The file cannot be replaced.
+    """
+    current = os.fstat(2)
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    if not os.path.samestat(current, there) or there.st_size <= largest:
+        return False
+    path.replace(path.with_suffix(".log.1"))
+    begun = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        for fd in (1, 2):
+            if os.path.samestat(os.fstat(fd), current):
+                os.dup2(begun, fd)
+    finally:
+        os.close(begun)
+    return True
