@@ -66,11 +66,7 @@ def _usual_context() -> ssl.SSLContext:
 
 
 def _trusting(ca: str) -> ssl.SSLContext:
-    """A new context that trusts the certificates in that file alone.
-
-    Raises:
-        CertificateProblem: It cannot be used.
-    """
+    """A new context that trusts the certificates in that file alone."""
     import ssl  # noqa: PLC0415 - as above
 
     read_pem("ca", ca)
@@ -83,11 +79,7 @@ def _trusting(ca: str) -> ssl.SSLContext:
 
 
 def _show_certificate(context: ssl.SSLContext, tls: Tls) -> None:
-    """Have a context show the client's certificate, if `tls` names one.
-
-    Raises:
-        CertificateProblem: It cannot be used.
-    """
+    """Have a context show the client's certificate, if `tls` names one."""
     import ssl  # noqa: PLC0415 - as above
 
     if tls.cert is None:

@@ -211,11 +211,7 @@ class EntryAuth:
             return text
 
     def _key_in_file(self, path: str) -> str:
-        """The PEM text in a file. The path is in no error: it may be the key itself, in another form.
-
-        Raises:
-            CertificateProblem: It cannot be read.
-        """
+        """The PEM text in a file. The path is in no error: it may be the key itself, in another form."""
         file = self._context.path(path)
         if not os.path.isfile(file):  # noqa: PTH113 - False for what is no path
             raise CertificateProblem("private_key", "neither the PEM text of a key nor the path of a file")
@@ -319,11 +315,7 @@ def _bad_metadata_url(text: str) -> str | None:
 
 
 def _usable_key(pem: str) -> str:
-    """The PEM text of a private key without a passphrase.
-
-    Raises:
-        CertificateProblem: It is none.
-    """
+    """The PEM text of a private key without a passphrase."""
     if "PRIVATE KEY-----" not in pem:
         raise CertificateProblem("private_key", "this holds no private key")
     if "ENCRYPTED" in pem:

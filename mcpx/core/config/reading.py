@@ -222,11 +222,7 @@ def usable_replica(given: Replica, values: Values, at: Location, notices: Config
 
 
 def _expanded(text: str, values: Values, at: Location) -> str:
-    """The text with its variables.
-
-    Raises:
-        LocatedError: One has no value.
-    """
+    """The text with its variables."""
     found = expand(text, values)
     if found.problems:
         raise at.error("; ".join(map(str, found.problems)))

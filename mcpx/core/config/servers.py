@@ -101,11 +101,7 @@ def _read(
 
 
 def _aliases(given: JSONObject, at: Location) -> tuple[str, ...]:
-    """The other names of a server.
-
-    Raises:
-        LocatedError: One cannot be a name.
-    """
+    """The other names of a server."""
     found: tuple[str, ...] = read_key(given, "aliases", at) or ()
     for index, name in enumerate(found):
         if problem := bad_name(name):

@@ -93,11 +93,7 @@ def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notic
 
 
 def _read_struct(value: Any, before: S, at: Location, notices: ConfigNotices) -> S:
-    """`before` with the settings of an object; unknown keys are mistakes, or noted, as the struct says.
-
-    Raises:
-        LocatedError: It is something else.
-    """
+    """`before` with the settings of an object; unknown keys are mistakes, or noted, as the struct says."""
     struct = type(before)
     if struct.__struct_config__.forbid_unknown_fields:
         given = own_keys(value, struct, at, notices)
@@ -119,11 +115,7 @@ def _plain(wanted: Any) -> Any:
 
 
 def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices) -> dict[str, Any]:
-    """An object whose members are all of one type, by their names; one that is not is noted and left out.
-
-    Raises:
-        LocatedError: It is something else.
-    """
+    """An object whose members are all of one type, by their names; one that is not is noted and left out."""
     found: dict[str, Any] = {}
     for name, member in as_object(value, at).items():
         here = at.key(name)

@@ -120,12 +120,7 @@ def ask(shell: LoginShell, answered: Callable[[Answer], None]) -> None:
 def _attempt(
     shell: LoginShell, flags: list[str], timeout_s: float, answered: Callable[[Answer], None]
 ) -> bool:
-    """Start the shell once, and pass on its variables before it has left; False if it has printed none.
-
-    Raises:
-        OutOfBounds: It does not print them.
-        OSError, ValueError: It cannot be run.
-    """
+    """Start the shell once, and pass on its variables before it has left; False if it has printed none."""
     mark = os.urandom(16).hex()
     with running([shell.path, *flags, _command(shell.path, mark)], dict(shell.environ)) as process:
         variables = _read(process, mark.encode(), timeout_s)
@@ -158,11 +153,7 @@ def _command(shell: str, mark: str) -> str:
 
 
 def _read(process: subprocess.Popen[bytes], mark: bytes, timeout_s: float) -> dict[str, str] | None:
-    """The variables that the process prints; None if it ends before.
-
-    Raises:
-        OutOfBounds: It does not print them.
-    """
+    """The variables that the process prints; None if it ends before."""
     output = read(
         process,
         timeout_s=timeout_s,

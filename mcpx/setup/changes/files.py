@@ -53,12 +53,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def _contents(descriptor: int, path: str | os.PathLike[str]) -> bytes:
-    """Return what an open file holds.
-
-    Raises:
-        OSError: It cannot be read.
-        ChangeError: It is no regular file, or too large.
-    """
+    """Return what an open file holds."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise ChangeError(f"{path}: not a regular file")

@@ -205,11 +205,7 @@ def _staying(found: Iterable[ClientServers], adoption: ImportPlan) -> dict[str, 
 
 
 def _perform(line: tuple[str, ...], file: ClientFile, plan: InstallPlan) -> bytes | None:
-    """Have the client add MCPX; what its file must hold instead, where that did not work.
-
-    Raises:
-        ChangeError: Its file is not understood any more.
-    """
+    """Have the client add MCPX; what its file must hold instead, where that did not work."""
     problem = run(line)
     found = read_file(file.path)
     if found is not None and read_servers(file, found).own:

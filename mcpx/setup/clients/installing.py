@@ -113,11 +113,7 @@ class _Planner:
         self.entries = places(self.document, self.key)
 
     def plan(self, launch: Launch, adopted: dict[str, str]) -> Installation:
-        """The whole plan.
-
-        Raises:
-            DocumentError: The file cannot be edited.
-        """
+        """The whole plan."""
         found = read_servers(self.file, self.after)
         if found.problem is not None:
             return refusal(self.file, self.before, found.problem)
@@ -311,11 +307,7 @@ class _Walk:
                 return
 
     def _back_before(self, change: Change, index: int) -> bool:
-        """Take one change back, if it can be.
-
-        Raises:
-            ChangeError: Its copy is gone.
-        """
+        """Take one change back, if it can be."""
         before, after = change.before(index), change.after(index)
         if self.contents == after:
             self.contents = before

@@ -242,11 +242,7 @@ def install_advice(file: ClientFile, installation: Installation) -> str | None:
 
 @contextmanager
 def _daemon(paths: DaemonPaths) -> Iterator[None]:
-    """Have a daemon run meanwhile. One that ran before stays; another is ended, and leaves no other mark.
-
-    Raises:
-        MCPXError: It cannot be started.
-    """
+    """Have a daemon run meanwhile. One that ran before stays; another is ended, and leaves no other mark."""
     was_stopped = paths.stopped.exists()
     started = lifecycle.start(paths)
     try:

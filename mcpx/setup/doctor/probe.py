@@ -110,11 +110,7 @@ class _Conversation:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the result.
-
-        Raises:
-            _NoAnswerError: There is none, or an error.
-        """
+        """Return the result."""
         self._last_id += 1
         self.send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
         while True:

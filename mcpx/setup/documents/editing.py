@@ -131,11 +131,7 @@ def _encoded(text: str, encoding: str) -> bytes:
 
 
 def _checked(editor: _Editor, text: str, meant: list[Any], encoding: str) -> bytes:
-    """The edited file, if it holds what was meant, in one of its forms.
-
-    Raises:
-        DocumentError: It holds something else: the file is written in a way that the editor does not know.
-    """
+    """The edited file, if it holds what was meant, in one of its forms."""
     try:
         after = editor.read(text)
         right = any(_equal(after, each) for each in meant)
