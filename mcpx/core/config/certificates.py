@@ -21,7 +21,7 @@ MAX_PEM_BYTES: Final = 1 << 20
 _MISMATCH: Final = "KEY_VALUES_MISMATCH"
 
 
-class CertificateProblem(Exception):  # noqa: N818 - a condition
+class CertificateProblem(Exception):
     """A file of certificates or keys that cannot be used, which the text names. `key` is that of `tls`."""
 
     def __init__(self, key: str, text: str) -> None:

@@ -66,9 +66,9 @@ def diagnose(server: ServerConfig) -> Diagnosis | None:
 def _without_folder(server: ServerConfig, again: str) -> Diagnosis | None:
     """The diagnosis of a server whose working folder is not there."""
     folder = server.transport.cwd if isinstance(server.transport, Stdio) else None
-    if folder is None or os.path.isdir(folder):  # noqa: PTH112 - False where it cannot be seen
+    if folder is None or os.path.isdir(folder):
         return None
-    is_file = os.path.exists(folder)  # noqa: PTH110 - as above
+    is_file = os.path.exists(folder)
     remedy = _TELL if is_file else f"mkdir -p {shlex.quote(folder)}"
     shown = redactor_of(server)
     cause = shown(f"its working folder {folder} is {'a file' if is_file else 'not there'}")

@@ -213,7 +213,7 @@ class EntryAuth:
     def _key_in_file(self, path: str) -> str:
         """The PEM text in a file. The path is in no error: it may be the key itself, in another form."""
         file = self._context.path(path)
-        if not os.path.isfile(file):  # noqa: PTH113 - False for what is no path
+        if not os.path.isfile(file):
             raise CertificateProblem("private_key", "neither the PEM text of a key nor the path of a file")
         return read_pem("private_key", file, shown="the file of the private key")
 

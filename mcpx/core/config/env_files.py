@@ -92,7 +92,7 @@ def _replaced(written: str, environ: Mapping[str, str], *, escapes: bool) -> str
 MAX_BYTES: Final = 1 << 20
 
 
-class EnvFileProblem(Exception):  # noqa: N818 - a condition
+class EnvFileProblem(Exception):
     """A file whose variables cannot be had; the text names it. `missing` and `remedy` as in `Obstacle`."""
 
     def __init__(self, problem: str, missing: str, remedy: str = "") -> None:
@@ -116,7 +116,7 @@ def read_env_file(
         first = named.problems[0]
         raise EnvFileProblem("; ".join(map(str, named.problems)), first.name, first.remedy)
     path = values.home + named.text[1:] if named.text.startswith("~/") else named.text
-    file = Path(os.path.normpath(os.path.join(folder, path)))  # noqa: PTH118 - text to text
+    file = Path(os.path.normpath(os.path.join(folder, path)))
     try:
         found = file.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:

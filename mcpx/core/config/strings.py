@@ -140,7 +140,7 @@ class ExpansionContext(msgspec.Struct, frozen=True):
 
     def path(self, written: str) -> str:
         """An absolute path: a relative one starts at the file's folder."""
-        return os.path.normpath(os.path.join(self.folder, self.at_home(written)))  # noqa: PTH118 - text to text
+        return os.path.normpath(os.path.join(self.folder, self.at_home(written)))
 
 
 def _nothing(_: str) -> None:

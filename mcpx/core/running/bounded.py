@@ -23,7 +23,7 @@ MAX_OUTPUT_BYTES: Final = 1 << 20  # where a caller names no other limit
 _CHUNK_BYTES: Final = 65536
 
 
-class OutOfBounds(Exception):  # noqa: N818 - a condition
+class OutOfBounds(Exception):
     """The program did not answer in time, or prints too much; the text says which."""
 
 
@@ -93,7 +93,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=stderr,
         env=environ,
-        cwd=home if os.path.isdir(home) else "/",  # noqa: PTH112 - text to text
+        cwd=home if os.path.isdir(home) else "/",
         start_new_session=True,
     )
 

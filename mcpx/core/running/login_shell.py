@@ -93,7 +93,7 @@ def how_to_set(shell: str) -> str:
     if name in {"csh", "tcsh"}:
         return "add to ~/.login: setenv {} VALUE"
     file = {"zsh": "~/.zprofile", "bash": "~/.bash_profile"}.get(name, "~/.profile")
-    if name == "bash" and not os.path.exists(os.path.expanduser(file)):  # noqa: PTH110, PTH111 - text to text
+    if name == "bash" and not os.path.exists(os.path.expanduser(file)):
         file = "~/.profile"  # bash reads the first of them alone
     return f"add to {file}: export {{}}=VALUE"
 

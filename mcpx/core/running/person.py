@@ -69,7 +69,7 @@ class Environment:
         `path` is a PATH that counts in place of this one, `folder` is where a relative command starts.
         """
         if os.sep in command:
-            command = os.path.join(folder or os.curdir, command)  # noqa: PTH118 - text to text
+            command = os.path.join(folder or os.curdir, command)
         return shutil.which(command, path=self.path if path is None else path)
 
     def inherited(self) -> dict[str, str]:

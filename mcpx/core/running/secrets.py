@@ -37,7 +37,7 @@ class Reference(NamedTuple):
     what: str
 
 
-class SecretProblem(Exception):  # noqa: N818 - a condition
+class SecretProblem(Exception):
     """A secret that cannot be had, in words for people; never its value. `remedy` is what to do about it."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:

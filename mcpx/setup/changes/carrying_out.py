@@ -130,7 +130,7 @@ def _record(edit: Edit) -> FileRecord:
     except OSError:
         mode = edit.mode
     return FileRecord(
-        path=str(Path(os.path.abspath(edit.path))),  # noqa: PTH100 - a link must stay one
+        path=str(Path(os.path.abspath(edit.path))),
         target=str(target),
         existed=edit.before is not None,
         remains=edit.after is not None,

@@ -28,7 +28,7 @@ class ChangeError(MCPXError):
     """Files cannot be changed or read; the text says which, why, and what became of the others."""
 
 
-class FileChanged(ChangeError):  # noqa: N818 - a condition, as FileExistsError's kin are
+class FileChanged(ChangeError):
     """A file is not what it was when the change was prepared, so nothing was written."""
 
 

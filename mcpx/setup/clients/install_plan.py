@@ -96,7 +96,7 @@ def plan_installs(
         ChangeError: The configuration cannot be read.
     """
     files = list(files)
-    path = Path(os.path.abspath(config_file(config, environ=environ)))  # noqa: PTH100 - a link stays one
+    path = Path(os.path.abspath(config_file(config, environ=environ)))
     plan = InstallPlan(
         installations=(),
         launch=own_launch(config, environ),

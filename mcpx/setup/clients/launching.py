@@ -69,8 +69,8 @@ def own_launch(
         command=command,
         prefix=prefix,
         config=_named_config(config, environ),
-        serves=os.path.abspath(config_file(config, environ=environ)),  # noqa: PTH100 - as below
-        env={STATE_VARIABLE: os.path.abspath(state)} if state else {},  # noqa: PTH100 - a link stays one
+        serves=os.path.abspath(config_file(config, environ=environ)),
+        env={STATE_VARIABLE: os.path.abspath(state)} if state else {},
         notes=(f"{command} {_MAY_VANISH}",) if fleeting else (),
     )
 
@@ -86,13 +86,13 @@ def _commands(argv: list[str], environ: Mapping[str, str]) -> list[str]:
     started = environ.get(COMMAND, "")
     if not is_same_command(started, beside):
         started = ""
-    return [os.path.abspath(each) for each in (*lasting, typed, started, beside) if each]  # noqa: PTH100 - as above
+    return [os.path.abspath(each) for each in (*lasting, typed, started, beside) if each]
 
 
 def is_same_command(one: str, other: str) -> bool:
     """Return True if two paths lead to one program."""
     try:
-        return os.path.samefile(one, other)  # noqa: PTH121 - text to text
+        return os.path.samefile(one, other)
     except OSError:
         return False
 
@@ -107,7 +107,7 @@ def _named_config(config: str | None, environ: Mapping[str, str]) -> str | None:
     elsewhere = chosen.startswith("/") and Path(chosen) != Path(home(environ), ".config")
     if config is None and not environ.get(CONFIG_VARIABLE) and not elsewhere:
         return None
-    return os.path.abspath(config_file(config, environ=environ))  # noqa: PTH100 - as above
+    return os.path.abspath(config_file(config, environ=environ))
 
 
 def add_command(

@@ -66,7 +66,7 @@ def find(client: Client, environ: Mapping[str, str] = os.environ, system: System
     existing = [path for path in paths if _is_file(path)]
     path = (existing or paths)[0]
     folder = Path(_filled(client.folder, environ)) if client.folder else path.parent
-    return ClientFile(client, path, bool(existing), bool(existing) or os.path.isdir(folder))  # noqa: PTH112 - False where it may not be seen
+    return ClientFile(client, path, bool(existing), bool(existing) or os.path.isdir(folder))
 
 
 def find_all(

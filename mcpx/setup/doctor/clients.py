@@ -128,13 +128,13 @@ def _problem(probe: Probe, installation: Installation) -> Finding | None:
     if shutil.which(command[0], path=installation.environ.get("PATH")) is None:
         text = f"{entry} starts {command[0]}, which is not there any more"
         return wrong(name, text, install, fix=_reinstalling(file, installation))
-    if not os.path.isabs(command[0]):  # noqa: PTH117 - text
+    if not os.path.isabs(command[0]):
         text = f"{entry} starts {command[0]} without its folder, which a desktop program may not find"
         return note(name, text, install, fix=_reinstalling(file, installation))
     if "attach" not in command:
         text = f"{entry} runs MCPX for this client alone (serve), with all servers once more"
         return note(name, text, f"{install}, which has it join the daemon")
-    if not os.path.exists(probe.config):  # noqa: PTH110 - False where it cannot be seen
+    if not os.path.exists(probe.config):
         here = f"{install} --config {shlex.quote(str(installation.file))}"
         return wrong(name, f"{entry} serves {probe.config}, which is not there", here)
     state = probe.environ.get(STATE_VARIABLE, installation.environ.get(STATE_VARIABLE, ""))

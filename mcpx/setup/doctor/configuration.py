@@ -29,7 +29,7 @@ ENV_FILE: Final = re.compile(r"\benv_?file(\[\d+\])?$", re.IGNORECASE)
 def check_configuration(installation: Installation) -> Iterator[Finding]:
     """Check the configuration file, but for the commands in it."""
     config, source = installation.config, installation.examined.source
-    if not os.path.exists(installation.file):  # noqa: PTH110 - False where it cannot be seen
+    if not os.path.exists(installation.file):
         (place,) = installation.examined.findings
         text = f"there is no configuration: {place.text.partition('; mcpx ')[0]}"
         option = config_hint(source)

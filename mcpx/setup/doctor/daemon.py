@@ -244,7 +244,7 @@ def _elsewhere() -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         for at in range(len(words) - 3):
-            if words[at : at + 3] == ["daemon", "run", "--config"] and os.path.isabs(words[at + 3]):  # noqa: PTH117 - text
+            if words[at : at + 3] == ["daemon", "run", "--config"] and os.path.isabs(words[at + 3]):
                 yield pid, words[at + 3]
 
 

@@ -46,7 +46,7 @@ def check_machine(installation: Installation) -> Iterator[Finding]:
 def _home(installation: Installation) -> Iterator[Finding]:
     if not installation.environ.get("HOME"):
         yield note("home", f"HOME is not set; {installation.home} is taken", 'export HOME="$(echo ~)"')
-    if not os.path.isdir(installation.home):  # noqa: PTH112 - False where it cannot be seen
+    if not os.path.isdir(installation.home):
         yield wrong("home", f"{installation.home} is no folder", "set HOME to your home folder")
 
 
@@ -71,7 +71,7 @@ def _closed_to_others() -> Iterator[Finding]:
             f"chmod go-w {shlex.quote(str(open_one))}",
             fix=_closing(open_one, 0o022),
         )
-    if not os.path.exists(runtime):  # noqa: PTH110 - False where it cannot be seen
+    if not os.path.exists(runtime):
         return
     try:
         check_runtime_folder(runtime)
@@ -95,7 +95,7 @@ def _closing(folder: Path, bits: int) -> Fix | None:
 
 def _writable(folder: Path) -> Iterator[Finding]:
     """Write a file where MCPX does, or look whether the folder can be made."""
-    if not os.path.exists(folder):  # noqa: PTH110 - False where it cannot be seen
+    if not os.path.exists(folder):
         above = _existing(folder)
         if not os.access(above, os.W_OK | os.X_OK):
             text = f"{folder} cannot be made: {above} cannot be written to"
@@ -112,7 +112,7 @@ def _writable(folder: Path) -> Iterator[Finding]:
 
 def _existing(folder: Path) -> Path:
     """The folder itself, or the nearest one above it that is there."""
-    return next((each for each in (folder, *folder.parents) if os.path.exists(each)), Path("/"))  # noqa: PTH110
+    return next((each for each in (folder, *folder.parents) if os.path.exists(each)), Path("/"))
 
 
 # --- space and descriptors

@@ -167,7 +167,7 @@ def _stale(words: list[str], installation: Installation) -> str | None:
     config = words[words.index("--config") + 1] if "--config" in words[:-1] else None
     if config is None:
         return None
-    if not os.path.exists(config):  # noqa: PTH110 - False where it cannot be seen
+    if not os.path.exists(config):
         return f"serves {config}, which is not there any more"
     if os.path.realpath(config) != os.path.realpath(installation.file):
         return f"serves {config}, and not {installation.file}"
