@@ -95,7 +95,6 @@ _FROM_TEXT: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 
 ALGORITHMS: Final = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)), "EdDSA")
 """Of signatures with a private key (RFC 7518, RFC 8037)."""
-_MANY: Final = "scopes"
 
 
 class EntryAuth:
@@ -176,7 +175,7 @@ class EntryAuth:
 
     def _member(self, key: str, value: Any, at: Location) -> Any:
         """One value of `auth`, as `OAuth` has it."""
-        if key == _MANY:
+        if key == "scopes":
             return tuple(self._scopes(value, at))
         wanted = fields(OAuth)[key].type
         if key in _WORDS and isinstance(value, str):
@@ -281,11 +280,8 @@ def _contradictions(auth: OAuth, given: Collection[str], at: Location) -> list[L
 # --- what is wrong with a string
 
 
-def _one_of(words: Mapping[str, object]) -> Problem:
-    def problem(text: str) -> str | None:
-        return None if text in words else f"expected one of {', '.join(map(quote, words))}"
-
-    return problem
+def _one_of(words: Collection[str]) -> Problem:
+    return lambda text: None if text in words else f"expected one of {', '.join(map(quote, words))}"
 
 
 def _empty(text: str) -> str | None:
@@ -304,10 +300,6 @@ def _bad_scopes(text: str) -> str | None:
     return None if all(map(SCOPE.fullmatch, text.split())) else "expected scopes without odd characters"
 
 
-def _bad_algorithm(text: str) -> str | None:
-    return None if text in ALGORITHMS else f"expected one of {', '.join(ALGORITHMS)}"
-
-
 def _bad_metadata_url(text: str) -> str | None:
     parts = None if bad_credential_url(text) else split_url(text)
     fits = parts is not None and parts.scheme == "https" and parts.path not in ("", "/")
@@ -323,13 +315,13 @@ def _usable_key(pem: str) -> str:
     return pem
 
 
-_WORDS: Final[Mapping[str, Mapping[str, object]]] = {
-    "grant": dict.fromkeys(get_args(Grant)),
-    "token_auth": dict.fromkeys(get_args(TokenAuth)),
-    "callback_host": dict.fromkeys(get_args(CallbackHost)),
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "grant": get_args(Grant),
+    "token_auth": get_args(TokenAuth),
+    "callback_host": get_args(CallbackHost),
 }
 _PROBLEMS: Final[Mapping[str, Problem]] = {
-    "algorithm": _bad_algorithm,
+    "algorithm": lambda text: None if text in ALGORITHMS else f"expected one of {', '.join(ALGORITHMS)}",
     "client_metadata_url": _bad_metadata_url,
     "issuer": bad_credential_url,
 }

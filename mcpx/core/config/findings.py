@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -157,7 +157,7 @@ def examine(
         reading = read(text, where=source, environ=environ, folder=folder, resolve=resolve, commands=commands)
     except LocatedError as error:  # no object
         return Examination(
-            source=source, findings=tuple(_placed([_Unplaced("error", error.at, error.problem)], text))
+            source=source, findings=tuple(_placed([_unplaced("error", error.at, error.problem)], text))
         )
     except ConfigError as error:
         return Examination(source=source, findings=(_unread(error, text),))
@@ -168,31 +168,31 @@ def examine(
     return Examination(source=source, findings=tuple(findings), config=reading.config if usable else None)
 
 
-class _Unplaced(NamedTuple):
-    """A finding before its line is known."""
+_Unplaced = tuple[Location, Finding]
+"""A finding before its line is known, and its place."""
 
-    level: Level
-    at: Location
-    text: str
-    server: str | None = None
-    missing: str | None = None
+
+def _unplaced(
+    level: Level, at: Location, text: str, server: str | None = None, missing: str | None = None
+) -> _Unplaced:
+    return at, Finding(level=level, text=text, path=at.path, server=server, missing=missing)
 
 
 def _found(reading: Reading) -> Iterator[_Unplaced]:
     for mistake in reading.notices.mistakes:
-        yield _Unplaced("error", mistake.at, mistake.problem, mistake.server)
+        yield _unplaced("error", mistake.at, mistake.problem, mistake.server)
     mistaken = [mistake.at for mistake in reading.notices.mistakes]
     for remark in reading.notices.remarks():
         if remark.at in mistaken:
             continue
         level: Level = "warning" if remark.is_warning else "note"
-        yield _Unplaced(level, remark.at, remark.text, _server_at(remark.at, reading))
+        server_at = next((name for name, place in reading.places.items() if place.holds(remark.at)), None)
+        yield _unplaced(level, remark.at, remark.text, server_at)
     for name, not_run in reading.not_run.items():
         for command in not_run:
-            text = f"its command was not run: {command}"
-            yield _Unplaced("note", reading.places[name], text, name)
+            yield _unplaced("note", reading.places[name], f"its command was not run: {command}", name)
     if reading.config.token_store == "keychain" and find_spec("keyring") is None:  # noqa: S105 - a kind
-        yield _Unplaced("warning", Location(reading.config.source).key("token_store"), NOT_INSTALLED)
+        yield _unplaced("warning", Location(reading.config.source).key("token_store"), NOT_INSTALLED)
     for server in (*reading.config.servers.values(), *reading.config.peers.values()):
         yield from _lacking(server)
     for server in reading.config.servers.values():
@@ -200,7 +200,7 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
             at = reading.places[server.name]
             text = redactor_of(server)(odd)
             missing = server.transport.cwd if isinstance(server.transport, Stdio) else None
-            yield _Unplaced(
+            yield _unplaced(
                 "warning",
                 Location(at.source, (*at.steps, *inside)),
                 text,
@@ -214,24 +214,14 @@ def _lacking(server: ServerConfig) -> Iterator[_Unplaced]:
     for each in server.obstacles:
         if not each.is_mistake:
             text = f"{each.problem}: {each.remedy}" if each.remedy else each.problem
-            yield _Unplaced("warning", each.at, text, server.name, each.missing or None)
+            yield _unplaced("warning", each.at, text, server.name, each.missing or None)
 
 
-def _server_at(at: Location, reading: Reading) -> str | None:
-    """The server in whose entry a place is."""
-    inside = (name for name, place in reading.places.items() if place.holds(at))
-    return next(inside, None)
-
-
-def _placed(found: Iterator[_Unplaced] | list[_Unplaced], text: str) -> list[Finding]:
-    """The findings in the order of their places in the text."""
+def _placed(found: Iterable[_Unplaced], text: str) -> list[Finding]:
+    """Return the findings in the order of their places in the text."""
     tree = parse(text)
-    offsets = [(_offset(tree, each.at), each) for each in found]
-    offsets.sort(key=lambda each: each[0])
-    return [
-        _at(text, offset, Finding(level=level, text=said, path=at.path, server=server, missing=missing))
-        for offset, (level, at, said, server, missing) in offsets
-    ]
+    offsets = sorted(((_offset(tree, at), each) for at, each in found), key=lambda each: each[0])
+    return [_at(text, offset, each) for offset, each in offsets]
 
 
 def _offset(tree: Node, at: Location) -> int:

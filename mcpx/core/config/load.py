@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from mcpx.core.config.document import as_text
 from mcpx.core.config.model import ClusterLink, Config
-from mcpx.core.config.reading import parse, read
+from mcpx.core.config.reading import Options, parse, read
 from mcpx.core.store.cluster_file import read_cluster_file
 from mcpx.errors import ConfigError
 from mcpx.paths import CONFIG_VARIABLE, config_file
@@ -39,27 +39,14 @@ class ConfigText(NamedTuple):
     file: Path
     data: bytes
 
-    def parse(
-        self,
-        *,
-        environ: Mapping[str, str] = os.environ,
-        resolve: bool = True,
-        secrets_of: Container[str] | None = None,
-    ) -> Config:
-        """The configuration, as `load` makes it; `secrets_of` is that of `parse`.
+    def parse(self, **options: Unpack[Options]) -> Config:
+        """Return the configuration, as `load` makes it. Takes what `reading.parse` takes.
 
         Raises:
             ConfigError: What `parse` raises.
         """
-        folder = self.file.absolute().parent
-        return parse(
-            self.data,
-            where=str(self.file),
-            environ=environ,
-            folder=folder,
-            resolve=resolve,
-            secrets_of=secrets_of,
-        )
+        given: Options = {"folder": self.file.absolute().parent, "resolve": True, **options}
+        return parse(self.data, where=str(self.file), **given)
 
 
 def read_config(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,7 +24,7 @@ from mcpx.core.config.model import Config, Replica, Settings
 from mcpx.core.config.peers import may_be_of_peer
 from mcpx.core.config.per_server import PerServer
 from mcpx.core.config.profiles import by_own_names, check_profiles
-from mcpx.core.config.server_config import PeerConfig
+from mcpx.core.config.server_config import PeerConfig, ServerConfig
 from mcpx.core.config.servers import commands_in, read_server, secrets_of_entry, with_usable_aliases
 from mcpx.core.config.settings import read_settings
 from mcpx.core.config.strings import ExpansionContext
@@ -40,17 +40,18 @@ MIN_SECRET_BYTES: Final = 16
 MAX_URL_CHARS: Final = 256
 
 
-def parse(
-    text: str | bytes,
-    *,
-    where: str,
-    environ: Mapping[str, str] = os.environ,
-    folder: Path | None = None,
-    resolve: bool = False,
-    anew: bool | str = False,
-    secrets_of: Container[str] | None = None,
-) -> Config:
-    """The configuration in `text`. A mistake in a server's entry disables that server alone.
+class Options(TypedDict, total=False):
+    """The surroundings of a configuration, as `parse` takes them."""
+
+    environ: Mapping[str, str]
+    folder: Path | None
+    resolve: bool
+    anew: bool | str
+    secrets_of: Container[str] | None
+
+
+def parse(text: str | bytes, *, where: str, **options: Unpack[Options]) -> Config:
+    """Return the configuration in `text`. A mistake in a server's entry disables that server alone.
 
     `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
     default the current one. To `resolve` is to ask the login shell for the environment of the person, and
@@ -61,24 +62,14 @@ def parse(
     Raises:
         ConfigError: Not UTF-8, not JSON, or wrong outside the servers' entries; one line that says where.
     """
-    reading = read(
-        as_text(text, where=where),
-        where=where,
-        environ=environ,
-        folder=folder,
-        resolve=resolve,
-        anew=anew,
-        secrets_of=secrets_of,
-    )
-    spoiling = reading.spoiling
-    if not spoiling:
+    reading = read(as_text(text, where=where), where=where, **options)
+    if not (spoiling := reading.spoiling):
         return reading.config
-    if len(spoiling) > 1:
-        more = f"{len(spoiling) - 1} more mistake{'s' if len(spoiling) > 2 else ''}"  # noqa: PLR2004 - plural
-        raise ConfigError(
-            spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check{config_hint(where)}"
-        )
-    raise spoiling[0]
+    first, *others = spoiling
+    if not others:
+        raise first
+    more = f"{len(others)} more mistake{'s' if others[1:] else ''}"
+    raise ConfigError(first.where, f"{first.problem}; and {more}, see: mcpx check{config_hint(where)}")
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -100,61 +91,45 @@ def read(
     text: str,
     *,
     where: str,
-    environ: Mapping[str, str],
-    folder: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
     resolve: bool = False,
     anew: bool | str = False,
     secrets_of: Container[str] | None = None,
     commands: bool = True,
 ) -> Reading:
-    """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
+    """Return the configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
 
     Without `commands` no `${cmd:...}` is run: it stays as it is written.
 
     Raises:
         ConfigError: Not JSON, or no object at all.
     """
-    top = Location(where)
-    notices = ConfigNotices()
-    document = decode(text, where=where)
-    if not isinstance(document, JSONObject):
-        raise top.expected("an object", document)
-    notices.mistakes += [top.name(key).error("this key is given twice") for key in document.repeated]
-    notices.unused(document, top, known=top_level_keys())
+    top, notices = Location(where), ConfigNotices()
+    document = _document(text, top, notices)
     base = read_settings(document, PerServer(), top, notices)
     settings = read_settings(document, Settings(), top, notices)
     environment = own(environ)
     if resolve:
         environment = person(environ, login_shell=settings.login_shell, anew=bool(anew))
-    place = str((folder or Path()).absolute())
-    values = Values(environment.variables, home(environment.variables))
-    shell = find_login_shell(environ) if settings.login_shell else None
-    if shell is not None:
-        values = replace(values, remedy=how_to_set(shell.path))
-    values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
-    replica = usable_replica(settings.http.replica, values, top.key("http").key("replica"), notices)
-    settings = replace(settings, http=replace(settings.http, replica=replica))
+    context = _context(settings, environment, top, notices, environ=environ, folder=folder)
+    replica = usable_replica(settings.http.replica, context.values, top.key("http").key("replica"), notices)
     entries = find_entries(document, top, notices)
-    context = ExpansionContext(values, place)
     contexts = dict.fromkeys((entry.name for entry in entries), context)
     if resolve:
         meant = [entry for entry in entries if secrets_of is None or entry.name in secrets_of]
         _fetch_secrets(meant, environment, anew, commands=commands)
         known = secret if commands else secret_of_keychain
-        fetched = replace(context, values=replace(values, secret=known))
+        fetched = replace(context, values=replace(context.values, secret=known))
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
     found = [read_server(entry, base, contexts[entry.name], notices) for entry in entries]
-    servers = {server.name: server for server in found if not isinstance(server, PeerConfig)}
     peers = {server.name: server for server in found if isinstance(server, PeerConfig)}
+    servers = {server.name: server for server in found if server.name not in peers}
     places = {entry.name: entry.at for entry in entries}
     servers = with_usable_aliases(servers, places, places, notices)
     profiles = {name: by_own_names(each, servers) for name, each in settings.profiles.items()}
-    settings = replace(settings, profiles=profiles)
-    notices.mistakes += check_profiles(
-        settings.profiles, servers, top.key("profiles"), may_be=partial(may_be_of_peer, peers.values())
-    )
-    if settings.audit_required and settings.audit == "off":
-        notices.mistakes.append(top.key("audit_required").error('no call can be written: audit is "off"'))
+    settings = replace(settings, http=replace(settings.http, replica=replica), profiles=profiles)
+    _check(settings, servers, peers, top, notices)
     config = Config(
         source=where,
         servers=servers,
@@ -169,17 +144,52 @@ def read(
     return Reading(config, notices, places, not_run)
 
 
-def _with_files(
-    named: str | tuple[str, ...], values: Values, folder: str, top: Location, notices: ConfigNotices
-) -> Mapping[str, str]:
-    """The variables of the environment, and of files that count before it, or are noted as unreadable."""
+def _document(text: str, top: Location, notices: ConfigNotices) -> JSONObject:
+    """Return the object that is the file; what is odd with its keys is noted."""
+    document = decode(text, where=top.source)
+    if not isinstance(document, JSONObject):
+        raise top.expected("an object", document)
+    notices.mistakes += [top.name(key).error("this key is given twice") for key in document.repeated]
+    notices.unused(document, top, known=top_level_keys())
+    return document
+
+
+def _context(
+    settings: Settings,
+    environment: Environment,
+    top: Location,
+    notices: ConfigNotices,
+    *,
+    environ: Mapping[str, str],
+    folder: Path | None,
+) -> ExpansionContext:
+    """Return what entries are read against; variables of files count before those of the environment."""
+    place = str((folder or Path()).absolute())
+    values = Values(environment.variables, home(environment.variables))
+    if settings.login_shell and (shell := find_login_shell(environ)) is not None:
+        values = replace(values, remedy=how_to_set(shell.path))
     variables, at = dict(values.environ), top.key("env_file")
+    named = settings.env_file
     for each in (named,) if isinstance(named, str) else named:
         try:
-            variables |= read_env_file(each, at, replace(values, environ=variables), folder, notices)
+            variables |= read_env_file(each, at, replace(values, environ=variables), place, notices)
         except EnvFileProblem as problem:
             notices.add(at, str(problem))
-    return variables
+    return ExpansionContext(replace(values, environ=variables), place)
+
+
+def _check(
+    settings: Settings,
+    servers: Mapping[str, ServerConfig],
+    peers: Mapping[str, PeerConfig],
+    top: Location,
+    notices: ConfigNotices,
+) -> None:
+    """Note what contradicts itself in the whole."""
+    may_be = partial(may_be_of_peer, peers.values())
+    notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"), may_be=may_be)
+    if settings.audit_required and settings.audit == "off":
+        notices.mistakes.append(top.key("audit_required").error('no call can be written: audit is "off"'))
 
 
 def _fetch_secrets(
@@ -227,12 +237,8 @@ def _expanded(text: str, values: Values, at: Location) -> str:
     if found.problems:
         raise at.error("; ".join(map(str, found.problems)))
     if found.deferred or found.unparsed:
-        raise _unknown(at)
+        raise at.error(f"only variables are expanded here, such as {quote('${MCPX_REPLICA_SECRET}')}")
     return found.text
-
-
-def _unknown(at: Location) -> LocatedError:
-    return at.error(f"only variables are expanded here, such as {quote('${MCPX_REPLICA_SECRET}')}")
 
 
 def _bad_origin(url: str) -> str | None:

@@ -297,17 +297,14 @@ def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files
 def _remote(strings: Strings, url_key: str, declared: str | None, sign_in: EntryAuth) -> Http | Sse:
     url = strings.text(url_key, bad_url)
     headers = {name: value.strip() for name, value in strings.named("headers", _bad_header).items()}
-    guessed = "sse" if url_key != "httpUrl" and _ends_in_sse(url) else "http"
+    ends_in_sse = url.split("?", 1)[0].split("#", 1)[0].rstrip("/").endswith("/sse")
+    guessed = "sse" if url_key != "httpUrl" and ends_in_sse else "http"
     kind = Sse if (declared or guessed) == "sse" else Http
     return kind(url=url, headers=headers, auth=sign_in.auth(headers), tls=sign_in.tls(url))
 
 
 def _empty(text: str) -> str | None:
     return None if text else "expected a string, got an empty one"
-
-
-def _ends_in_sse(url: str) -> bool:
-    return url.split("?", 1)[0].split("#", 1)[0].rstrip("/").endswith("/sse")
 
 
 def _bad_header(value: str) -> str | None:

@@ -8,7 +8,7 @@ moment leaves every file old or new, whole, and the next command takes its chang
 from mcpx.setup.changes.carrying_out import Edit, carry_out, history, recover, unfinished
 from mcpx.setup.changes.files import ChangeError, FileChanged, obstacle, read_file, real_path
 from mcpx.setup.changes.journal import Change, FileRecord, State
-from mcpx.setup.changes.undoing import Merged, Undo, plan_undo, take_back, undo_last, undone
+from mcpx.setup.changes.undoing import Undo, plan_undo, undo_last, undone
 
 __all__ = [
     "Change",
@@ -16,7 +16,6 @@ __all__ = [
     "Edit",
     "FileChanged",
     "FileRecord",
-    "Merged",
     "State",
     "Undo",
     "carry_out",
@@ -26,7 +25,6 @@ __all__ = [
     "read_file",
     "real_path",
     "recover",
-    "take_back",
     "undo_last",
     "undone",
     "unfinished",

@@ -85,7 +85,9 @@ def carry_out(
         copies = [(edit.before, edit.after) for edit in edits]
         change = journal.begin(command, records, copies, about=about or {}, undoes=undoes)
         try:
-            _stage_all(change, edits)
+            for index, edit in enumerate(edits):
+                if edit.after is not None and edit.perform is None:
+                    stage(change.staged(index), Path(change.files[index].target), edit.after, edit.mode)
             _check_unchanged(edits)
             _put_all(journal, change, edits)
             change = journal.mark(change, State.DONE)
@@ -145,12 +147,6 @@ def _check_unchanged(edits: Sequence[Edit]) -> None:
     for edit in edits:
         if read_file(edit.path) != edit.before:
             raise FileChanged(f"{edit.path}: changed meanwhile, so nothing was written; try again")
-
-
-def _stage_all(change: Change, edits: Sequence[Edit]) -> None:
-    for index, edit in enumerate(edits):
-        if edit.after is not None and edit.perform is None:
-            stage(change.staged(index), Path(change.files[index].target), edit.after, edit.mode)
 
 
 def _put_all(journal: Journal, change: Change, edits: Sequence[Edit]) -> None:

@@ -16,7 +16,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from mcpx.setup.changes import Change, ChangeError, State, obstacle, read_file, real_path, take_back, undone
+from mcpx.setup.changes import Change, ChangeError, State, obstacle, read_file, real_path, undone
+from mcpx.setup.changes.undoing import take_back
 from mcpx.setup.clients.forms import command_words, write_entry
 from mcpx.setup.clients.launching import NAME, Launch, is_same_command
 from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key

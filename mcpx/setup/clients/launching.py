@@ -59,7 +59,9 @@ def own_launch(
     beside this Python, else this Python.
     """
     argv = sys.argv if argv is None else argv
-    command = next((path for path in _commands(argv, environ) if _runs(path)), None)
+    command = next(
+        (path for path in _commands(argv, environ) if Path(path).is_file() and os.access(path, os.X_OK)), None
+    )
     prefix: tuple[str, ...] = ()
     if command is None:
         command, prefix = sys.executable, ("-P", "-m", "mcpx")
@@ -95,10 +97,6 @@ def is_same_command(one: str, other: str) -> bool:
         return os.path.samefile(one, other)
     except OSError:
         return False
-
-
-def _runs(path: str) -> bool:
-    return Path(path).is_file() and os.access(path, os.X_OK)
 
 
 def _named_config(config: str | None, environ: Mapping[str, str]) -> str | None:

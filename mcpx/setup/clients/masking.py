@@ -185,10 +185,7 @@ def _masked_argument(arg: str, before: str) -> str:
 def _masked_url(found: re.Match[str]) -> str:
     user = f"{HIDDEN}@" if found["user"] else ""
     path = _TOKEN.sub(HIDDEN, found["rest"])
-    query = _QUERY_PART.sub(_masked_pair, found["query"] or "")
+    query = _QUERY_PART.sub(  # a name, and its value where that is a reference
+        lambda part: f"{part['name'] or ''}{masked_value(part['value'])}", found["query"] or ""
+    )
     return f"{found['scheme']}{user}{path}{query}"
-
-
-def _masked_pair(found: re.Match[str]) -> str:
-    """A part of a query: its name, and its value where that is a reference."""
-    return f"{found['name'] or ''}{masked_value(found['value'])}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -119,11 +119,11 @@ class _Plan:
         self._entries: dict[str, dict[str, Any]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._names: set[str] = set()
-        for name, given in _configured(document):
-            self._names.add(name)
+        for each in find_entries(document, Location(""), ConfigNotices()):
+            self._names.add(each.name)
             with suppress(NotImportedError):
-                self._entries[name] = translate(name, given, _MCPX).entry
-                self._aliases[name] = _aliases_of(given)
+                self._entries[each.name] = translate(each.name, each.given, _MCPX).entry
+                self._aliases[each.name] = _aliases_of(each.given)
         self._kept: dict[str, list[str]] = {}
         for name, entry in self._entries.items():
             self._kept.setdefault(_identity(entry), []).append(name)
@@ -137,14 +137,16 @@ class _Plan:
 
         Those that have its name come first: else they could find that taken by another.
         """
-        of_mcpx = [server for server in found.servers if self._is_mcpx(server.entry)]
-        mine = [server for server in found.servers if server not in of_mcpx]
-        used: set[int] = set()
-        later = [
-            server for server in mine if not self._join(server, _origin(found, server), used, by_name=True)
+        file, used = found.file, set[int]()
+        servers = [
+            (
+                each,
+                Origin(file.client.name, file.path, each.name, bool(each.entry.get("disabled")), each.notes),
+            )
+            for each in found.servers
+            if not self._is_mcpx(each.entry)
         ]
-        for server in later:
-            origin = _origin(found, server)
+        for server, origin in [each for each in servers if not self._join(*each, used, by_name=True)]:
             if not self._join(server, origin, used, by_name=False):
                 used.add(len(self._groups))
                 self._equal.setdefault(_identity(server.entry), []).append(len(self._groups))
@@ -240,7 +242,8 @@ class _Plan:
         taken = self._names.union(*self._aliases.values())
         found = {}
         for index in sorted(names, key=lambda index: bool(self._groups[index].entry.get("disabled"))):
-            found[index] = _other_names(self._groups[index], names[index], taken)
+            others = dict.fromkeys(origin.name for origin in self._groups[index].origins)
+            found[index] = tuple(each for each in others if each != names[index] and each not in taken)
             taken |= {*found[index]}
         return found
 
@@ -266,11 +269,6 @@ class _Plan:
         return (f"it is disabled in the configuration: mcpx enable {shlex.quote(kept)}",)
 
 
-def _origin(found: ClientServers, server: Server) -> Origin:
-    is_off = bool(server.entry.get("disabled"))
-    return Origin(found.file.client.name, found.file.path, server.name, is_off, server.notes)
-
-
 def _ranked(group: Planned) -> list[str]:
     """The names of a server: one under which it is on first, then the commonest, then the shortest."""
     clients: dict[str, set[str]] = {}
@@ -283,15 +281,8 @@ def _ranked(group: Planned) -> list[str]:
 def _claim(group: Planned) -> tuple[bool, int]:
     """Return the rank of a server's claim to a name that others have, too: on first, then the commonest."""
     best = _ranked(group)[0]
-    return bool(group.entry.get("disabled")), -len(
-        {each.client for each in group.origins if each.name == best}
-    )
-
-
-def _other_names(group: Planned, name: str, taken: Collection[str]) -> tuple[str, ...]:
-    """The names under which a server is known to the clients, beside its own, and that are free."""
-    names = dict.fromkeys(origin.name for origin in group.origins)
-    return tuple(each for each in names if each != name and each not in taken)
+    clients = {each.client for each in group.origins if each.name == best}
+    return bool(group.entry.get("disabled")), -len(clients)
 
 
 def _aliases_of(given: Any) -> tuple[str, ...]:
@@ -351,21 +342,14 @@ def _fits(text: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(literals), text, re.DOTALL) is not None
 
 
-def _configured(document: JSONObject) -> Iterator[tuple[str, Any]]:
-    """The servers that a configuration has, in any of its forms."""
-    for entry in find_entries(document, Location(""), ConfigNotices()):
-        yield entry.name, entry.given
-
-
 def _own_ports(document: Mapping[str, Any]) -> frozenset[int]:
     gateway = document.get("http")
     port = gateway.get("port") if isinstance(gateway, dict) else None
     return frozenset({HttpGateway().port, *((port,) if isinstance(port, int) else ())})
 
 
-def _written(config: bytes | None, document: Mapping[str, Any], servers: Iterable[Planned]) -> bytes | None:
+def _written(config: bytes | None, document: Mapping[str, Any], servers: tuple[Planned, ...]) -> bytes | None:
     """The configuration with the new servers in it; as it was where there are none."""
-    servers = list(servers)
     new = {server.name: server.entry for server in servers if not server.present}
     known = {server.name: server.aliases for server in servers if server.present and server.aliases}
     if not config or not config.strip():

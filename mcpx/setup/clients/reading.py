@@ -86,7 +86,8 @@ def candidates(client: Client, environ: Mapping[str, str], system: System) -> It
         variable, _, rest = template.partition("/")
         if variable.startswith("$"):
             if chosen := environ.get(variable[1:]):
-                yield Path(_at_home(chosen, environ), rest)
+                at_home = chosen == "~" or chosen.startswith("~/")
+                yield Path(home(environ) + chosen[1:] if at_home else chosen, rest)
                 return
         elif "*" in template:
             yield from _matching(_filled(template, environ))
@@ -109,10 +110,6 @@ def _matching(path: str) -> list[Path]:
     before, _, _ = path.partition("*")
     root = Path(before).parent
     return sorted(root.glob(Path(path).relative_to(root).as_posix()))
-
-
-def _at_home(path: str, environ: Mapping[str, str]) -> str:
-    return home(environ) + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def _filled(template: str, environ: Mapping[str, str]) -> str:

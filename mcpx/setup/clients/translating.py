@@ -81,8 +81,11 @@ def translate(name: str, given: object, client: Client, inputs: Inputs | None = 
         raise NotImportedError("a text in it holds a character that is no text")
     if variables.is_off:
         entry["disabled"] = True
-    notes = [*translation.notes, *(_stays_text(text, client) for text in variables.texts)]
-    return Server(name, entry, tuple(notes), tuple(dict.fromkeys(variables.needs)))
+    texts = [
+        f"{text} is plain text to {client.title}, and stays that: it is written as ${text}"
+        for text in variables.texts
+    ]
+    return Server(name, entry, (*translation.notes, *texts), tuple(dict.fromkeys(variables.needs)))
 
 
 class _Translation:
@@ -189,7 +192,12 @@ class _Translation:
         """Take over how the client signs in, where that is not by a header that it sends anyway."""
         if self._given.get("authProviderType") == "dynamic_discovery":
             del self._given["authProviderType"]
-        keys = [key for key in AUTH_KEYS if _says_how_to_sign_in(self._given.get(key))]
+        signs_in = {key: self._given.get(key) for key in AUTH_KEYS}
+        keys = [
+            key
+            for key, value in signs_in.items()
+            if isinstance(value, bool | Mapping) or value in ("oauth", "none")
+        ]
         if not keys:
             return
         given = self._given[keys[0]]
@@ -255,14 +263,6 @@ class _Translation:
         for meaning, keys in meanings.items():
             why = f" ({meaning})" if meaning else ""
             self.notes.append(f"left out: {', '.join(keys)}{why}")
-
-
-def _stays_text(text: str, client: Client) -> str:
-    return f"{text} is plain text to {client.title}, and stays that: it is written as ${text}"
-
-
-def _says_how_to_sign_in(value: object) -> bool:
-    return isinstance(value, bool | Mapping) or value in ("oauth", "none")
 
 
 def _own_auth(given: Mapping[str, Any]) -> tuple[dict[str, Any] | bool, tuple[str, ...]]:

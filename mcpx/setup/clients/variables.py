@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from mcpx.core.config.document import quote
@@ -142,20 +143,22 @@ def variable(name: str) -> OwnText:
     return OwnText(f"${{{name}}}")
 
 
-def _rules(
-    client: Client, variables: Variables
-) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
+_Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
+"""A pattern of what a client replaces, and what MCPX writes in its place."""
+
+
+def _rules(client: Client, variables: Variables) -> list[_Rule]:
     """Return the patterns of what a client replaces in a string, with what MCPX writes in its place."""
-    rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
+    rules: list[_Rule] = [
         (_INPUT, lambda found: variables.ask(found[1])),
         (_SEPARATOR, lambda _: "/"),
         (_HOME, lambda found: found[0]),
         (_EDITOR, lambda found: variables.only_there(found[0])),
     ]
     if client.form == "continue":
-        rules.insert(0, (_SECRET, lambda found: _secret(found, variables)))
+        rules.insert(0, (_SECRET, partial(_kept, variables, "keeps")))
     if client.form == "opencode":
-        rules += [(_OPENCODE, _bare), (_OPENCODE_FILE, lambda found: _file(found, variables))]
+        rules += [(_OPENCODE, _bare), (_OPENCODE_FILE, partial(_kept, variables, "reads"))]
     if client.name == "crush":
         rules.append((_SHELL_COMMAND, _command))
     if "${env:NAME}" in client.variables:
@@ -175,12 +178,8 @@ def _with_default(found: re.Match[str]) -> str:
     return f"${{{found[1]}}}" if found[2] is None else f"${{{found[1]}:-{found[2]}}}"
 
 
-def _secret(found: re.Match[str], variables: Variables) -> str:
-    return variables.reference(variable_name(found[1]), f"the client keeps {quote(found[1])}")
-
-
-def _file(found: re.Match[str], variables: Variables) -> str:
-    return variables.reference(variable_name(found[1]), f"the client reads {quote(found[1])}")
+def _kept(variables: Variables, how: str, found: re.Match[str]) -> str:
+    return variables.reference(variable_name(found[1]), f"the client {how} {quote(found[1])}")
 
 
 def _command(_: re.Match[str]) -> str:

@@ -100,7 +100,7 @@ def _beside(found: ClientServers, installation: Installation) -> Iterator[Findin
         yield note(name, f"MCPX is not in {file.path}{beside}", install_advice(file, installation))
         return
     given = next(filter(None, (configuration_of(entry) for _, entry in found.own_entries)), None)
-    named = given if given and not _is_same(given, installation.file) else installation.named
+    named = given if given and not installation.is_examined(given) else installation.named
     try:
         plan = plan_installs([file], named, adopt=True, environ=installation.environ)
     except MCPXError:  # the configuration cannot be used, which is said of it
@@ -113,10 +113,6 @@ def _beside(found: ClientServers, installation: Installation) -> Iterator[Findin
         yield note(name, text, f"{_install(file)} --adopt{option}")
     for other in [each.name for each in found.servers if each.name in staying]:
         yield note(name, f"keeps {other}, which works in it alone: {staying[other]}")
-
-
-def _is_same(one: str, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _problem(probe: Probe, installation: Installation) -> Finding | None:
@@ -220,7 +216,7 @@ def _answers_on(config: Path, probes: list[Probe], installation: Installation) -
 
 def _not_asked(config: Path, installation: Installation) -> str | None:
     """Return the reason that MCPX with that configuration is not asked, or cannot answer."""
-    is_examined = os.path.realpath(config) == os.path.realpath(installation.file)
+    is_examined = installation.is_examined(config)
     if is_examined and installation.config is None:
         return "the configuration cannot be used"
     if is_examined and isinstance(installation.answer, MCPXError):
@@ -286,7 +282,7 @@ def _judged(probe: Probe, answer: Answer, installation: Installation) -> Iterato
     if long and limit:
         text = f"{probe.file.client.title} shows its model {limit:,} characters of a description; more have: "
         yield wrong(name, text + ", ".join(long), 'show tools through the three: "expose": "three"')
-    elif os.path.realpath(probe.config) != os.path.realpath(installation.file):
+    elif not installation.is_examined(probe.config):
         yield note(name, f"MCPX answers, but serves {probe.config}, and not {installation.file}", again)
     else:
         longest = max(lengths.values(), default=0)

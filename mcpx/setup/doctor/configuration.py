@@ -115,12 +115,8 @@ def check_changes(_installation: Installation) -> Iterator[Finding]:
     for change in unfinished():
         files = ", ".join(file.path for file in change.files)
         text = f"`{change.command}` was cut short at {change.at}; it was changing {files}"
-        fix = Fix("put back what a change that was cut short had changed", _recover)
+        fix = Fix("put back what a change that was cut short had changed", recover)
         yield wrong(change.id, text, "mcpx undo", fix=fix)
-
-
-def _recover() -> None:
-    recover()
 
 
 # --- approvals and changes

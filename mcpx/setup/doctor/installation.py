@@ -36,7 +36,7 @@ class Fix(NamedTuple):
 
     description: str
     """What is done, as one would type it where that is possible."""
-    apply: Callable[[], None]
+    apply: Callable[[], object]
     """Makes the change. May raise OSError or MCPXError, whose text is shown."""
 
 
@@ -122,6 +122,10 @@ class Installation:
         return shlex.join(("mcpx", *words, *named))
 
     # --- the configuration
+
+    def is_examined(self, path: str | Path) -> bool:
+        """Return True if a path leads to the configuration that is examined."""
+        return os.path.realpath(path) == os.path.realpath(self.file)
 
     @cached_property
     def examined(self) -> Examination:

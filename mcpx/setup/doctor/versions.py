@@ -169,7 +169,7 @@ def _stale(words: list[str], installation: Installation) -> str | None:
         return None
     if not os.path.exists(config):
         return f"serves {config}, which is not there any more"
-    if os.path.realpath(config) != os.path.realpath(installation.file):
+    if not installation.is_examined(config):
         return f"serves {config}, and not {installation.file}"
     return None
 
