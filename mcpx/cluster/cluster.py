@@ -34,7 +34,7 @@ from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.daemon.status import NodeStatus
-from mcpx.core.servers.fleet.restart import try_again
+from mcpx.core.servers.fleet.supervision import try_again
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.servers.transport.placement import Endpoint, PlacedUse
 from mcpx.core.telemetry.contained import contain

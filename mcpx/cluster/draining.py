@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Session, candidates, misfit, moves
 from mcpx.cluster.ray_client import RayProcess
-from mcpx.core.servers.actor import Upstream
+from mcpx.core.servers import actor
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import one_line
 from supervisors import Phase
 
 if TYPE_CHECKING:
     from mcpx.core.servers.fleet.fleet import Fleet
-    from mcpx.core.servers.passthrough.session import DirectSession
+    from mcpx.core.servers.ports import Supervised
 
 log = structlog.get_logger()
 LOOK_INTERVAL_S: Final = 0.2
@@ -108,7 +108,7 @@ class Draining:
         """Move the sessions that are idle."""
         found = self._to_move()
         known = [
-            Session(name=name, node=node.record.id, is_busy=_is_busy(session))
+            Session(name=name, node=node.record.id, is_busy=session.is_busy)
             for name, (session, node) in found.items()
         ]
         views = {view.id: view for view in self._nodes.views()}
@@ -120,13 +120,13 @@ class Draining:
         for name in idle - self._held:
             self._move(*found[name])
 
-    def _to_move(self) -> dict[str, tuple[Upstream | DirectSession, Node]]:
+    def _to_move(self) -> dict[str, tuple[Supervised, Node]]:
         """The sessions on nodes that are drained, and that another node can take."""
         fleet, nodes = self.fleet, self._nodes
         drained = [node for node in nodes if node.record.draining and node.sessions]
         if fleet is None or not drained:
             return {}
-        found: dict[str, tuple[Upstream | DirectSession, Node]] = {}
+        found: dict[str, tuple[Supervised, Node]] = {}
         views = nodes.views()
         for session in fleet.children():
             node = next((each for each in drained if session.child in each.sessions), None)
@@ -134,7 +134,7 @@ class Draining:
                 found[session.child] = session, node
         return found
 
-    def _move(self, session: Upstream | DirectSession, node: Node) -> None:
+    def _move(self, session: Supervised, node: Node) -> None:
         fleet = self.fleet
         if fleet is not None:
             log.info("cluster.moving", server=session.name, session=session.child, node=node.name)
@@ -148,11 +148,11 @@ class Draining:
             since = self._busy_since.get(name)
             if since is None or now - since < PATIENCE_S or name in self._held or len(self._held) >= MAX_HELD:
                 continue
-            if isinstance(session, Upstream) and session.idleness and not session.idleness.is_bound():
+            if isinstance(session, actor.Session) and session.idleness and not session.idleness.is_bound():
                 self._held.add(name)
                 tasks.start_soon(self._hold, session, node)
 
-    async def _hold(self, session: Upstream, node: Node) -> None:
+    async def _hold(self, session: actor.Session, node: Node) -> None:
         """Have a session come to rest, and move it then."""
         try:
             idleness = session.idleness
@@ -166,19 +166,13 @@ class Draining:
         finally:
             self._held.discard(session.child)
 
-    def _why(self, session: Upstream | DirectSession, node: Node) -> str:
+    def _why(self, session: Supervised, node: Node) -> str:
         demand, views = node.sessions.get(session.child), self._nodes.views()
         if demand is not None and not candidates(views, demand):
             return f"no other node can take it ({misfit(views, demand)})"
-        return "it is busy" if _is_busy(session) else "it is moving"
+        return "it is busy" if session.is_busy else "it is moving"
 
 
-def _is_up(session: Upstream | DirectSession) -> bool:
+def _is_up(session: Supervised) -> bool:
     life = session.queue.lifecycle_or_none()
     return life is not None and life.phase is Phase.UP
-
-
-def _is_busy(session: Upstream | DirectSession) -> bool:
-    if isinstance(session, Upstream):
-        return session.idleness is None or session.idleness.is_busy()
-    return session.is_busy

@@ -16,8 +16,8 @@ import anyio
 import structlog
 
 from mcpx.core.catalog.snapshot import ServerInfo, State
-from mcpx.core.servers.actor import Upstream
-from mcpx.core.servers.fleet.restart import renew
+from mcpx.core.servers.fleet.supervision import renew
+from mcpx.core.servers.server import Server
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.errors import Problem, SignInError
@@ -26,7 +26,7 @@ from supervisors import Incarnation
 if TYPE_CHECKING:
     from mcpx.core.config import ServerConfig
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.passthrough.session import DirectSession
+    from mcpx.core.servers.ports import Supervised
     from mcpx.oauth.callback import CallbackListeners
     from mcpx.oauth.pending import PendingSignIn
     from mcpx.oauth.record import Record
@@ -179,7 +179,7 @@ class SignIns:
         await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
         needed: set[str] = set()
 
-        async def look(upstream: Upstream) -> None:
+        async def look(upstream: Server) -> None:
             account, state = upstream.account, upstream.info().state
             if not isinstance(account, Account) or not account.is_of_person:
                 return
@@ -254,7 +254,7 @@ class SignIns:
         peer = self._hub.config.peers.get(name)
         return None if peer is None else _own(self._hub.fleet.accounts.of(peer))
 
-    def _sessions(self, account: Account) -> list[Upstream | DirectSession]:
+    def _sessions(self, account: Account) -> list[Supervised]:
         """The sessions that use an account."""
         its = (each for each in self._hub.upstreams.values() if each.account is account)
         return [session for each in its for session in each.sessions()]

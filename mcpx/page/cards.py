@@ -19,7 +19,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import call_counts, server_status
 from mcpx.core.events.stats import Count, total
 from mcpx.core.gateway.clients.sessions import ClientSessions
-from mcpx.core.servers.actor import Upstream
+from mcpx.core.servers.server import Server
 from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.system.processes import ProcessFigures, Use, own_memory
 from mcpx.core.telemetry.contained import contain
@@ -120,7 +120,7 @@ class Cards:
         return {name: shown for name, (_, shown) in self._made.items()}
 
 
-def _use(upstream: Upstream, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
+def _use(upstream: Server, uses: Mapping[int, Use]) -> Use | PlacedUse | None:
     """Sum what a server uses, here or on nodes; of those the figures change all the time by a little."""
     if upstream.pid is not None:
         return uses.get(upstream.pid)
@@ -140,7 +140,7 @@ def card(hub: Hub, name: str, uses: Mapping[int, Use]) -> Card:
     return _card(upstream, hub.meter.since_start().of_server(name), _use(upstream, uses))
 
 
-def _card(upstream: Upstream, count: Count, use: Use | PlacedUse | None) -> Card:
+def _card(upstream: Server, count: Count, use: Use | PlacedUse | None) -> Card:
     status, info = server_status(upstream, count), upstream.info()
     latency = status.latency_ms
     shown: Card = {

@@ -36,7 +36,7 @@ from mcpx.version import __version__
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
     from mcpx.core.daemon.ports import Shown
-    from mcpx.core.servers.actor import Upstream
+    from mcpx.core.servers.server import Server
     from mcpx.core.servers.visible_server import VisibleServer
 
 COALESCE_S: Final = 0.2
@@ -169,5 +169,5 @@ def _lasting(server: PeerServer, upstream: VisibleServer) -> PeerServer:
     return replace(server, described=upstream.info().cause or "", uptime_s=None, next_attempt_in_s=None)
 
 
-def _pids(upstream: Upstream) -> list[int]:
+def _pids(upstream: Server) -> list[int]:
     return [each.pid for each in upstream.sessions() if each.pid is not None]

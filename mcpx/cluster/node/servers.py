@@ -193,7 +193,8 @@ class NodeServers:
     async def _end(self, server: NodeServer) -> None:
         """End a server that nobody uses; the next reload takes it out."""
         log.info("node.server_unused", server=server.name)
-        await self._hub.fleet.retire(server.name)
+        if (upstream := self._hub.upstreams.get(server.name)) is not None:
+            await self._hub.fleet.retire(upstream)
         server.has_left = True
         self._changed.set()
 

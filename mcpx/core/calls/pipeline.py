@@ -26,7 +26,6 @@ from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
 from mcpx.core.calls.recording import target_of
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.config import Era
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.policy.catalogue_rules import is_read_only
@@ -121,12 +120,12 @@ class Pipeline:
         context = _narrowed(request.context, server)
         if isinstance(request, Read):
             read = ReadResource(resolve_uri(server, request.uri), context=context)
-            _session_for(server, context).submit(read, reply)
+            server.submit(read, reply)
             return
         forwarded = replace(request.request, context=context)
         if (refused := server.refusal_of(forwarded)) is not None:
             raise refused
-        _session_for(server, context).submit(forwarded, reply)
+        server.submit(forwarded, reply)
 
     # --- calls: resolve, permit, check, ask, queue
 
@@ -222,8 +221,7 @@ class Pipeline:
                 raise server.queue.unavailable(call)  # before a person is asked in vain
             given = request.given or request.arguments
             call = admitted(self._approvals, server, tool, call, rule=rule, given=given, reply=reply)
-        session = server if server.serves_all else _session_for(server, call.context)
-        session.submit(call, reply)
+        server.submit(call, reply)
 
 
 def _refuse(request: Request, reply: RawReply, error: Exception) -> None:
@@ -234,23 +232,3 @@ def _refuse(request: Request, reply: RawReply, error: Exception) -> None:
 def _narrowed(context: RequestContext, server: VisibleServer) -> RequestContext:
     """Add the policy of the caller's profile, where it has one: it holds while the request waits, too."""
     return context if server.narrowing is None else replace(context, policy=server.narrowing)
-
-
-def _session_for(server: VisibleServer, context: RequestContext) -> VisibleServer:
-    """Choose what serves this client: its own session, or the server's session for its era.
-
-    A program that uses MCPX as a library is no client, and takes the main session.
-
-    Raises:
-        CallError: `server_unavailable`: the client can have no session of its own.
-    """
-    caller = context.caller
-    if server.queue.closed:
-        return server
-    if server.private is not None and context.client is not None:
-        era: Era | None = None if caller is None else "modern" if caller.modern else "handshake"
-        return server.private.get_or_open(context.client, era)
-    if caller is None:
-        return server
-    # input that was asked for in a result goes back to the session that has asked so: a modern one
-    return server.in_era(caller.modern or context.answers is not None)

@@ -24,7 +24,7 @@ import structlog
 
 from mcpx.core.config import Config, parse, read_file
 from mcpx.core.config.document import as_text
-from mcpx.core.servers.fleet.reload_plan import ReloadError, ReloadPlan
+from mcpx.core.servers.fleet.reload import ReloadError, ReloadPlan
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint

@@ -41,13 +41,12 @@ from mcpx.core.events.meter import Meter
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.servers.accounts import OpenAccounts, no_accounts
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.fleet.fleet import Fleet
-from mcpx.core.servers.fleet.observers import Observer
-from mcpx.core.servers.fleet.readiness import await_descriptions
+from mcpx.core.servers.fleet.observers import Observer, await_descriptions
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.health import distrust_all
 from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.server import Server
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.log_files import last_lines
 from mcpx.core.telemetry.suspend import SuspendWatch
@@ -185,7 +184,7 @@ class Hub:
         """The configuration in force; look settings up when they are used."""
         return self.reloads.config
 
-    def upstream(self, name: str) -> Upstream:
+    def upstream(self, name: str) -> Server:
         """Return a server for MCPX's own work; clients get theirs from the registry of their view.
 
         Raises:

@@ -30,14 +30,14 @@ from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
 from mcpx.core.policy.narrowed_policy import NarrowedPolicy
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.admission import refusal_of
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
+from mcpx.core.servers.fleet.observers import await_descriptions
 from mcpx.core.servers.fleet.profiles import Selection, select
-from mcpx.core.servers.fleet.readiness import await_descriptions
+from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.per_client import PerClientSessions
+from mcpx.core.servers.server import Server
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import CallError
@@ -108,7 +108,7 @@ class HubView:
 class ShownUpstreams(Mapping[str, VisibleServer]):
     """Those of all servers that are selected at the moment, in the order of the configuration."""
 
-    def __init__(self, all_upstreams: Mapping[str, Upstream], selection: Callable[[], Selection]) -> None:
+    def __init__(self, all_upstreams: Mapping[str, Server], selection: Callable[[], Selection]) -> None:
         self._all = all_upstreams
         self._selection = selection
         self._made_of: Selection | None = None
@@ -138,7 +138,7 @@ class ShownUpstreams(Mapping[str, VisibleServer]):
             self._rules[name] = selection.rules(name)
         return self._rules[name]
 
-    def _narrow(self, upstream: Upstream) -> VisibleServer:
+    def _narrow(self, upstream: Server) -> VisibleServer:
         known = self._narrowed.get(upstream.name)
         if known is None or known.upstream is not upstream:
             self._narrowed = {name: each for name, each in self._narrowed.items() if name in self._all}
@@ -158,7 +158,7 @@ class NarrowedUpstream:
 
     __slots__ = ("config", "name", "narrowing", "policy", "upstream")
 
-    def __init__(self, upstream: Upstream, policy: NarrowedPolicy) -> None:
+    def __init__(self, upstream: Server, policy: NarrowedPolicy) -> None:
         self.upstream = upstream
         self.name = upstream.name
         self.config = upstream.config
@@ -175,11 +175,6 @@ class NarrowedUpstream:
         """Return the upstream's information, with the catalogue that is shown."""
         info = self.upstream.info()
         return info if info.catalogue is None else replace(info, catalogue=self.catalogue)
-
-    def in_era(self, modern: bool) -> VisibleServer:  # noqa: FBT001 - as that of the upstream
-        """Return this server, or its companion."""
-        session = self.upstream.in_era(modern)
-        return self if session is self.upstream else NarrowedUpstream(session, self.policy)
 
     def refusal_of(self, request: Request) -> CallError | None:
         """Say why a request may not be sent."""
@@ -216,11 +211,6 @@ class NarrowedUpstream:
         return self.upstream.needs_sign_in
 
     @property
-    def serves_all(self) -> bool:
-        """If the requests of all clients take this session."""
-        return self.upstream.serves_all
-
-    @property
     def account(self) -> Account | None:
         """The account that MCPX has at the server."""
         return self.upstream.account
@@ -236,9 +226,9 @@ class NarrowedUpstream:
         return self.upstream.queue
 
     @property
-    def private(self) -> PerClientSessions[Upstream] | None:
-        """The sessions of one client each."""
-        return self.upstream.private
+    def per_client(self) -> bool:
+        """If each client has a session of its own."""
+        return self.upstream.per_client
 
     @property
     def subscriptions(self) -> Subscriptions:
@@ -253,6 +243,13 @@ class NarrowedUpstream:
         """Start the server if it is asleep."""
         self.upstream.warm()
 
-    def submit(self, request: Request, reply: RawReply) -> None:
-        """Send or queue a request."""
-        self.upstream.submit(request, reply)
+    async def subscribe(
+        self, uri: str, listener: Listener, meta: bytes, *, modern: bool
+    ) -> Callable[[], None]:
+        """Have `listener` called with changes of `uri`, until the result is called."""
+        return await self.upstream.subscribe(uri, listener, meta, modern=modern)
+
+    @property
+    def submit(self) -> Callable[[Request, RawReply], None]:
+        """Sends or queues a request."""
+        return self.upstream.submit

@@ -32,7 +32,7 @@ from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.actor import Upstream
+    from mcpx.core.servers.server import Server
 
 MAX_SERVERS: Final = 1000  # with samples of their own, as `mcpx.core.events.stats` keeps their costs
 MAX_LABEL_CHARS: Final = 200
@@ -117,18 +117,18 @@ def read(hub: Hub, *, clients: int) -> Reading:
     )
 
 
-def _server(upstream: Upstream, info: ServerInfo) -> ServerReading:
+def _server(upstream: Server, info: ServerInfo) -> ServerReading:
     life, counters, known = upstream.queue.lifecycle_or_none(), upstream.counters, info.catalogue
     up_since, silent_since = None if life is None else life.up_since, counters.silent_since
     values: Values = {
         families.UP: None if info.state is State.DISABLED else info.available,
         families.SERVER_UPTIME: None if up_since is None else max(0.0, anyio.current_time() - up_since),
-        families.RESTARTS: restarts(upstream),
+        families.RESTARTS: restarts(upstream.main),
         families.FAILURES: 0 if life is None else life.failures,
         families.IN_FLIGHT: counters.in_flight,
         families.QUEUED: upstream.queued,
         families.SILENT: 0.0 if silent_since is None else max(0.0, time.monotonic() - silent_since),
-        families.SERVER_SESSIONS: None if upstream.private is None else len(upstream.private),
+        families.SERVER_SESSIONS: len(upstream.private) if upstream.per_client else None,
         families.CHANGES: len(upstream.policy.changes()),
         families.LISTINGS: counters.listings,
         families.MALFORMED: counters.malformed,
@@ -152,7 +152,7 @@ def _server(upstream: Upstream, info: ServerInfo) -> ServerReading:
     )
 
 
-def _groups(upstream: Upstream) -> tuple[int, ...] | None:
+def _groups(upstream: Server) -> tuple[int, ...] | None:
     if not isinstance(upstream.config.transport, Stdio):
         return None
     return tuple(session.pid for session in upstream.sessions() if session.pid is not None)

@@ -1,6 +1,6 @@
 """The configuration in force, and its changes while MCPX runs: a reload, and one server started again.
 
-What differs is planned by `mcpx.core.servers.fleet.reload_plan`. A reload has two halves. The first puts in
+What differs is planned by `mcpx.core.servers.fleet.reload`. A reload has two halves. The first puts in
 force what is looked up when it is used (rules, secrets, settings) and makes the new servers: all of it, or
 nothing. The second has the fleet start and end servers, where the fault of one costs no other; clients are
 then told of what they see differently.
@@ -26,16 +26,18 @@ from mcpx.core.daemon.config_file import ConfigFile
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.running import put_in_force
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.fleet.observers import NO_SERVER
-from mcpx.core.servers.fleet.reload_plan import (
+from mcpx.core.servers.fleet.reload import (
     ReloadError,
     ReloadPlan,
+    carry_out,
     effective_config,
     moved_programs,
     plan_reload,
+    prepare,
 )
+from mcpx.core.servers.server import Server
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import hide
 from mcpx.core.text import one_line, shown_server
@@ -132,14 +134,14 @@ class Reloads:
         if plan.settings:  # in force already, while servers may take their time to leave
             fleet.observers.announce(plan.untouched or (NO_SERVER,))
             self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
-        faults = await fleet.change(plan, made)
+        faults = await carry_out(fleet, plan, made)
         self._joined(self.config)
         self._report_differences(plan.changed, before)
         if faults:
             raise ReloadError(_named(faults), in_force=True)
         return plan
 
-    def _begin(self, config: Config, plan: ReloadPlan) -> dict[str, Upstream]:
+    def _begin(self, config: Config, plan: ReloadPlan) -> dict[str, Server]:
         """Put a configuration in force, and make its new servers; all of it or nothing.
 
         Raises:
@@ -149,7 +151,7 @@ class Reloads:
         try:
             self._apply(config)
             self._fleet.configure(config)
-            return self._fleet.prepare(plan)
+            return prepare(self._fleet, plan)
         except Exception as error:
             contain(error, "reload")
             self._apply(before)
@@ -198,7 +200,7 @@ class Reloads:
 
     # --- one server
 
-    async def restart(self, upstream: Upstream) -> ServerInfo:
+    async def restart(self, upstream: Server) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.
 
         Its entry is read again, with the environment and the secrets of now. Calls that run may finish within

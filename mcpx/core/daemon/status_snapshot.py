@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from mcpx.core.events.stats import Count, Totals
     from mcpx.core.running import Environment
     from mcpx.core.servers.accounts import Account
-    from mcpx.core.servers.actor import Upstream
-    from mcpx.core.servers.passthrough.session import DirectSession
+    from mcpx.core.servers.ports import Supervised
+    from mcpx.core.servers.server import Server
     from mcpx.core.telemetry.metrics import Counters
     from supervisors import ChildState
 
@@ -138,7 +138,7 @@ def call_counts(count: Count) -> CallCounts:
 
 
 def server_status(
-    upstream: Upstream, count: Count, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
+    upstream: Server, count: Count, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
 ) -> ServerStatus:
     """That of one server, with its calls since the start, and these sums of tokens."""
     info = upstream.info()
@@ -181,12 +181,12 @@ def server_status(
         node=upstream.node or msgspec.UNSET,
         memory_bytes=msgspec.UNSET if use is None else use.memory,
         cpu_share=msgspec.UNSET if use is None or use.cpu is None else use.cpu,
-        sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
+        sessions=len(upstream.private) if upstream.per_client else msgspec.UNSET,
         **info.from_last_time(),
     )
 
 
-def _changes(upstream: Upstream) -> list[ChangeStatus]:
+def _changes(upstream: Server) -> list[ChangeStatus]:
     return [
         ChangeStatus(
             kind=each.kind,
@@ -215,7 +215,7 @@ def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspe
     )
 
 
-def restarts(session: Upstream | DirectSession) -> int:
+def restarts(session: Supervised) -> int:
     """How often a session was ready again after it had been, but for those times that woke it."""
     life = session.queue.lifecycle_or_none()
     if life is None:
@@ -232,7 +232,7 @@ def _uptime(life: ChildState | None) -> float | None:
     return _rounded(anyio.current_time() - life.up_since)
 
 
-def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
+def _last_error(upstream: Server, info: ServerInfo) -> str | None:
     if info.cause is not None:
         return info.cause  # why it does not serve now
     # in a direct session a client's own probe may fail

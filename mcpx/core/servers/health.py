@@ -1,7 +1,8 @@
-"""The health check: tells a hung server from a busy one.
+"""Watching a session that serves: the health check, and what stops a server that nobody uses.
 
-Runs beside the calls of one incarnation and ends its connection when the server does not answer. It
-is for servers that live and are silent; the death of a process is noticed without it. What it promises:
+`Health` tells a hung server from a busy one. It runs beside the calls of one incarnation and ends its
+connection when the server does not answer. It is for servers that live and are silent; the death of a process
+is noticed without it. What it promises:
 
 * An idle session is probed every `interval`; after a miss it is probed again at once, and `failure_threshold`
   misses of `timeout` each end the connection: `interval + failure_threshold * timeout` at the most.
@@ -10,26 +11,34 @@ is for servers that live and are silent; the death of a process is noticed witho
   runs. A call that it has not read does not count as busy, nor any call while the kernel has stopped it.
 * After a suspend of the machine (`distrust`) an idle session is probed at once.
 * A call past its deadline causes a probe at once, and then one miss is enough: that is a hang.
+
+`Idleness` has a server rest that was not used for `idle_stop`. What it knows, it asks for when it looks; no
+call does anything for it. Who wants to end the session for a reason of its own (to move it to another node)
+asks here if it is busy, and has it come to rest first.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sized
 from typing import Final, Protocol
 
 import anyio
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from mcpx.core.config import HealthCheck
+from mcpx.core.config import HealthCheck, ServerConfig
+from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.causes import Unhealthy
 from mcpx.core.servers.transport.link import Link
-from supervisors import Signal
+from supervisors import Phase, Signal
 
 MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
 PROBE_PAUSE_S: Final = 0.1  # until the next ones
+LOOKS: Final = 10  # within `idle_stop`, so that a use that leaves no trace is seen
+MIN_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 30.0
 Probe = Callable[[], Awaitable[object]]
 """Sends the server something that it must answer. Any answer will do, an `MCPError` too.
 
@@ -162,3 +171,114 @@ async def distrust_all(sessions: Iterable[Checked]) -> None:
             session.health.distrust()
         if number % MAX_PROBES_AT_ONCE == 0:
             await anyio.sleep(PROBE_PAUSE_S)
+
+
+# --- idleness
+
+
+class RunningCalls(Protocol):
+    """The calls of a session, as its idleness asks for them and holds them back."""
+
+    answered_at: float
+
+    def running(self) -> Sized: ...
+    def detach(self) -> None: ...
+    def attach(self) -> None: ...
+    async def drain(self) -> None: ...
+
+
+class Resting(Protocol):
+    """A session that may be put to sleep."""
+
+    config: ServerConfig
+    queue: CallQueue
+    idleness: Idleness | None
+    """None while it does not serve."""
+
+    @property
+    def only_lists(self) -> bool:
+        """True if it is started on demand, and at first only to list what the server offers."""
+        ...
+
+    def keeps_something(self) -> bool:
+        """True if a client relies on something that would end with the session."""
+        ...
+
+    def has_open_tasks(self) -> bool:
+        """True if the server works on a task."""
+        ...
+
+    async def await_descriptions(self) -> None:
+        """Wait while descriptions are made for the resources of the first listing."""
+        ...
+
+
+class Idleness:
+    """Watches one session of a server. `changes` is set while the server is to be listed again."""
+
+    def __init__(self, session: Resting, calls: RunningCalls, suspended: Sized, changes: Signal) -> None:
+        self._session = session
+        self._queue = session.queue
+        self._calls = calls
+        self._suspended = suspended
+        self._changes = changes
+        self._opened_at = time.monotonic()
+
+    async def watch(self) -> None:
+        """Have the server rest when it has been idle for `idle_stop`; return then.
+
+        One that is on demand and was started only to list what it offers rests when it has done so.
+        """
+        if self._session.only_lists and self._is_unused():
+            await self._session.await_descriptions()
+            if self._is_unused():
+                self._rest()
+                return
+        limit, used_at = self._session.config.idle_stop, self._opened_at
+        while limit:
+            now = time.monotonic()
+            used_at = now if self._is_in_use() else max(used_at, self._last_use())
+            if (left := used_at + limit - now) <= 0:
+                self._rest()
+                return
+            pause = min(left, max(limit / LOOKS, MIN_PAUSE_S), MAX_PAUSE_S)
+            await anyio.sleep(pause)
+            used_at += time.monotonic() - now - pause  # in which MCPX could not run: nobody could use it
+
+    def _last_use(self) -> float:
+        return max(self._calls.answered_at, self._queue.wanted_at)
+
+    def _is_unused(self) -> bool:
+        """True if nobody has had a use for the server since it was last asleep."""
+        has_answered = self._calls.answered_at > self._opened_at
+        return not (self._is_in_use() or has_answered or math.isfinite(self._queue.wanted_at))
+
+    def _is_in_use(self) -> bool:
+        """True if the server is doing something, or keeps something that a client relies on."""
+        return self.is_busy() or self._changes.is_set() or self._session.keeps_something()
+
+    def is_busy(self) -> bool:
+        """True if a call runs or waits, or is to be gone on with."""
+        return bool(self._calls.running()) or self._queue.has_callers or self.is_bound()
+
+    def is_bound(self) -> bool:
+        """True if it keeps something that would be lost with the session, however long it is waited for."""
+        return bool(len(self._suspended)) or self._session.has_open_tasks()
+
+    async def quiesce(self, within_s: float) -> bool:
+        """Take nothing new until what runs has ended; return True if it has in time, else go on as before.
+
+        Calls that come meanwhile wait in the queue.
+        """
+        with anyio.move_on_after(within_s):
+            await self._calls.drain()
+            if not self.is_bound():
+                return True
+        if self._session.idleness is self and self._queue.lifecycle_phase() is Phase.UP:
+            self._calls.attach()
+        return False
+
+    def _rest(self) -> None:
+        """End the incarnation. What comes from now on waits for the next."""
+        self._calls.detach()
+        self._queue.rest()

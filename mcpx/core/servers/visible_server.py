@@ -1,8 +1,8 @@
-"""`VisibleServer`: the members of an upstream that may be used for the clients of a profile.
+"""`VisibleServer`: the members of a `Server` that may be used for the clients of a profile.
 
-The registry, the pipeline and the gateway get servers of this type, never `Upstream`. Behind it is
+The registry, the pipeline and the gateway get servers of this type, never `Server`. Behind it is
 either the upstream itself or `NarrowedUpstream` (`mcpx.core.daemon.hub_view`), which has what a profile shows
-of it and nothing else. So a member that is added to `Upstream` does not exist there, neither for mypy nor at
+of it and nothing else. So a member that is added to `Server` does not exist there, neither for mypy nor at
 run time, until somebody adds it here and decides in `NarrowedUpstream` if it is narrowed or passed on.
 """
 
@@ -17,11 +17,10 @@ from mcpx.core.config import Era, ServerConfig
 from mcpx.core.policy.narrowed_policy import NarrowedPolicy
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.requests import Request
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
+from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.per_client import PerClientSessions
 from mcpx.errors import CallError
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class VisibleServer(Protocol):
-    """A server as the clients of one view see it. `Upstream` says what each member is."""
+    """A server as the clients of one view see it. `Server` says what each member is."""
 
     # --- narrowed by a profile
 
@@ -40,7 +39,6 @@ class VisibleServer(Protocol):
     @property
     def catalogue(self) -> Catalogue | None: ...
     def info(self) -> ServerInfo: ...
-    def in_era(self, modern: bool) -> VisibleServer: ...  # noqa: FBT001 - as a client's handle has it
     def refusal_of(self, request: Request) -> CallError | None: ...
     async def await_catalogue(self, suffices: Callable[[Catalogue], bool] = ...) -> None: ...
     async def await_descriptions(self) -> None: ...
@@ -58,17 +56,19 @@ class VisibleServer(Protocol):
     @property
     def needs_sign_in(self) -> bool: ...
     @property
-    def serves_all(self) -> bool: ...
-    @property
     def account(self) -> Account | None: ...
     @property
     def rate(self) -> CallRate: ...
     @property
     def queue(self) -> CallQueue: ...
     @property
-    def private(self) -> PerClientSessions[Upstream] | None: ...
+    def per_client(self) -> bool: ...
     @property
     def subscriptions(self) -> Subscriptions: ...
     async def await_first_attempt(self) -> None: ...
     def warm(self) -> None: ...
-    def submit(self, request: Request, reply: RawReply) -> None: ...
+    async def subscribe(
+        self, uri: str, listener: Listener, meta: bytes, *, modern: bool
+    ) -> Callable[[], None]: ...
+    @property
+    def submit(self) -> Callable[[Request, RawReply], None]: ...

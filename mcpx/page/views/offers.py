@@ -27,7 +27,7 @@ from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.actor import Upstream
+    from mcpx.core.servers.server import Server
 
 MAX_LISTED: Final = 2_000  # of each kind
 MAX_LINE_CHARS: Final = 300  # of a description in a list
@@ -40,7 +40,7 @@ _HEAVY_JSON_CHARS: Final = 8_192  # of a schema that is made a type in a thread
 T = TypeVar("T")
 
 
-def offers(upstream: Upstream) -> JSON:
+def offers(upstream: Server) -> JSON:
     """`{title?, version_said?, protocol?, instructions?, tools, resources, templates, prompts, left_out?}`.
 
     `more`, where it is there, counts what is not listed. The lists are empty before the first listing.
@@ -73,7 +73,7 @@ def offers(upstream: Upstream) -> JSON:
     }
 
 
-async def whole_tool(hub: Hub, upstream: Upstream, name: str) -> JSON:
+async def whole_tool(hub: Hub, upstream: Server, name: str) -> JSON:
     """One tool: its entry in the list, its whole description and its schemas.
 
     `typescript` and `output_typescript` are the types as inspect shows them, `example` arguments that fit,
@@ -118,7 +118,7 @@ def _whole(tool: ToolInfo, words: int) -> JSON:
     )
 
 
-def _tool(tool: ToolInfo, upstream: Upstream, changed: Mapping[str, str]) -> JSON:
+def _tool(tool: ToolInfo, upstream: Server, changed: Mapping[str, str]) -> JSON:
     """`{name, shown?, title?, description?, annotations?, read_only, hidden?, change?, refused?, asks?}`.
 
     `hidden` is the rule by which clients have no such tool, `change` what waits for approval (changed, new),

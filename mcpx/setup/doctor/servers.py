@@ -31,7 +31,7 @@ from mcpx.setup.doctor.installation import Finding, Installation, note, ok, wron
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.servers.actor import Upstream
+    from mcpx.core.servers.server import Server
 
 
 SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
@@ -242,11 +242,11 @@ async def _results(hub: Hub, timeout_s: float) -> dict[str, Start]:
     }
 
 
-def _result(upstream: Upstream, memory: int | None, timeout_s: float) -> Start:
+def _result(upstream: Server, memory: int | None, timeout_s: float) -> Start:
     info, life = upstream.info(), upstream.queue.lifecycle_or_none()
     if not info.ready or life is None or life.up_since is None:
         late = f"not ready within {timeout_s:g} s"
         return Start(
-            problem=upstream.last_error or info.cause or late, needs_sign_in=info.sign_in is not None
+            problem=upstream.main.last_error or info.cause or late, needs_sign_in=info.sign_in is not None
         )
     return Start(problem=None, seconds=life.up_since - life.attempt_at, tools=len(info.tools), memory=memory)

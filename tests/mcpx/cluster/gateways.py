@@ -98,7 +98,7 @@ class Gateway(Watch):
 
     def node(self, server: str = "s") -> str | None:
         """The node that the server's own session is on."""
-        return self.cluster.node_of(self.hub.upstreams[server].child)
+        return self.cluster.node_of(self.hub.upstreams[server].main.child)
 
     async def answers(self, *names: str) -> None:
         """Wait until these nodes answer."""

@@ -176,7 +176,7 @@ async def test_a_server_waits_for_a_node_that_can_take_it(tmp_path: Path) -> Non
     ):
         await gateway.leaves(State.STARTING)
         assert gateway.state() is State.WAITING
-        assert gateway.hub.upstreams["s"].last_error == "no node has that", "as Ray says"
+        assert gateway.hub.upstreams["s"].main.last_error == "no node has that", "as Ray says"
         ray.add("b", nodes[1], resources={"GPU": 1.0}, free={"GPU": 1.0})
         assert await gateway.text("echo", {"text": "hello"}) == "hello"
         assert gateway.node() == "b"
@@ -219,11 +219,9 @@ async def test_clients_sessions_are_spread_and_the_lost_ones_placed_again(tmp_pa
         for client in clients:
             assert await text_of(gateway, client) == "hello"
         upstream = gateway.hub.upstreams["s"]
-        assert upstream.private is not None
 
         def spread() -> Counter[str | None]:
-            assert upstream.private is not None
-            return Counter(gateway.cluster.node_of(each.child) for each in upstream.private)
+            return Counter(gateway.cluster.node_of(each.child) for each in upstream.private.values())
 
         assert set(spread()) == {"a", "b", "c"}
         assert max(spread().values()) <= 4
@@ -269,7 +267,7 @@ async def test_gateways_that_place_at_the_same_moment_do_not_overfill_a_node(tmp
         async with anyio.create_task_group() as tasks:
             for gateway in (one, two):
                 tasks.start_soon(text_of, gateway, ClientId())
-        private = [each for gateway in (one, two) for each in gateway.hub.upstreams["s"].private or ()]
+        private = [each for gateway in (one, two) for each in gateway.hub.upstreams["s"].private.values()]
         nodes = [
             gateway.cluster.node_of(each.child) for gateway, each in zip((one, two), private, strict=True)
         ]

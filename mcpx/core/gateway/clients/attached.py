@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from mcpx.core.daemon.hub_view import HubView
-    from mcpx.core.servers.actor import Upstream
+    from mcpx.core.servers.server import Server
 
 SESSIONLESS_S: Final = 300.0  # after its last request a client without a session counts as gone
 MAX_SESSIONLESS: Final = 64
@@ -107,7 +107,7 @@ class _Known:
 class AttachedClients:
     """Those of one MCPX; `upstreams` are its servers."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, upstreams: Mapping[str, Server]) -> None:
         self._upstreams = upstreams
         self._known: dict[object, _Known] = {}
         self._sessionless: dict[tuple[str, str, str, Endpoint], _Known] = {}  # the latest last

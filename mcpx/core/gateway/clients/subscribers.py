@@ -22,7 +22,6 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
 from mcpx.core.gateway.clients.identity import connection_of
-from mcpx.core.servers.companion import subscribe
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError
@@ -91,7 +90,7 @@ class Subscribers:
             self._due[subscriber] = None
             self._updated.set()
 
-        end = await subscribe(target.upstream, target.own_uri, updated, meta, modern=False)
+        end = await target.upstream.subscribe(target.own_uri, updated, meta, modern=False)
         if target.client_uri in subscriber.subscriptions:  # it asked twice at once
             end()
         else:

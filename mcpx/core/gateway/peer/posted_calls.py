@@ -101,7 +101,7 @@ class PostedCalls:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         hub = self._hub
         upstream = hub.upstreams.get(self._name)
-        if upstream is None or not upstream.has_listed or upstream.private is not None or hub.tracing.on:
+        if upstream is None or not upstream.has_listed or upstream.per_client or hub.tracing.on:
             return False
         try:
             message = envelope.decode_message(body)

@@ -250,7 +250,7 @@ class PeerServer(EndpointServer):
             MCPError: The peer has to connect in an era with sessions.
         """
         over_http = transport_of(connection_of(ctx.session)) == "http"
-        if over_http and upstream.private is not None and is_modern(ctx):
+        if over_http and upstream.per_client and is_modern(ctx):
             text = f"{self.server_name} has a session for each client: over HTTP that takes a handshake"
             data = {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": ctx.protocol_version}
             raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)

@@ -8,15 +8,16 @@ again at its client's next request, with what the client had put in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcpx.core.catalog.diff import EVERYTHING, Diff
 from mcpx.core.catalog.model import Catalogue
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.passthrough.carriers import ToolSchemas
 from mcpx.core.servers.passthrough.client import DirectClient
+from mcpx.core.servers.ports import Host
+from mcpx.core.servers.server import Server
 from mcpx.errors import CallError, Code
 
 if TYPE_CHECKING:
@@ -29,29 +30,17 @@ _IDLE: Final = "its client says nothing"
 
 
 class DirectSessions:
-    """Opens and ends the direct sessions with `upstreams`, the servers that there are now.
+    """Opens and ends the direct sessions with `upstreams`, the servers that there are now."""
 
-    `make` makes one with the keywords of `DirectSession`, `start` has it supervised, `dismiss` ends it with a
-    reason.
-    """
-
-    def __init__(
-        self,
-        upstreams: Mapping[str, Upstream],
-        make: Callable[..., DirectSession],
-        start: Callable[[DirectSession], None],
-        dismiss: Callable[[DirectSession, str], None],
-    ) -> None:
+    def __init__(self, upstreams: Mapping[str, Server], host: Host) -> None:
         self.sessionless = DirectClient(None)
         """Stands for all clients without a session with their server (2026-07-28) or a token with a name."""
         self._schemas: dict[str, ToolSchemas] = {}
         self._seen: dict[str, tuple[int, bool]] = {}  # the policy of each server that its clients know of
         self._upstreams = upstreams
-        self._make = make
-        self._start = start
-        self._dismiss = dismiss
+        self._host = host
 
-    def get_or_open(self, upstream: Upstream, client: DirectClient) -> DirectSession:
+    def get_or_open(self, upstream: Server, client: DirectClient) -> DirectSession:
         """The session of a client with that server, opened now if it has none.
 
         Raises:
@@ -67,15 +56,12 @@ class DirectSessions:
         on_idle = partial(self._end, upstream, client, _IDLE) if client.peer is None else None
         if not upstream.direct:
             self._seen[upstream.name] = upstream.policy.revision, upstream.policy.alters_lists
-        own = upstream.direct[client] = self._make(
-            upstream,
-            client,
-            server_log=upstream.server_log,
-            counters=upstream.counters,
-            schemas=self.schemas(upstream.name),
-            on_idle=on_idle,
+        from mcpx.core.servers.passthrough.session import DirectSession  # noqa: PLC0415 - for those who want one
+
+        own = upstream.direct[client] = DirectSession(
+            client, upstream, self._host, schemas=self.schemas(upstream.name), on_idle=on_idle
         )
-        self._start(own)
+        self._host.start(own)
         return own
 
     def schemas(self, server: str) -> ToolSchemas:
@@ -87,7 +73,7 @@ class DirectSessions:
     def _catalogue(self, name: str) -> Catalogue | None:
         return self._upstreams[name].catalogue if name in self._upstreams else None
 
-    def _end_idle(self, upstream: Upstream) -> None:
+    def _end_idle(self, upstream: Server) -> None:
         """End the sessions that have been idle for longest, where there are too many."""
         idle = [each for each in upstream.direct.values() if each.client.may_vanish and each.is_idle]
         for session in sorted(idle, key=lambda each: each.used_at)[: max(0, len(idle) - MAX_IDLE)]:
@@ -98,11 +84,11 @@ class DirectSessions:
         for upstream in self._upstreams.values():
             self._end(upstream, client, _LEFT)
 
-    def _end(self, upstream: Upstream, client: DirectClient, why: str) -> None:
+    def _end(self, upstream: Server, client: DirectClient, why: str) -> None:
         if (own := upstream.direct.pop(client, None)) is not None:
-            self._dismiss(own, why)
+            self._host.dismiss(own, why)
 
-    def carry_over(self, old: Upstream, new: Upstream) -> None:
+    def carry_over(self, old: Server, new: Server) -> None:
         """Open the sessions of a server with the next one in its place, whose configuration has changed."""
         for client in old.direct:
             self.get_or_open(new, client).announce_lists()

@@ -1,43 +1,48 @@
-"""The fleet: all upstream servers under their supervisor, and how it changes while MCPX runs.
+"""The fleet: all upstream servers under their supervisor.
 
 Owned by the hub. Owns which servers there are (`upstreams`, one dictionary that is changed in place, in one
 turn of the event loop, so that every holder of it always sees a whole fleet), their supervisor and the
-ledger. Passes each event of the supervisor on to the log and to the callers who wait for that server. A
-reload is carried out by `change`, one at a time, and touches the servers that differ and no other.
+ledger. Passes each event of the supervisor on to the log and to the callers who wait for that server. How a
+reload changes the fleet is said in `mcpx.core.servers.fleet.reload`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, ClassVar, Final
 
+import anyio
 import structlog
 
 from mcpx.core.catalog.diff import EVERYTHING
-from mcpx.core.config import Config, ServerConfig, starting_limit
+from mcpx.core.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.policy.pin_store import PinStore
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.running import InForce
 from mcpx.core.servers.accounts import OpenAccounts
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.fleet.direct_sessions import DirectSessions
-from mcpx.core.servers.fleet.fleet_changes import REMOVED, FleetChanges
-from mcpx.core.servers.fleet.observers import Observers
-from mcpx.core.servers.fleet.readiness import Readiness
-from mcpx.core.servers.fleet.reload_plan import ReloadPlan
-from mcpx.core.servers.fleet.restart import await_start, restart, try_again
-from mcpx.core.servers.fleet.session_factory import SessionFactory
-from mcpx.core.servers.fleet.side_sessions import SideSessions
-from mcpx.core.servers.fleet.supervision import SLOW_START_S, child_spec, log_event
+from mcpx.core.servers.fleet.observers import Observers, Readiness
+from mcpx.core.servers.fleet.supervision import (
+    SLOW_START_S,
+    TEARDOWN_S,
+    await_start,
+    child_spec,
+    log_event,
+    restart,
+    try_again,
+)
 from mcpx.core.servers.fleet.timelines import Timelines
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.offers.remembered import may_sleep
+from mcpx.core.servers.ports import Host, Mode, Supervised
 from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.server import Server
 from mcpx.core.servers.server_info import Elsewhere
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import Placement
+from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Activity
 from mcpx.paths import configuration_folder
 from supervisors import (
@@ -52,11 +57,9 @@ from supervisors import (
     Supervisor,
 )
 
-if TYPE_CHECKING:
-    from mcpx.core.servers.passthrough.session import DirectSession
-
 log = structlog.get_logger()
 NOT_STARTED: Final = "it is started for clients of its transparent endpoint only"
+REMOVED: Final = "it was removed from the configuration"
 PEERS_AT_ONCE: Final = 32  # starts at other MCPX, which limit their own
 
 
@@ -108,13 +111,16 @@ class Fleet:
         )
         self.activity = Activity()
         """Of all servers together."""
-        self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
-        self._sessions = SessionFactory(
-            config,
+        self._children: dict[str, Supervised] = {}  # by the supervisor's name for them
+        self._logs = configuration_folder(config.source, state)
+        self._host = Host(
             self.supervisor,
             self.ledger,
-            folder=configuration_folder(config.source, state),
-            clients=clients or ConnectedClients(),
+            clients or ConnectedClients(),
+            self.start,
+            self._dismiss,
+            max_message_bytes=config.max_message_bytes,
+            catalogues=self.catalogues,
             placement=placement,
         )
         self.observers = Observers()
@@ -128,44 +134,42 @@ class Fleet:
         """Whether no more calls are taken."""
         self._elsewhere = elsewhere
         self._has_open_tasks = has_open_tasks
-        self._changes = FleetChanges(self, self._children)
-        self._side_sessions = SideSessions(self._sessions.beside, self.start, self._dismiss)
         with self.environment.entered():
             self.upstreams = {name: self.make(server) for name, server in config.servers.items()}
         self.timelines.keep(self.upstreams.values())
-        self.direct = DirectSessions(self.upstreams, self._sessions.direct, self.start, self._dismiss)
+        self.direct = DirectSessions(self.upstreams, self._host)
         self.observers.add(self.direct.announce_rules)
         enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
         starting = {each.name for each in enabled if not self.may_sleep(each)}
         self.readiness = Readiness(starting)
         for name, upstream in self.upstreams.items():
             if starts:
-                self.start(upstream, asleep=name not in starting)
+                self.start(upstream.main, asleep=name not in starting)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
     # --- one server
 
-    def make(self, server: ServerConfig) -> Upstream:
-        """An upstream that is not supervised yet."""
-        upstream = self._sessions.main(
-            server,
+    def make(self, config: ServerConfig) -> Server:
+        """Make a server whose main session is not supervised yet."""
+        server = Server(
+            config,
+            self._host,
+            server_log=ServerLog(config.name, self._logs, redact=redactor_of(config)),
+            account=self.accounts.of(self.config.peers.get(config.peer or "", config)),
             on_catalogue=self.observers.notify,
-            catalogues=self.catalogues,
-            account=self.accounts.of(self.config.peers.get(server.peer or "", server)),
-            has_open_tasks=partial(self._has_open_tasks, server.name),
+            has_open_tasks=partial(self._has_open_tasks, config.name),
         )
-        upstream.counters.activity = self.activity
-        if server.peer is not None:
-            upstream.as_peer_says = partial(self._elsewhere.as_peer_says, server)
-        elif self.placement is not None and server.is_remote_mcpx:
-            upstream.as_peer_says = partial(self.placement.as_node_says, server, upstream.child)
-        if server.disabled is None:
-            upstream.policy.pin(self.pins.of(server))
-        self._side_sessions.allow(upstream)
-        return upstream
+        server.counters.activity = self.activity
+        if config.peer is not None:
+            server.as_peer_says = partial(self._elsewhere.as_peer_says, config)
+        elif self.placement is not None and config.is_remote_mcpx:
+            server.as_peer_says = partial(self.placement.as_node_says, config, server.main.child)
+        if config.disabled is None:
+            server.policy.pin(self.pins.of(config))
+        return server
 
-    def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
+    def _dismiss(self, session: Supervised, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
         session.retire(why)
         if session.child in self._children:
@@ -175,25 +179,24 @@ class Fleet:
         """End the sessions of a client that has left, without waiting for them."""
         client.connected = False
         for upstream in self.upstreams.values():
-            if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
-                self._dismiss(own, "its client has left")
+            upstream.leave(client)
 
-    def children(self) -> list[Upstream | DirectSession]:
+    def children(self) -> list[Supervised]:
         """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
 
-    def start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
+    def start(self, session: Supervised, *, asleep: bool = False) -> None:
         """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
         if self.stopping:
-            upstream.queue.close()
-        elif upstream.config.disabled is None:
-            self._children[upstream.child] = upstream
-            upstream.queue.pending_reason = None
-            on_demand = asleep and not upstream.queue.has_callers
+            session.queue.close()
+        elif session.config.disabled is None:
+            self._children[session.child] = session
+            session.queue.pending_reason = None
+            on_demand = asleep and not session.queue.has_callers
             grace_s = self.config.shutdown_grace
-            self.supervisor.add(child_spec(upstream, self.environment, grace_s=grace_s, on_demand=on_demand))
+            self.supervisor.add(child_spec(session, self.environment, grace_s=grace_s, on_demand=on_demand))
 
-    def may_sleep(self, upstream: Upstream) -> bool:
+    def may_sleep(self, upstream: Server) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
         known = upstream.catalogue
         return may_sleep(upstream.config, None if known is None else known.listed_at)
@@ -203,48 +206,45 @@ class Fleet:
     def configure(self, config: Config) -> None:
         """Make servers and sessions by another configuration from now on."""
         self.config = config
-        self._sessions.configure(config)
+        self._host.max_message_bytes = config.max_message_bytes
         self.accounts.configure(config)
 
-    def prepare(self, plan: ReloadPlan) -> dict[str, Upstream]:
-        """Make the servers that a plan adds or replaces, for `change`; nothing is started or shown yet."""
-        made: dict[str, Upstream] = {}
-        try:
-            for name in (*plan.changed, *plan.added):
-                made[name] = self.make(self.config.servers[name])
-        except Exception:
-            for each in made.values():
-                each.retire("it was not put in force")
-            raise
-        return made
-
-    async def change(self, plan: ReloadPlan, made: Mapping[str, Upstream]) -> dict[str, Exception]:
-        """Carry out a plan with the servers that were made for it; the faults by server, which cost no other.
-
-        Returns when every server that had to leave has left, within the grace time; new ones may still be
-        starting. Must not be cancelled, nor run twice at a time.
-        """
-        return await self._changes.carry_out(plan, made)
-
-    def publish(self, upstreams: dict[str, Upstream]) -> None:
+    def publish(self, upstreams: dict[str, Server]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
         self.upstreams.clear()
         self.upstreams.update(upstreams)
         self.timelines.keep(upstreams.values())
         self.touch()
 
-    async def retire(self, name: str) -> None:
-        """End a server that is about to be removed, so that the change itself does not wait for it."""
-        if name in self.upstreams:
-            await self._changes.retire(self.upstreams[name], REMOVED)
+    async def retire(self, server: Server, why: str = REMOVED) -> None:
+        """End a server: refuse new calls, let the running ones finish within the grace time."""
+        async with anyio.create_task_group() as tasks:
+            for each in server.sessions():
+                tasks.start_soon(self._retire_one, each, why)
 
-    async def restart(self, upstream: Upstream) -> None:
-        """End a server in order and start it again; see `restart`."""
-        await restart(upstream, self.supervisor, self.news, stop_timeout_s=self._changes.stop_timeout_s)
+    async def _retire_one(self, session: Supervised, why: str) -> None:
+        session.retire(why)
+        self.touch()
+        if session.child not in self._children:
+            return
+        with anyio.move_on_after(self._stop_timeout_s) as scope:
+            await self.supervisor.remove(session.child)
+            self._children.pop(session.child, None)
+        if scope.cancelled_caught:
+            log.error("upstream.stuck", server=session.name, waited_s=self._stop_timeout_s)
 
-    async def await_start(self, upstream: Upstream) -> None:
-        """Wait for a server that has replaced another; see `await_start`."""
-        await await_start(upstream, self.news)
+    @property
+    def _stop_timeout_s(self) -> float:
+        """For one session to end, calls that run included."""
+        return self.config.shutdown_grace + 2 * TEARDOWN_S
+
+    async def restart(self, server: Server) -> None:
+        """End a server in order and start it again; see `supervision.restart`."""
+        await restart(server, self.supervisor, self.news, stop_timeout_s=self._stop_timeout_s)
+
+    async def await_start(self, server: Server) -> None:
+        """Wait for a server that has replaced another; see `supervision.await_start`."""
+        await await_start(server, self.news)
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""
@@ -263,33 +263,56 @@ class Fleet:
 
     def _on_event(self, event: Event) -> None:
         """Take an event of the supervisor; one of a session that has been removed meanwhile is dropped."""
-        if (upstream := self._children.get(event.child)) is not None:
-            self._note(event, upstream)
-
-    def _note(self, event: Event, upstream: Upstream | DirectSession) -> None:
-        """Log an upstream's lifecycle, and inform the callers who wait for it."""
-        if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
+        session = self._children.get(event.child)
+        if session is None or session.server.takes(event, session):
             return
-        log_event(event, upstream)
-        main = upstream if isinstance(upstream, Upstream) and upstream.main is None else None
-        if main is not None:
-            self.timelines.note(event, main)
-        if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
-            upstream.queue.start_ended()
-            self.readiness.report(event.child)
-        if isinstance(event, ChildFailed | ChildParked):
-            upstream.last_error = event.cause.text
-        if isinstance(event, ChildRested | ChildHeld) and isinstance(upstream, Upstream):
-            upstream.rests += 1  # it begins again because it is needed
-        if isinstance(event, ChildFailed) and upstream.queue.has_callers:
-            self.supervisor.demand(event.child)
-        elif isinstance(event, ChildHeld) and upstream.account and not upstream.account.needs_person:
-            self.supervisor.demand(event.child)  # somebody has signed in while it was ending
-        elif isinstance(event, ChildParked | ChildHeld):
-            upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and main is None:
-            self._children.pop(event.child, None)
+        log_event(event, session)
+        if session.mode is Mode.SHARED:
+            self.timelines.note(event, session)
+        for effect in self._EFFECTS.get(type(event), ()):
+            effect(self, event, session)
         self.touch()
+
+    # --- effects of events
+
+    def _start_ended(self, event: Event, session: Supervised) -> None:
+        session.queue.start_ended()
+        self.readiness.report(event.child)
+
+    def _note_cause(self, event: ChildFailed | ChildParked, session: Supervised) -> None:
+        session.last_error = event.cause.text
+
+    def _count_rest(self, _event: Event, session: Supervised) -> None:
+        session.rests += 1  # it begins again because it is needed
+
+    def _retry_for_callers(self, event: ChildFailed, session: Supervised) -> None:
+        if session.queue.has_callers:
+            self.supervisor.demand(event.child)
+
+    def _refuse_waiting(self, _event: Event, session: Supervised) -> None:
+        session.queue.refuse_waiting()
+
+    def _retry_if_signed_in(self, event: ChildHeld, session: Supervised) -> None:
+        if session.account and not session.account.needs_person:
+            self.supervisor.demand(event.child)  # somebody has signed in while it was ending
+        else:
+            session.queue.refuse_waiting()
+
+    def _forget(self, event: ChildStopped, session: Supervised) -> None:
+        if session.mode is not Mode.SHARED:
+            self._children.pop(event.child, None)
+
+    _EFFECTS: ClassVar[dict[type, tuple[Callable[[Fleet, Any, Supervised], None], ...]]] = {
+        ChildReady: (_start_ended,),
+        ChildFailed: (_start_ended, _note_cause, _retry_for_callers),
+        ChildParked: (_start_ended, _note_cause, _refuse_waiting),
+        ChildHeld: (_start_ended, _count_rest, _retry_if_signed_in),
+        ChildRested: (_count_rest,),
+        ChildStopped: (_start_ended, _forget),
+    }
+    """What follows from an event beside its line in the log, in this order; from any other, nothing."""
+
+    # --- accounts and pins
 
     def try_again(self, name: str) -> None:
         """Start a server now that waits for that: there is reason to believe that it can be reached."""

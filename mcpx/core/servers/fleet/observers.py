@@ -1,12 +1,23 @@
-"""The observers of the fleet: called when what a server offers, or how it is shown, has changed."""
+"""Who is told of changes of the servers, and who waits for them at the start.
+
+`Observers` are called when what a server offers, or how it is shown, has changed. `Readiness` is waited for
+after MCPX was started: until the servers are ready, are known, or have failed once. What is asleep is waited
+for by nobody. Both are owned by the fleet, which reports to them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import anyio
 
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.telemetry.contained import contain
+from supervisors import Signal
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.visible_server import VisibleServer
 
 Observer = Callable[[str, Diff], None]
 """Is given the server's name, or `NO_SERVER`, and what changed. What it raises is logged."""
@@ -37,3 +48,45 @@ class Observers:
                 observer(name, changed)
             except Exception as error:  # noqa: BLE001 - an observer must not cost the server, nor the other observers
                 contain(error, "observer", server=name)
+
+
+class Readiness:
+    """The servers that are being started with MCPX: `starting` are their names."""
+
+    def __init__(self, starting: Iterable[str]) -> None:
+        self._starting = set(starting)
+        self._news = Signal()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Wait for these servers, too: they have become known only now."""
+        self._starting.update(names)
+
+    def report(self, name: str) -> None:
+        """Note that a server is ready, or has failed."""
+        self._starting.discard(name)
+        self._news.pulse()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each server is ready or asleep, or has failed once."""
+        return not self._starting
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until each server is ready or asleep, or has failed once, at most `seconds`; whether so."""
+        with anyio.move_on_after(seconds):
+            while self._starting:
+                await self._news.wait()
+        return self.is_settled
+
+    async def listed(self, seconds: float, among: Mapping[str, VisibleServer]) -> None:
+        """Wait until it is known what each of these offers, or it has failed once, at most `seconds`."""
+        with anyio.move_on_after(seconds):
+            while any(name in self._starting and each.catalogue is None for name, each in among.items()):
+                await self._news.wait()
+
+
+async def await_descriptions(upstreams: Mapping[str, VisibleServer], seconds: float) -> None:
+    """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
+    with anyio.move_on_after(seconds):
+        for upstream in list(upstreams.values()):
+            await upstream.await_descriptions()

@@ -1,18 +1,23 @@
-"""How an upstream server is supervised: its child spec, and its lifecycle in the log."""
+"""Supervision of a session with a server: its child spec, its lifecycle in the log, and starts on request.
+
+The same for sessions of every mode.
+"""
 
 from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import anyio
 import structlog
 
 from mcpx.core.config import ServerConfig
 from mcpx.core.config.per_server import PerServer
 from mcpx.core.running import InForce
-from mcpx.core.servers.actor import Upstream
 from mcpx.core.servers.causes import cause_of
+from mcpx.core.servers.ports import Mode, Supervised
+from mcpx.core.servers.server import Server
 from mcpx.core.telemetry.contained import contain
 from supervisors import (
     Backoff,
@@ -29,16 +34,17 @@ from supervisors import (
     Event,
     Incarnation,
     Parking,
+    Phase,
     Policy,
     Shutdown,
+    Signal,
+    Supervisor,
     delay,
 )
 
-if TYPE_CHECKING:
-    from mcpx.core.servers.passthrough.session import DirectSession
-
 log = structlog.get_logger()
 MAX_PAUSES: Final = 64  # that are summed up one by one
+RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 SLOW_START_S: Final = 20.0  # one that takes longer, as for a download, does not keep others from starting
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
 
@@ -76,7 +82,7 @@ def restart_policy(config: PerServer, *, more_attempts: int = 0) -> Policy:
 
 
 def child_spec(
-    upstream: Upstream | DirectSession,
+    session: Supervised,
     environment: InForce,
     *,
     grace_s: float,
@@ -86,57 +92,56 @@ def child_spec(
 
     async def run(incarnation: Incarnation) -> None:
         with environment.entered():
-            await upstream.run(incarnation)
+            await session.run(incarnation)
 
     def classify(error: Exception) -> Cause:
         with environment.entered():
-            return cause_of(error, upstream.config)
+            return cause_of(error, session.config)
 
     return ChildSpec(
-        name=upstream.child,
+        name=session.child,
         run=run,
-        policy=restart_policy(upstream.config, more_attempts=_demanded(upstream.config)),
+        policy=restart_policy(session.config, more_attempts=_demanded(session.config)),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
         classify=classify,
         on_demand=on_demand,
-        priority=lambda: start_priority(upstream),
-        starts_elsewhere=upstream.config.starts_elsewhere,
+        priority=lambda: start_priority(session),
+        starts_elsewhere=session.config.starts_elsewhere,
     )
 
 
-def start_priority(upstream: Upstream | DirectSession) -> StartPriority:
+def start_priority(session: Supervised) -> StartPriority:
     """What a server's start is for, as it is now."""
-    if upstream.queue.has_callers:
+    if session.queue.has_callers:
         return StartPriority.CALLER
-    is_unknown = isinstance(upstream, Upstream) and upstream.main is None and upstream.catalogue is None
-    if is_unknown:
+    if session.mode is Mode.SHARED and session.catalogue is None:
         return StartPriority.LISTING
-    return StartPriority.WARM_UP if upstream.queue.is_waking else StartPriority.REST
+    return StartPriority.WARM_UP if session.queue.is_waking else StartPriority.REST
 
 
-def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
-    """Log an event of this server: a dotted name, and the fields that explain it. Never raises."""
+_MODES: Final = {
+    Mode.SHARED: "",
+    Mode.OTHER_ERA: " (in its other era)",
+    Mode.PER_CLIENT: " (of one client)",
+    Mode.PASSTHROUGH: " (transparent)",
+}
+
+
+def log_event(event: Event, session: Supervised) -> None:
+    """Log an event of a session: a dotted name, and the fields that explain it. Never raises."""
     try:
-        _log(event, upstream)
+        _log(event, session)
     except Exception as error:  # noqa: BLE001 - this runs in the supervisor of all servers
-        contain(error, "log", server=upstream.name)
+        contain(error, "log", server=session.name)
 
 
-def _session_name(upstream: Upstream | DirectSession) -> str:
-    if not isinstance(upstream, Upstream):
-        return f"{upstream.name} (transparent)"
-    if upstream.main is None:
-        return upstream.name
-    return f"{upstream.name} {'(of one client)' if upstream.client is not None else '(in its other era)'}"
-
-
-def _log(event: Event, upstream: Upstream | DirectSession) -> None:
-    server = _session_name(upstream)
+def _log(event: Event, session: Supervised) -> None:
+    server = f"{session.name}{_MODES[session.mode]}"
     match event:
         case ChildStarting(_, generation):
             log.debug("upstream.starting", server=server, incarnation=generation)
         case ChildReady(_, generation, took):
-            known = upstream.catalogue
+            known = session.catalogue
             log.info(
                 "upstream.ready",
                 server=server,
@@ -145,7 +150,7 @@ def _log(event: Event, upstream: Upstream | DirectSession) -> None:
                 tools=len(known.tools) if known else 0,
                 resources=len(known.resources) if known else 0,
                 protocol=known.protocol_version if known else None,
-                pid=upstream.pid,
+                pid=session.pid,
             )
         case ChildFailed(_, _, cause, failures, retry_in):
             fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
@@ -161,3 +166,67 @@ def _log(event: Event, upstream: Upstream | DirectSession) -> None:
             log.debug("upstream.stopped", server=server)
         case ChildStuck(_, _, waited):
             log.error("upstream.stuck", server=server, waited_s=waited)
+
+
+# --- starts on request
+
+
+async def restart(server: Server, supervisor: Supervisor, news: Signal, *, stop_timeout_s: float) -> None:
+    """End a server's sessions in order and start them again, with the sign-in that is stored now.
+
+    One that waits or is parked is tried now, one that is asleep is started; clients' own sessions that are
+    asleep stay so. Returns when the server is ready again or has failed, or after `RESTART_TIMEOUT_S` beyond
+    the time to stop. `news` is pulsed at each event of the supervisor.
+    """
+    if server.account is not None:
+        await server.account.reload()
+    life = server.queue.lifecycle()
+    for each in server.sessions():
+        _restart_one(each, supervisor)
+    with anyio.move_on_after(stop_timeout_s + RESTART_TIMEOUT_S):
+        while not _has_retried(server, life.generation):
+            await news.wait()
+
+
+async def await_start(server: Server, news: Signal) -> None:
+    """Start a server that may be asleep; wait until it is ready or has failed, for `RESTART_TIMEOUT_S`."""
+    if server.queue.is_asleep:
+        server.queue.wake()
+    with anyio.move_on_after(RESTART_TIMEOUT_S):
+        while not _has_retried(server, 0):
+            await news.wait()
+
+
+def _restart_one(session: Supervised, supervisor: Supervisor) -> None:
+    if try_again(session, supervisor):
+        return
+    if not session.queue.is_asleep:
+        supervisor.recycle(session.child)
+    elif session.mode is Mode.SHARED:
+        session.queue.wake()
+
+
+def renew(session: Supervised, supervisor: Supervisor) -> None:
+    """End a session in order and start it again, or try it now; one that is idle or over stays so."""
+    life = session.queue.lifecycle_or_none()
+    if life is None or life.phase in {Phase.IDLE, Phase.DONE}:
+        return
+    if not try_again(session, supervisor):
+        supervisor.recycle(session.child)
+
+
+def try_again(session: Supervised, supervisor: Supervisor) -> bool:
+    """Start a session now that waits for that, is parked, or was held; return False for any other."""
+    life = session.queue.lifecycle_or_none()
+    if life is None or not (life.held or life.phase in {Phase.WAITING, Phase.PARKED}):
+        return False
+    supervisor.resume(session.child)
+    return True
+
+
+def _has_retried(server: Server, since: int) -> bool:
+    """True if an incarnation after number `since` has been ready or has failed, or there will be none."""
+    if server.queue.closed:
+        return True
+    now = server.queue.lifecycle()
+    return now.generation > since and now.phase not in {Phase.STARTING, Phase.STOPPING}

@@ -28,7 +28,8 @@ from supervisors import (
 )
 
 if TYPE_CHECKING:
-    from mcpx.core.servers.actor import Upstream
+    from mcpx.core.servers.ports import Supervised
+    from mcpx.core.servers.server import Server
 
 MAX_ENTRIES: Final = 100  # of one server
 MAX_CAUSE_CHARS: Final = 1000
@@ -141,11 +142,11 @@ class Timelines:
     def __contains__(self, name: str) -> bool:
         return name in self._of
 
-    def note(self, event: Event, upstream: Upstream) -> None:
+    def note(self, event: Event, session: Supervised) -> None:
         """Note an event of the session that MCPX itself has with a server."""
-        self[upstream.name].note(event, upstream.pid)
+        self[session.name].note(event, session.pid)
 
-    def keep(self, upstreams: Collection[Upstream]) -> None:
+    def keep(self, upstreams: Collection[Server]) -> None:
         """Have a timeline for each of these servers, and none for any other."""
         self._of = {each.name: self[each.name] for each in upstreams}
         for each in upstreams:

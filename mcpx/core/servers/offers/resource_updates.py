@@ -1,5 +1,11 @@
-"""The stream on which a 2026-07-28 server announces changed resources: one for all URIs that are wanted.
+"""How MCPX hears of changed resources of a server: the parts of `Subscriptions`.
 
+`Support` knows if the server has subscriptions, and what is said where it has none. `Topic` is one URI with
+listeners, and the digest that says after a reconnect if its content has changed meanwhile: the digest is read
+when a subscription begins and after each update; when an update may have been missed, the listeners are
+notified unless it is unchanged.
+
+`UpdateStream` is the stream on which a 2026-07-28 server announces changes, one for all URIs that are wanted.
 The URIs of a `subscriptions/listen` stream cannot be changed, so a new stream is opened before the old one is
 closed, and no update is missed between them. A stream that ends by itself is opened again. Runs inside the
 incarnation whose session it uses.
@@ -10,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
@@ -18,34 +24,103 @@ import msgspec
 from mcp import ClientSession, MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.subscriptions import ResourceUpdated
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import JSON, Catalogue
+from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import INTERNAL_CONTEXT, ReadResource, Request
-from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.call_errors import call_error
+from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError, Code
 from supervisors import Signal
-
-# One URI with listeners, and the digest that says after a reconnect whether its content changed meanwhile.
-#
-# Used by `Subscriptions` alone. The digest is read when a subscription begins and after each update; when
-# an update may have been missed, the listeners are notified unless it is unchanged.
 
 READ_TIMEOUT_S: Final = 10.0
 MIN_READ_INTERVAL_S: Final = 1.0  # of one resource: a storm of updates is no storm of reads
 MAX_DIGEST_BYTES: Final = 1024 * 1024  # by the listing; a larger resource is not read for this
 REFUSED: Final = b""  # the digest of a resource that the server refuses to give
 
-Submit = Callable[[Request, RawReply], None]
-"""Sends a request to the server, or queues it.
-
-Raises:
-    CallError: Neither is possible.
-"""
 Listener = Callable[[str], None]
 """Called with the URI that changed: the one subscribed to, or one below it. It may unsubscribe; it must not
 raise."""
+
+
+class Provider(Protocol):
+    """The session with the server that has the resources."""
+
+    config: ServerConfig
+    queue: CallQueue
+
+    @property
+    def catalogue(self) -> Catalogue | None: ...
+    def submit(self, request: Request, reply: RawReply) -> None: ...
+    def admits_resource(self, uri: str) -> bool:
+        """True if there is a resource with that URI for clients, if the server has it."""
+        ...
+
+
+class Support:
+    """What the server of one session is known to have.
+
+    A server is asked even if it does not declare subscriptions: many have them all the same (the Python SDK
+    1.x cannot declare them). One that answers that it does not know the method is not asked again in that
+    session.
+    """
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self._refusal_of_all: JSON | None = None  # the server's error in this session, if it has none
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the server speaks 2026-07-28, as far as is known: it may be down."""
+        catalogue = self.provider.catalogue
+        return catalogue is not None and catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def require(self) -> None:
+        """Check that the server may be asked.
+
+        Raises:
+            CallError: It has no resources, or has refused all subscriptions in this session.
+        """
+        known = self.provider.catalogue
+        has_none = known is not None and not (
+            "resources" in known.capabilities or known.resources or known.templates
+        )
+        if has_none or self._refusal_of_all is not None:
+            raise self._not_offered()
+
+    def note(self, error: CallError) -> None:
+        """Take in that the server has refused a subscription; perhaps it refuses all of them."""
+        said = error.details.get("upstream", {})
+        if said.get("code") == METHOD_NOT_FOUND:
+            self._refusal_of_all = said
+
+    def forget(self) -> None:
+        """Take in that a session has begun or ended."""
+        self._refusal_of_all = None
+
+    def refusal(self, error: Exception | None) -> CallError:
+        """The error of a subscription that was left out when a stream was opened, or of the stream."""
+        if error is not None:
+            config = self.provider.config
+            return call_error(
+                error, server=config.name, tool=None, from_mcpx=config.is_remote_mcpx, peer=config.peer
+            )
+        known = self.provider.catalogue
+        if known is not None and not (known.capabilities.get("resources") or {}).get("subscribe"):
+            return self._not_offered()
+        text = f"{self.provider.config.name} does not take the subscription"
+        return CallError(Code.PROTOCOL_ERROR, text, server=self.provider.config.name)
+
+    def _not_offered(self) -> CallError:
+        """The error where the server has no subscriptions: its own, or what it would answer."""
+        text = f"{self.provider.config.name} offers no subscriptions to resources"
+        said = self._refusal_of_all or {"code": METHOD_NOT_FOUND, "message": text}
+        return CallError(
+            Code.UPSTREAM_ERROR, said["message"], server=self.provider.config.name, details={"upstream": said}
+        )
 
 
 class _Contents(msgspec.Struct):
@@ -91,15 +166,13 @@ class Topic:
             except Exception as error:  # noqa: BLE001 - one listener must not keep the others from being called
                 contain(error, "resource update")
 
-    async def refresh_digest(
-        self, submit: Submit, catalogue: Callable[[], Catalogue | None], limiter: anyio.CapacityLimiter
-    ) -> None:
+    async def refresh_digest(self, provider: Provider, limiter: anyio.CapacityLimiter) -> None:
         """Read the digest; notify the listeners where an update may have been missed and it differs."""
         if not self.maybe_missed:
             await anyio.sleep(max(0.0, self._read_at + MIN_READ_INTERVAL_S - anyio.current_time()))
         async with limiter:
             unknown, self.outdated = self.outdated or self.digest is None, False
-            digest = await read_digest(submit, catalogue(), self.uri)
+            digest = await read_digest(provider.submit, provider.catalogue, self.uri)
         self._read_at = anyio.current_time()
         if self.maybe_missed and (unknown or digest is None or digest != self.digest):
             self.notify(self.uri)
@@ -107,7 +180,9 @@ class Topic:
         self.digest = digest
 
 
-async def read_digest(submit: Submit, catalogue: Catalogue | None, uri: str) -> bytes | None:
+async def read_digest(
+    submit: Callable[[Request, RawReply], None], catalogue: Catalogue | None, uri: str
+) -> bytes | None:
     """A digest of 16 bytes, `REFUSED` where the server gives no content, None where it cannot be known."""
     listed = catalogue.resources.get(uri) if catalogue else None
     if listed is not None and (listed.size or 0) > MAX_DIGEST_BYTES:

@@ -9,154 +9,47 @@ needless update costs one read, a missed one leaves them with old content for go
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
 import anyio
 import anyio.abc
 import structlog
-from mcp_types import METHOD_NOT_FOUND
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.protocol.requests import INTERNAL_CONTEXT, Subscribe, Unsubscribe
-from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.offers.resource_updates import Listener, Opened, Submit, Topic, UpdateStream
+from mcpx.core.servers.offers.resource_updates import Listener, Opened, Provider, Support, Topic, UpdateStream
 from mcpx.core.servers.session.upstream_session import UpstreamSession
 from mcpx.core.text import shown_uri
 from mcpx.errors import CallError, Code
 from supervisors import Signal
 
-# Whether a server has subscriptions to resources, and what is said where it has none.
-#
-# A server is asked even if it does not declare them: many have them all the same (the Python SDK 1.x cannot
-# declare them). One that answers that it does not know the method is not asked again in that session.
-
-
-class Support:
-    """What one server's session is known to have. `catalogue` gives what it last listed.
-
-    With `from_mcpx` another MCPX answers for the server, under the name `peer` if somebody else may run it.
-    """
-
-    def __init__(
-        self,
-        server: str,
-        catalogue: Callable[[], Catalogue | None],
-        *,
-        from_mcpx: bool = False,
-        peer: str | None = None,
-    ) -> None:
-        self._server = server
-        self._from_mcpx, self._peer = from_mcpx, peer
-        self.catalogue = catalogue
-        self._refusal_of_all: JSON | None = None  # the server's error in this session, if it has none
-
-    @property
-    def is_modern(self) -> bool:
-        """Whether the server speaks 2026-07-28, as far as is known: it may be down."""
-        catalogue = self.catalogue()
-        return catalogue is not None and catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    def require(self) -> None:
-        """Check that the server may be asked.
-
-        Raises:
-            CallError: It has no resources, or has refused all subscriptions in this session.
-        """
-        known = self.catalogue()
-        has_none = known is not None and not (
-            "resources" in known.capabilities or known.resources or known.templates
-        )
-        if has_none or self._refusal_of_all is not None:
-            raise self._not_offered()
-
-    def note(self, error: CallError) -> None:
-        """Take in that the server has refused a subscription; perhaps it refuses all of them."""
-        said = error.details.get("upstream", {})
-        if said.get("code") == METHOD_NOT_FOUND:
-            self._refusal_of_all = said
-
-    def forget(self) -> None:
-        """Take in that a session has begun or ended."""
-        self._refusal_of_all = None
-
-    def refusal(self, error: Exception | None) -> CallError:
-        """The error of a subscription that was left out when a stream was opened, or of the stream."""
-        if error is not None:
-            return call_error(
-                error, server=self._server, tool=None, from_mcpx=self._from_mcpx, peer=self._peer
-            )
-        known = self.catalogue()
-        if known is not None and not (known.capabilities.get("resources") or {}).get("subscribe"):
-            return self._not_offered()
-        text = f"{self._server} does not take the subscription"
-        return CallError(Code.PROTOCOL_ERROR, text, server=self._server)
-
-    def _not_offered(self) -> CallError:
-        """The error where the server has no subscriptions: its own, or what it would answer."""
-        text = f"{self._server} offers no subscriptions to resources"
-        said = self._refusal_of_all or {"code": METHOD_NOT_FOUND, "message": text}
-        return CallError(
-            Code.UPSTREAM_ERROR, said["message"], server=self._server, details={"upstream": said}
-        )
-
-
 log = structlog.get_logger()
-
 MAX_CONCURRENT: Final = 4  # digests being read, and subscriptions being renewed
 RETRY_DELAY_S: Final = 1.0  # after the server's queue was full
 
 
 class Subscriptions:
-    """The listeners of one server's resources.
+    """The listeners of one server's resources; `provider` is the session that it is asked on.
 
-    `wait_awake` wakes the server, if it is asleep, and waits until that is over. `patience` bounds the wait
-    for the server to agree then, in seconds. `admits` says whether there is a resource for clients: a topic
-    that there is not any more is silent, and the server is not asked for it. `from_mcpx` and `peer` as in
-    `Support`.
+    A topic that there is no more for clients is silent, and the server is not asked for it.
     """
 
-    def __init__(
-        self,
-        server: str,
-        submit: Submit,
-        catalogue: Callable[[], Catalogue | None],
-        wait_awake: Callable[[], Awaitable[None]],
-        *,
-        patience: float,
-        admits: Callable[[str], bool] = lambda _uri: True,
-        from_mcpx: bool = False,
-        peer: str | None = None,
-    ) -> None:
-        self._server = server
-        self._admits = admits
-        self._submit = submit
-        self._catalogue = catalogue
-        self._wait_awake = wait_awake
-        self._patience = patience
-        self._support = Support(server, catalogue, from_mcpx=from_mcpx, peer=peer)
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._server = provider.config.name
+        self._patience = provider.config.call_limits.queue_timeout  # for the server to agree
+        self._support = Support(provider)
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
         self._wanted = Signal()  # set when the URIs with listeners have changed
         self._work = Signal()  # set when a digest is to be read
-        self._log = log.bind(server=server)
+        self._log = log.bind(server=self._server)
 
-    def move_to(
-        self,
-        submit: Submit,
-        catalogue: Callable[[], Catalogue | None],
-        wait_awake: Callable[[], Awaitable[None]],
-        admits: Callable[[str], bool] = lambda _uri: True,
-    ) -> None:
-        """Continue with another upstream in place of the last one, whose configuration has changed."""
-        self._submit = submit
-        self._catalogue = self._support.catalogue = catalogue
-        self._wait_awake = wait_awake
-        self._admits = admits
+    def move_to(self, provider: Provider) -> None:
+        """Continue with another session in place of the last one, whose configuration has changed."""
+        self._provider = self._support.provider = provider
         self.policy_changed()
 
     @property
@@ -167,7 +60,7 @@ class Subscriptions:
     def policy_changed(self) -> None:
         """End, at the server, the subscriptions that are admitted no more; begin those again that are."""
         for topic in list(self._topics.values()):
-            silent = not self._admits(topic.uri)
+            silent = not self._provider.admits_resource(topic.uri)
             if silent is topic.silent:
                 continue
             topic.silent = silent
@@ -180,10 +73,10 @@ class Subscriptions:
         request = Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT)
         with suppress(CallError):  # the session is ending: the next one is asked for what is wanted then
             if topic.silent:
-                self._submit(request, RawReply())
+                self._provider.submit(request, RawReply())
             else:
                 again = Subscribe(topic.uri, context=INTERNAL_CONTEXT)
-                self._submit(again, RawReply(lambda _reply: self._check(topic)))
+                self._provider.submit(again, RawReply(lambda _reply: self._check(topic)))
 
     # --- for listeners
 
@@ -195,9 +88,9 @@ class Subscriptions:
         Raises:
             CallError: The server refuses, has no resources, or does not answer in time.
         """
-        await self._wait_awake()
+        await self._provider.queue.wait_awake()
         self._support.require()
-        if not self._admits(uri):
+        if not self._provider.admits_resource(uri):
             text = f"{self._server} has no resource {shown_uri(uri)}"
             raise CallError(Code.UNKNOWN_RESOURCE, text, server=self._server)
         topic = self._topics.get(uri)
@@ -231,7 +124,7 @@ class Subscriptions:
             self._wanted.set()
             return
         try:
-            self._submit(
+            self._provider.submit(
                 Subscribe(topic.uri, context=replace(INTERNAL_CONTEXT, meta=meta)),
                 RawReply(lambda reply: self._settle(topic, reply)),
             )
@@ -269,7 +162,9 @@ class Subscriptions:
             self._wanted.set()
         elif self._session is not None:
             with suppress(CallError):  # the session is ending, and the subscription with it
-                self._submit(Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT), RawReply())
+                self._provider.submit(
+                    Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT), RawReply()
+                )
 
     # --- updates from the server
 
@@ -280,7 +175,7 @@ class Subscriptions:
 
     def updated(self, uri: str) -> None:
         """Notify the listeners: the server announced on some session that a resource changed."""
-        if not self._admits(uri):
+        if not self._provider.admits_resource(uri):
             return
         exact = self._topics.get(uri)
         topics = [exact] if exact else [topic for topic in self._topics.values() if topic.covers(uri)]
@@ -319,7 +214,7 @@ class Subscriptions:
             while self._topics.get(topic.uri) is topic:
                 reply = RawReply()
                 try:
-                    self._submit(Subscribe(topic.uri, context=INTERNAL_CONTEXT), reply)
+                    self._provider.submit(Subscribe(topic.uri, context=INTERNAL_CONTEXT), reply)
                     await reply.wait()
                 except CallError as error:
                     if error.code is Code.OVERLOADED:
@@ -356,7 +251,7 @@ class Subscriptions:
 
     async def _refresh_digest(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
         try:
-            await topic.refresh_digest(self._submit, self._catalogue, limiter)
+            await topic.refresh_digest(self._provider, limiter)
         finally:
             topic.reading = False
             self._work.set()  # it may be outdated again

@@ -15,26 +15,22 @@ import msgspec
 import structlog
 
 from mcpx.core.catalog.snapshot import ServerInfo
-from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.config import redactor_of
 from mcpx.core.protocol.requests import Passed, Request
-from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import NoAnswer
 from mcpx.core.servers.health import Health, open_health
-from mcpx.core.servers.malformed_log import MalformedLog
 from mcpx.core.servers.passthrough.carriers import Headers, ToolSchemas, open_carrier
 from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
+from mcpx.core.servers.ports import Host, Mode, Owner
 from mcpx.core.servers.server_info import server_info
 from mcpx.core.servers.transport.connecting import open_link
-from mcpx.core.servers.transport.ledger import Ledger
-from mcpx.core.servers.transport.link import Hooks, Link
-from mcpx.core.servers.transport.placement import Placement, Placing
-from mcpx.core.telemetry.log_files import ServerLog
-from mcpx.core.telemetry.metrics import Counters
+from mcpx.core.servers.transport.link import Hooks, Link, MalformedLog
+from mcpx.core.servers.transport.placement import Placing
 from mcpx.errors import CallError
-from supervisors import Incarnation, Phase, Supervisor
+from supervisors import Incarnation, Phase
 
 log = structlog.get_logger()
 IDLE_AFTER_S: Final = 60.0
@@ -46,38 +42,37 @@ class DirectSession:
     """One client's session with one server, for as long as both last."""
 
     catalogue: Final = None
+    mode: Final = Mode.PASSTHROUGH
 
     def __init__(
         self,
         client: DirectClient,
-        config: ServerConfig,
-        supervisor: Supervisor,
+        server: Owner,
+        host: Host,
         *,
-        ledger: Ledger,
-        server_log: ServerLog,
-        max_message_bytes: int,
-        child: str,
-        counters: Counters,
         schemas: ToolSchemas,
-        account: Account | None = None,
         on_idle: Callable[[], None] | None = None,
-        placement: Placement | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
+        config = server.config
         self.client = client
+        self.server = server
         self.config = config
         self.name = config.name
-        self.child = child
+        self.child = host.child_name(config.name)
         self.pid: int | None = None
         self.health: Health | None = None
         """The health check, while it serves."""
         self.last_error: str | None = None
-        self.queue = _Queue(config, supervisor, counters, self.info, child=child, refusal=_refusal_of)
-        self.account = account
-        self._limit = max_message_bytes
-        self._ledger = ledger
-        self._server_log = server_log
-        self._counters = counters
+        self.rests = 0
+        self.queue = _Queue(
+            config, host.supervisor, server.counters, self.info, child=self.child, refusal=_refusal_of
+        )
+        self.account = server.account
+        self._limit = host.max_message_bytes
+        self._ledger = host.ledger
+        self._server_log = server.server_log
+        self._counters = server.counters
         self._schemas = schemas
         self._on_idle = on_idle
         self.used_at = anyio.current_time()
@@ -85,8 +80,8 @@ class DirectSession:
         self._connection: DirectConnection | None = None
         self._leaving: str | None = None
         self._redact = redactor_of(config)
-        self._placing = Placing(placement, config, child)
-        self._malformed = MalformedLog(config, counters)
+        self._placing = Placing(host.placement, config, self.child)
+        self._malformed = MalformedLog(config, server.counters)
 
     # --- for the gateway and the fleet
 
@@ -127,6 +122,10 @@ class DirectSession:
         self.client.announce_lists()
         for standing in self.queue.standing:
             standing.announce_lists()
+
+    def policy_changed(self) -> None:
+        """Fail what waits and is not admitted any more."""
+        self.queue.recheck()
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""

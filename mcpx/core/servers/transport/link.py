@@ -9,16 +9,22 @@ while the body unwinds (`Calls.close`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 import msgspec
+import structlog
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
+from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Signal
+
+log = structlog.get_logger()
+MAX_MALFORMED_LOGGED: Final = 3  # lines of one session
 
 
 class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
@@ -165,6 +171,24 @@ class Hooks(msgspec.Struct, frozen=True):
     """Given what a child writes to standard error, in whole lines."""
     on_events_missed: Callable[[], None]
     """Called when notifications may have been missed, of changed lists for instance."""
+
+
+class MalformedLog:
+    """Logs and counts the lines of one session that are no message: the first few, for there may be many."""
+
+    def __init__(self, config: ServerConfig, counters: Counters) -> None:
+        self._server = config.name
+        self._redact = redactor_of(config)
+        self._counters = counters
+        self._lines = 0
+
+    def record(self, line: bytes, problem: str) -> None:
+        """Note a line, of which this is the beginning."""
+        self._counters.malformed += 1
+        self._lines += 1
+        if self._lines <= MAX_MALFORMED_LOGGED:
+            shown = self._redact(line.decode(errors="replace"))
+            log.warning("upstream.rubbish", server=self._server, problem=problem, line=shown)
 
 
 class NoProcess:

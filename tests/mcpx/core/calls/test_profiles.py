@@ -164,7 +164,6 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
         catalogue=None,
         has_listed=True,
         info=info,
-        in_era=lambda _modern: real,
         policy=policy,
     )
     rules = rules_of("git_log")
@@ -175,7 +174,6 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
     assert list(kept.tools) == ["git_log"]
     assert narrow.catalogue is kept
     assert narrow.info().catalogue is kept
-    assert narrow.in_era(True) is narrow
     real.catalogue = catalogue("git_push")
     assert narrow.catalogue.tools == {}
 

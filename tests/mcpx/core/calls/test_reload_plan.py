@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mcpx.core.config import HttpGateway
-from mcpx.core.servers.fleet.reload_plan import ReloadPlan, effective_config, plan_reload
+from mcpx.core.servers.fleet.reload import ReloadPlan, effective_config, plan_reload
 from tests.mcpx.scripted import config_of, entry
 
 

@@ -11,7 +11,7 @@ from mcpx.cluster.node.spec import cluster_config
 from mcpx.core.config import Config, Place, Placed, Stdio, parse
 from mcpx.core.config.secrets import secrets_of
 from mcpx.core.policy.pin_record import pin_identity
-from mcpx.core.servers.fleet.reload_plan import plan_reload
+from mcpx.core.servers.fleet.reload import plan_reload
 
 
 def config(servers: dict[str, Any], **settings: Any) -> Config:

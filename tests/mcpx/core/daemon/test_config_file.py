@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from mcpx.core.config import load
 from mcpx.core.daemon import config_file
 from mcpx.core.daemon.config_file import ConfigFile, watched_paths
-from mcpx.core.servers.fleet.reload_plan import ReloadPlan
+from mcpx.core.servers.fleet.reload import ReloadPlan
 from mcpx.errors import ConfigError
 from supervisors import Incarnation
 from tests.mcpx.scripted import PATIENCE_S, one_server

@@ -11,7 +11,7 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.fleet.fleet import Fleet
-from mcpx.core.servers.fleet.reload_plan import ReloadError, ReloadPlan
+from mcpx.core.servers.fleet.reload import ReloadError, ReloadPlan
 from mcpx.errors import CallError, Code
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched, soon
 from tests.mcpx.serving import alive_in_group

@@ -15,7 +15,6 @@ from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.companion import subscribe
 from mcpx.errors import CallError, Code
 from tests.mcpx.core.servers.dual_http import DISCOVER, INITIALIZE, TOOL, dual_http
 from tests.mcpx.core.servers.relay.calling import FakeCaller
@@ -51,7 +50,7 @@ async def era_of(watch, modern, client=None):
 
 
 def companion(watch):
-    return watch.hub.upstreams["s"].companion.session
+    return watch.hub.upstreams["s"].other_era
 
 
 async def test_each_client_is_served_in_its_own_era():
@@ -98,7 +97,7 @@ async def test_a_server_of_the_modern_era_alone_serves_all_in_it(how):
             assert dual.heard == [DISCOVER, INITIALIZE]  # asked once
             main = watch.hub.upstreams["s"]
             await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
-            assert (main.counters.calls, main.last_error) == (4, None)
+            assert (main.counters.calls, main.main.last_error) == (4, None)
     assert [each for each in logged if each["log_level"] == "warning"] == []
 
 
@@ -257,7 +256,7 @@ async def test_a_subscription_that_only_the_handshake_era_has_is_made_there_and_
         config = {"url": dual.url, "restart": QUICK, "auto_describe": False}
         async with open_watched(config_of({"s": config})) as watch:
             main = watch.hub.upstreams["s"]
-            end = await subscribe(main, "a:b", updates.append, b"", modern=False)
+            end = await main.subscribe("a:b", updates.append, b"", modern=False)
             assert dual.subscribed == ["a:b"]
             await soon(lambda: dual.streams)
             dual.notify("notifications/resources/updated", '{"uri":"a:b"}')
@@ -271,4 +270,4 @@ async def test_a_subscription_that_only_the_handshake_era_has_is_made_there_and_
             end()
             assert companion(watch).subscriptions.uris == []
             with pytest.raises(CallError):
-                await subscribe(watch.hub.upstreams["s"], "a:b", updates.append, b"", modern=True)
+                await watch.hub.upstreams["s"].subscribe("a:b", updates.append, b"", modern=True)

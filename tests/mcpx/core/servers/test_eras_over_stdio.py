@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_clients_of_both_eras_share_the_process_of_a_server_that_speaks_both(tmp_path):
     async with raw_server(tmp_path, answers=DISCOVER) as watch:
         for modern in (True, False):
-            assert watch.hub.upstreams["s"].in_era(modern) is watch.hub.upstreams["s"]
+            assert watch.hub.upstreams["s"].in_era(modern) is watch.hub.upstreams["s"].main
             with anyio.fail_after(PATIENCE_S):
                 await send(watch, modern, tool="echo").wait()
         assert heard(tmp_path) == [*HANDSHAKE, "tools/call", "tools/call"]
@@ -32,7 +32,7 @@ async def test_clients_with_sessions_of_their_own_have_them_in_their_era(tmp_pat
                 await send(watch, modern, client, tool="echo").wait()
         called = ["tools/call"]
         assert heard(tmp_path) == [*HANDSHAKE, *MODERN, *called, *HANDSHAKE, *called, *called, *called]
-        assert [own.era for own in watch.hub.upstreams["s"].private] == ["modern", "handshake"]
+        assert [own.era for own in watch.hub.upstreams["s"].private.values()] == ["modern", "handshake"]
 
 
 async def test_clients_with_sessions_of_their_own_get_those_that_the_server_speaks(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import anyio
@@ -12,8 +13,10 @@ import pytest
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.protocol.context import ClientId
-from mcpx.core.servers import idleness
-from mcpx.core.servers.idleness import Idleness
+from mcpx.core.servers import health
+from mcpx.core.servers.actor import Session
+from mcpx.core.servers.health import Idleness
+from mcpx.core.servers.server import Server
 from supervisors import Phase, Signal
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.scripted_server import TOOLS
@@ -54,8 +57,8 @@ async def test_a_server_is_not_stopped_unless_its_entry_says_so(ears):
 
 async def test_time_in_which_mcpx_could_not_run_is_not_idle(ears, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + clock.away_s, away_s=0.0)
-    monkeypatch.setattr(idleness, "time", clock)
-    monkeypatch.setattr(idleness, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(health, "time", clock)
+    monkeypatch.setattr(health, "MAX_PAUSE_S", 0.01)
     servers = {"s": entry(ears, settings=LONG), "clock": entry(settings=SHORT)}
     async with open_watched(config_of(servers)) as watch:
         await watch.becomes(State.ASLEEP, "clock")
@@ -125,20 +128,23 @@ async def test_new_tools_of_which_a_clients_own_session_says_wake_the_one_that_i
 
 
 class Parts:
-    """An upstream that is not in use, but for what is given."""
+    """A session that is not in use, but for what is given."""
 
     def __init__(self, *, suspended=(), **given):
         self.rested = False
         self.suspended = suspended
-        self.upstream = SimpleNamespace(
+        self.session = SimpleNamespace(
             config=SimpleNamespace(idle_stop=0.01, start="auto"),
-            main=None,
+            only_lists=False,
             queue=SimpleNamespace(has_callers=False, wanted_at=0.0, rest=self.rest),
-            companion=None,
+            server=SimpleNamespace(other_era=None, main=None),
             subscriptions=SimpleNamespace(uris=[]),
             has_open_tasks=lambda: False,
         )
-        self.upstream.__dict__.update(given)
+        self.session.keeps_something = lambda: Session.keeps_something(self.session)
+        self.session.server.main = self.session
+        self.session.__dict__.update(given)
+        self.session.server.is_kept_awake_by = partial(Server.is_kept_awake_by, self.session.server)
         self.calls = SimpleNamespace(running=list, answered_at=0.0, detach=lambda: None)
         self.changes = Signal()
 
@@ -147,13 +153,13 @@ class Parts:
 
     async def watch(self):
         with anyio.move_on_after(0.2):
-            await Idleness(self.upstream, self.calls, self.suspended, self.changes).watch()
+            await Idleness(self.session, self.calls, self.suspended, self.changes).watch()
         return self.rested
 
 
-def companion(phase):
-    queue = SimpleNamespace(lifecycle_phase=lambda: phase)
-    return SimpleNamespace(session=SimpleNamespace(queue=queue))
+def other_era(parts, phase):
+    parts.session.server.other_era = SimpleNamespace(queue=SimpleNamespace(lifecycle_phase=lambda: phase))
+    return parts
 
 
 @pytest.mark.parametrize(
@@ -163,12 +169,15 @@ def companion(phase):
         ({"subscriptions": SimpleNamespace(uris=["memo://a"])}, False),
         ({"suspended": ["a call"]}, False),
         ({"has_open_tasks": lambda: True}, False),
-        ({"companion": companion(Phase.UP)}, False),
-        ({"companion": companion(Phase.IDLE)}, True),
     ],
 )
 async def test_what_keeps_a_server_awake(given, rests):
     assert await Parts(**given).watch() is rests
+
+
+@pytest.mark.parametrize(("phase", "rests"), [(Phase.UP, False), (Phase.IDLE, True)])
+async def test_a_session_in_the_other_era_keeps_the_shared_one_awake_while_it_serves(phase, rests):
+    assert await other_era(Parts(), phase).watch() is rests
 
 
 async def test_a_listing_that_is_due_keeps_a_server_awake():

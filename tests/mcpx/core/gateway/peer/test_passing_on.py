@@ -196,5 +196,5 @@ async def test_each_peer_has_its_own_session_where_the_server_gives_them(ears):
             stack.push_async_callback(peers._stack.aclose)
             private = peers.hub.upstreams["s"].private
             assert len(private) == 2
-            assert len({each.pid for each in private}) == 2
+            assert len({each.pid for each in private.values()}) == 2
         await soon(lambda: len(private) == 0)

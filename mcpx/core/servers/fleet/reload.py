@@ -1,23 +1,35 @@
-"""What a new configuration changes in a running MCPX: decided here, carried out by the hub and its fleet.
+"""A new configuration in a running MCPX: what it changes, and how that is carried out in the fleet.
 
-Pure, but for `moved_programs`. Servers are compared one by one, by everything that their entry says once it
-is read, and by the global settings that reach a server. Most of the other settings are looked up when they
-are used, so they take effect at once; those that are used at the start only are named, and keep their old
-values until MCPX is restarted.
+The plan is pure, but for `moved_programs`. Servers are compared one by one, by everything that their entry
+says once it is read, and by the global settings that reach a server. Most of the other settings are looked up
+when they are used, so they take effect at once; those that are used at the start only are named, and keep
+their old values until MCPX is restarted.
+
+It is carried out server by server. One that leaves finishes its calls within the grace time. One that changed
+is replaced, and what it offered is shown until the new one has listed. No other server is touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.core.catalog.diff import diff
+from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import Config, ServerConfig, Stdio
+from mcpx.core.servers.fleet.fleet import REMOVED, Fleet
 from mcpx.core.servers.offers.server_identity import program_of
+from mcpx.core.servers.server import Server
+from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
 
+CHANGED: Final = "its configuration has changed"
+OLD_ENDING: Final = "its process with the old configuration is ending"
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
 AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served", "cluster")
@@ -140,3 +152,86 @@ def _parts(name: str, old: Config, new: Config) -> list[str]:
         return ["http" if name == "http_served" else name]
     fields = after.__struct_fields__
     return [f"{name}.{field}" for field in fields if getattr(before, field) != getattr(after, field)]
+
+
+# --- carrying it out
+
+
+def prepare(fleet: Fleet, plan: ReloadPlan) -> dict[str, Server]:
+    """Make the servers that a plan adds or replaces; nothing is started or shown yet.
+
+    Raises:
+        Exception: One cannot be made; then none is.
+    """
+    made: dict[str, Server] = {}
+    try:
+        for name in (*plan.changed, *plan.added):
+            made[name] = fleet.make(fleet.config.servers[name])
+    except Exception:
+        for each in made.values():
+            each.main.retire("it was not put in force")
+        raise
+    return made
+
+
+async def carry_out(fleet: Fleet, plan: ReloadPlan, new: Mapping[str, Server]) -> dict[str, Exception]:
+    """Add, replace and remove servers, with the `new` ones; the faults by server, which cost no other.
+
+    Returns when every server that had to leave has left, within the grace time; new ones may still be
+    starting. Must not be cancelled, nor run twice at a time.
+    """
+    faults: dict[str, Exception] = {}
+    old = {name: fleet.upstreams[name] for name in (*plan.removed, *plan.changed)}
+    for name in plan.changed:
+        if new[name].config.disabled is None:
+            new[name].queue.pending_reason = OLD_ENDING
+        with _noted(faults, name):
+            new[name].take_over(old[name])  # shown as starting, until it has listed for itself
+    fleet.readiness.expect(name for name in plan.added if _is_awaited(fleet, new[name]))
+    for name in plan.added:
+        with _noted(faults, name):
+            fleet.start(new[name].main, asleep=fleet.may_sleep(new[name]))
+    staying = {name: new.get(name) or fleet.upstreams[name] for name in fleet.config.servers}
+    fleet.publish(staying | {name: old[name] for name in plan.removed})
+    fleet.observers.announce((*plan.added, *plan.changed))
+    async with anyio.create_task_group() as tasks:
+        for name in plan.removed:
+            tasks.start_soon(_remove, fleet, old[name], faults)
+        for name in plan.changed:
+            tasks.start_soon(_replace, fleet, old[name], new[name], faults)
+    fleet.publish(staying)
+    for name in plan.removed:
+        gone = diff(old[name].catalogue, Catalogue(generation=0))
+        fleet.observers.notify(name, replace(gone, about=True))
+    return faults
+
+
+def _is_awaited(fleet: Fleet, server: Server) -> bool:
+    """True if those who wait for the servers at the start wait for this one, which a peer has named."""
+    config = server.config
+    return config.peer is not None and config.disabled is None and not fleet.may_sleep(server)
+
+
+async def _remove(fleet: Fleet, old: Server, faults: dict[str, Exception]) -> None:
+    with _noted(faults, old.name):
+        await fleet.retire(old, REMOVED)
+
+
+async def _replace(fleet: Fleet, old: Server, new: Server, faults: dict[str, Exception]) -> None:
+    was_asleep = old.queue.is_asleep
+    with _noted(faults, old.name):
+        await fleet.retire(old, CHANGED)
+    with _noted(faults, old.name):
+        fleet.start(new.main, asleep=was_asleep and fleet.may_sleep(new))
+        if new.config.disabled is None:
+            fleet.direct.carry_over(old, new)
+
+
+@contextmanager
+def _noted(faults: dict[str, Exception], server: str) -> Iterator[None]:
+    """Note a fault of one server's change, so that the others are changed all the same."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the boundary: a server costs no other, and the reload names it
+        faults.setdefault(server, error)
+        contain(error, "reload", server=server)

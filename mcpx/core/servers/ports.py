@@ -1,0 +1,153 @@
+"""Ports of a session: what the fleet gives it, what its server is to it, and what it is to both.
+
+Below all of them, so that a session needs to know neither the server nor the fleet that it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
+
+from mcpx.core.catalog.diff import Diff
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import ServerConfig
+from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.servers.call_queue import CallQueue
+from mcpx.core.servers.call_rate import CallRate
+from mcpx.core.servers.health import Health
+from mcpx.core.servers.offers.catalogue_store import CatalogueStore
+from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.session.handshake import KnownEras
+from mcpx.core.servers.transport.ledger import Ledger
+from mcpx.core.servers.transport.placement import Placement
+from mcpx.core.telemetry.log_files import ServerLog
+from mcpx.core.telemetry.metrics import Counters
+from supervisors import Event, Incarnation, Supervisor
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.accounts import Account
+
+
+class Mode(Enum):
+    """For whom a session is; `mcpx.core.servers.actor` says what each means."""
+
+    SHARED = auto()
+    OTHER_ERA = auto()
+    PER_CLIENT = auto()
+    PASSTHROUGH = auto()
+
+
+class Supervised(Protocol):
+    """A session of any mode, as the fleet has it: a child of its supervisor."""
+
+    name: str
+    """The server's."""
+    child: str
+    """Its own, at the supervisor and in the ledger."""
+    server: Owner
+    config: ServerConfig
+    pid: int | None
+    health: Health | None
+    """The health check, while it serves."""
+    last_error: str | None
+    """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
+    rests: int
+    """How often it was put to sleep; counted by the fleet."""
+    account: Account | None
+
+    @property
+    def is_busy(self) -> bool:
+        """True if anything runs, waits, or is to be gone on with."""
+        ...
+
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def queue(self) -> CallQueue: ...
+    @property
+    def catalogue(self) -> Catalogue | None: ...
+    async def run(self, incarnation: Incarnation) -> None:
+        """Connect and serve, until the connection ends or the supervisor asks to leave."""
+
+    def policy_changed(self) -> None:
+        """Hold what waits, and what is subscribed to, against the policy in force."""
+
+    def retire(self, why: str) -> None:
+        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
+
+
+class Host:
+    """What sessions are given by the fleet that they belong to. `start` has one supervised.
+
+    `dismiss` ends one for the reason given, and does not wait for that.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        ledger: Ledger,
+        clients: ConnectedClients,
+        start: Callable[[Supervised], None],
+        dismiss: Callable[[Supervised, str], None],
+        *,
+        max_message_bytes: int,
+        catalogues: CatalogueStore | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        self.supervisor = supervisor
+        self.ledger = ledger
+        self.clients = clients
+        self.start = start
+        self.dismiss = dismiss
+        self.max_message_bytes = max_message_bytes
+        self.catalogues = catalogues
+        """Of what servers offered last."""
+        self.placement = placement
+        """Says on which node a session is, where its server is placed on one."""
+        self._made: Counter[str] = Counter()  # children of each name so far
+
+    def child_name(self, server: str) -> str:
+        """The supervisor's name for the next session with a server: its predecessor may still be leaving."""
+        self._made[server] += 1
+        number = self._made[server]
+        return server if number == 1 else f"{server}\x1f{number}"  # no server's name holds such a character
+
+
+class Owner(Protocol):
+    """The server of a session, with what all sessions with it share."""
+
+    config: ServerConfig
+    policy: ServerPolicy
+    account: Account | None
+    counters: Counters
+    rate: CallRate
+    known_eras: KnownEras
+    server_log: ServerLog
+    has_open_tasks: Callable[[], bool]
+
+    def info(self) -> ServerInfo:
+        """The server as clients are shown it."""
+        ...
+
+    def is_kept_awake_by(self, session: Supervised) -> bool:
+        """True if `session` must not rest, because another one with the server is in use."""
+        ...
+
+    def note_listing(self, session: Supervised, listed: Catalogue) -> None:
+        """Take in what a session has listed, before it is known."""
+        ...
+
+    def changed(self, session: Supervised, changed: Diff, *, is_first: bool) -> None:
+        """Take in that the catalogue of a session was replaced, and what differs."""
+        ...
+
+    def takes(self, event: Event, session: Supervised) -> bool:
+        """Take in an event of a session; True if it says nothing of the server, and is not to be reported."""
+        ...
+
+    def resource_updated(self, uri: str) -> None:
+        """Take in that a session beside the shared one heard of a changed resource."""
+        ...

@@ -1,0 +1,376 @@
+"""One upstream server: what is true of it however many sessions it has, and which of them serves a request.
+
+`Server` is what the rest of MCPX holds, for as long as a configuration is in force. It owns the policy, the
+account, the counters, the rate and what is known of eras, which all sessions share. Its `main` session is
+shared by all clients; the sessions beside that are opened here when they are needed, and are supervised like
+any other (`mcpx.core.servers.actor` says which there are). Nothing here waits for a session to be open: one
+that is being opened queues what it is to serve.
+
+The session in the other era may turn out to be impossible. A server that does not speak the era is remembered
+as such, and requests that waited for that session go to the main one; so they do while it alone cannot be
+opened. It goes when the main session comes back in its era.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from mcpx.core.catalog.diff import Diff
+from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.snapshot import ServerInfo
+from mcpx.core.config import Era, ServerConfig
+from mcpx.core.policy.narrowed_policy import NarrowedPolicy
+from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.requests import Request, RequestContext
+from mcpx.core.servers.actor import Session
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.call_rate import CallRate
+from mcpx.core.servers.causes import EraRefused, NoAnswer
+from mcpx.core.servers.offers.resource_updates import Listener
+from mcpx.core.servers.offers.subscriptions import Subscriptions
+from mcpx.core.servers.ports import Host, Mode, Supervised
+from mcpx.core.servers.session.handshake import KnownEras
+from mcpx.core.servers.transport.placement import PlacedUse
+from mcpx.core.telemetry.log_files import ServerLog
+from mcpx.core.telemetry.metrics import Counters
+from mcpx.errors import CallError, Code
+from supervisors import Cause, ChildFailed, ChildParked, ChildReady, Event, Phase
+
+if TYPE_CHECKING:
+    from mcpx.core.servers.accounts import Account
+    from mcpx.core.servers.passthrough.client import DirectClient
+    from mcpx.core.servers.passthrough.session import DirectSession
+
+log = structlog.get_logger()
+_WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
+OnCatalogue = Callable[[str, Diff], None]
+"""Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
+
+
+class Server:
+    """One upstream server. `account` is the one that MCPX has at it, where it signs in."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        host: Host,
+        *,
+        server_log: ServerLog,
+        account: Account | None = None,
+        on_catalogue: OnCatalogue = lambda _name, _diff: None,
+        has_open_tasks: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.config = config
+        self.name = config.name
+        self.policy = ServerPolicy(config)
+        self.narrowing: NarrowedPolicy | None = None
+        """The policy of a profile's clients, where they see the server through one."""
+        self.account = account
+        self.counters = Counters()
+        self.rate = CallRate(config, self.counters)
+        self.known_eras = KnownEras(config)
+        self.server_log = server_log
+        self.has_open_tasks = has_open_tasks
+        self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
+        """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""
+        self._on_catalogue = on_catalogue
+        self._host = host
+        self.main = Session(self, host)
+        """The session that all clients share."""
+        self.queue = self.main.queue
+        self.private: dict[ClientId, Session] = {}
+        """The sessions that belong to one client each, where the server gives them."""
+        self.direct: dict[DirectClient, DirectSession] = {}
+        """The sessions of clients of its passthrough endpoint."""
+        self.other_era: Session | None = None
+        self.per_client = config.disabled is None and config.sessions == "per_client"
+        """True if each client has a session of its own."""
+        self._per_era = config.disabled is None and config.era == "auto" and config.transport.kind == "http"
+        self.submit: Callable[[Request, RawReply], None] = self.main.submit
+        """Sends or queues a request, on the session that serves its client, which may be opened for it.
+
+        Raises:
+            CallError: `not_sent`, where that is not possible; or the suspended call that it names is over.
+        """
+        if self.per_client or self._per_era:
+            self.submit = lambda request, reply: self._session_for(request.context).submit(request, reply)
+
+    # --- what it is
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What clients are shown of the last listing, by an earlier MCPX for all that; None before."""
+        return self.main.catalogue
+
+    @property
+    def listed(self) -> Catalogue | None:
+        """The last listing, whatever the policy says: not for clients."""
+        return self.main.cache.current
+
+    @property
+    def has_listed(self) -> bool:
+        """True if the catalogue is from this run of MCPX; else there is none, or it is from last time."""
+        return self.main.has_listed
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions to resources."""
+        return self.main.subscriptions
+
+    @property
+    def era(self) -> Era | None:
+        """The era of the main session, as last agreed; None before the first listing."""
+        return self.main.era
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the main session, where it is one of this machine."""
+        return self.main.pid
+
+    @property
+    def node(self) -> str | None:
+        """The node of the cluster that the main session is on; None for one that is on none."""
+        return self.main.node
+
+    @property
+    def placed_use(self) -> PlacedUse | None:
+        """What it uses on the nodes of the cluster; None for one that is on none."""
+        placement = self._host.placement
+        return None if placement is None else placement.use_of(self.config)
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """True if a person has to sign in before a call can run, whatever the state of the main session."""
+        return self.queue.is_held or (self.account is not None and not self.account.is_usable)
+
+    @property
+    def queued(self) -> int:
+        """The requests that wait, at all sessions with the server."""
+        return sum(session.queue.waiting for session in self.sessions())
+
+    def info(self) -> ServerInfo:
+        """A frozen view of the server as it is now, as its peer says where it is one of another MCPX."""
+        info = self.main.info()
+        return info if self.as_peer_says is None else self.as_peer_says(info)
+
+    def refusal_of(self, request: Request) -> CallError | None:
+        """Say why a request may not be sent, or not any more; None where it may be."""
+        return self.main.refusal_of(request)
+
+    def sessions(self) -> list[Supervised]:
+        """All sessions, the main one first."""
+        other = () if self.other_era is None else (self.other_era,)
+        return [self.main, *self.private.values(), *other, *self.direct.values()]
+
+    def policy_changed(self) -> None:
+        """Hold what waits, and what is subscribed to, against the policy in force."""
+        for each in self.sessions():
+            each.policy_changed()
+
+    def warm(self) -> None:
+        """Start the server if it is asleep and all clients share it: a call is likely to follow."""
+        if not self.per_client and self.queue.lifecycle_phase() in _WARMED:
+            self.queue.wake()
+
+    def take_over(self, old: Server) -> None:
+        """Take the place of the server of the same name, whose configuration has changed.
+
+        What it offered is shown until this one has listed for itself; subscriptions go on, those that were
+        made in the other era too.
+        """
+        self.main.take_over(old.main)
+        other = old.other_era
+        if other is not None and other.subscriptions.uris:
+            heir = self.in_era(other.asked_era == "modern")
+            if heir is not self.main:
+                heir.take_over(other)
+
+    # --- waiting for it
+
+    async def await_descriptions(self) -> None:
+        """Wait while descriptions are made for the resources of the first listing."""
+        if self.info().ready:
+            await self.main.cache.described.wait()
+
+    async def await_catalogue(self, suffices: Callable[[Catalogue], bool] = lambda _known: True) -> None:
+        """Wait for the first listing, if it is on its way; unless what is known from last time `suffices`."""
+        await self.queue.wait_for(
+            lambda: self.has_listed or (self.catalogue is not None and suffices(self.catalogue))
+        )
+
+    async def await_first_attempt(self) -> None:
+        """Wait until it has listed or failed for the first time, if it has not yet."""
+
+        def attempted() -> bool:
+            failed = not self.queue.pending_reason and self.info().cause is not None
+            return failed or self.catalogue is not None
+
+        await self.queue.wait_for(attempted, for_use=False)
+
+    # --- the session that serves a client
+
+    def _session_for(self, context: RequestContext) -> Session:
+        """The session for a request: its client's own, or the one in its client's era.
+
+        A program that uses MCPX as a library is no client, and takes the main session.
+
+        Raises:
+            CallError: `server_unavailable`: the client can have no session of its own.
+        """
+        caller = context.caller
+        if self.queue.closed:
+            return self.main
+        if self.per_client and context.client is not None:
+            return self._own_session(context.client, None if caller is None else _era(modern=caller.modern))
+        if caller is None:
+            return self.main
+        # input that was asked for in a result goes back to the session that has asked so: a modern one
+        return self.in_era(caller.modern or context.answers is not None)
+
+    def _own_session(self, client: ClientId, era: Era | None) -> Session:
+        own = self.private.get(client)
+        if own is None:
+            self._require_session(client)
+            own = self.private[client] = self._open(Mode.PER_CLIENT, era, client)
+        return own
+
+    def _require_session(self, client: ClientId) -> None:
+        cause = None if client.connected else "the client has left"
+        if client.sessionless:
+            cause = (
+                "it gives each client a session of its own, and this request belongs to none; connect over"
+                " stdio, or with a protocol revision that has sessions over HTTP (before 2026-07-28)"
+            )
+        if cause is not None:
+            text = f"{self.name} is not available ({cause}); nothing was sent"
+            raise CallError(Code.SERVER_UNAVAILABLE, text, server=self.name, details={"cause": cause})
+
+    def in_era(self, modern: bool) -> Session:  # noqa: FBT001 - as a client's handle has it
+        """The session for a client of that era: that in the other era if there can be one, else the main one.
+
+        If the server does not speak the era, the main session serves it. Over stdio, and where the
+        configuration says the era, all clients share that.
+        """
+        era, main = _era(modern=modern), self.main
+        if not self._per_era or self.queue.closed or not main.has_listed or main.era == era:
+            return main
+        if era in self.known_eras.refused:
+            return main
+        if self.other_era is None or self.other_era.asked_era != era:
+            self._end_other_era("the server speaks another era now")
+            self.other_era = self._open(Mode.OTHER_ERA, era)
+        if self._fails_alone(self.other_era):
+            return main
+        self.queue.wake()
+        return self.other_era
+
+    def _open(self, mode: Mode, era: Era | None, client: ClientId | None = None) -> Session:
+        session = Session(self, self._host, mode, era=era, client=client)
+        self._host.start(session)
+        return session
+
+    async def subscribe(
+        self, uri: str, listener: Listener, meta: bytes, *, modern: bool
+    ) -> Callable[[], None]:
+        """Have `listener` called with changes of `uri`, until the result is called.
+
+        A server may refuse on its main session what it grants on one of the client's own era.
+
+        Raises:
+            CallError: As `Subscriptions.subscribe`, and `CallRate.admit`.
+        """
+        self.rate.admit()  # the server may not be asked: others are subscribed
+        session = self.main
+        try:
+            await session.subscriptions.subscribe(uri, listener, meta)
+        except CallError:
+            session = self.in_era(modern)
+            if session is self.main:
+                raise
+            await session.subscriptions.subscribe(uri, listener, meta)
+        return lambda: session.subscriptions.unsubscribe(uri, listener)
+
+    def leave(self, client: ClientId) -> None:
+        """End the session of a client that has left, without waiting for it."""
+        if (own := self.private.pop(client, None)) is not None:
+            self._host.dismiss(own, "its client has left")
+
+    # --- what becomes of the session in the other era
+
+    def takes(self, event: Event, session: Supervised) -> bool:
+        """Take in an event of one of the sessions; True if it only says that the server speaks one era."""
+        other = self.other_era
+        if other is None:
+            return False
+        if session is self.main and isinstance(event, ChildReady) and self.era == other.asked_era:
+            self._end_other_era("the main session is of its era now")
+        if session is not other or not isinstance(event, ChildFailed | ChildParked):
+            return False
+        if self._is_refusal(event.cause, other):
+            log.info("upstream.one_era", server=self.name, cause=event.cause.text)
+            return True
+        if self._fails_alone(other):
+            self._pass_on(other)
+        return False
+
+    def _is_refusal(self, cause: Cause, other: Session) -> bool:
+        """Note that the server does not speak the other era, if that is why its session has failed."""
+        silent = other.catalogue is None and isinstance(cause.error, NoAnswer)
+        if not isinstance(cause.error, EraRefused) and not (silent and other.queue.lifecycle().failures > 1):
+            return False
+        if other.asked_era is not None:
+            self.known_eras.refused.add(other.asked_era)
+        self._end_other_era(cause.text)
+        return True
+
+    def _fails_alone(self, other: Session) -> bool:
+        return other.fails and self.queue.lifecycle_phase() in {Phase.IDLE, Phase.UP}
+
+    def _end_other_era(self, why: str) -> None:
+        session, self.other_era = self.other_era, None
+        if session is not None:
+            self._pass_on(session)
+            self._host.dismiss(session, why)
+
+    def _pass_on(self, other: Session) -> None:
+        """Have the main session serve what waits for another."""
+        for request, reply in other.queue.take_waiting():
+            try:
+                self.queue.submit(request, reply)  # it has been counted
+            except CallError as error:
+                reply.reject(error)
+
+    # --- for the sessions (`Owner`)
+
+    def is_kept_awake_by(self, session: Supervised) -> bool:
+        """True if the main session must not rest: the one in the other era is in use."""
+        other = self.other_era
+        is_used = other is not None and other.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP}
+        return is_used and session is self.main
+
+    def note_listing(self, session: Supervised, listed: Catalogue) -> None:
+        """Hold what a session has listed against what is pinned, before it is known."""
+        if self.policy.pins is not None:
+            self.policy.pins.note(listed, whole=session.mode is Mode.SHARED)
+
+    def changed(self, session: Supervised, changed: Diff, *, is_first: bool) -> None:
+        """Announce that the shared catalogue was replaced; list again where another session differs now."""
+        match session.mode:
+            case Mode.SHARED:
+                self._on_catalogue(self.name, changed)
+            case Mode.OTHER_ERA:
+                self.main.relist()
+            case Mode.PER_CLIENT if not is_first and self.queue.is_asleep:  # else it is told itself
+                self.main.relist()
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the listeners of a resource that has changed by what another session has heard."""
+        self.main.subscriptions.updated(uri)
+
+
+def _era(*, modern: bool) -> Era:
+    return "modern" if modern else "handshake"
