@@ -115,7 +115,7 @@ class Session:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What there is for clients of the last listing, by an earlier MCPX for all that; None before."""
+        """The last listing, as clients are shown it; perhaps by an earlier MCPX. None before there is one."""
         return self.server.policy.shown(self.cache.current)
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a request is admitted by the policy of its server; asked by the pipeline, and again of what waited.
+"""True if a request is admitted by the policy of its server; asked by the pipeline, and again of what waited.
 
 The errors are those for what the server does not have: what is not admitted does not exist.
 """
@@ -22,14 +22,14 @@ from mcpx.errors import CallError, Code, Outcome
 
 
 class Reference(msgspec.Struct):
-    """What a completion is for: a prompt by its name, or a resource template by its text."""
+    """Reference of a completion: a prompt by its name, or a resource template by its text."""
 
     name: str | None = None
     uri: str | None = None
 
 
 def reference_in(ref: bytes) -> Reference | None:
-    """What the `ref` of a completion names; None where it cannot be read."""
+    """Read the `ref` of a completion; None where it cannot be read."""
     try:
         return msgspec.json.decode(ref, type=Reference)
     except (msgspec.DecodeError, RecursionError):
@@ -37,7 +37,7 @@ def reference_in(ref: bytes) -> Reference | None:
 
 
 def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
-    """Why a request is not sent to its server; None where it may be."""
+    """Say why a request is not sent to its server; None where it may be."""
     policy = request.context.policy or policy
     match request:
         case CallTool(name=name):
@@ -57,7 +57,7 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
 
 
 def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
-    """Why a call has no approval: it was not asked about, or the tool is not what it was then."""
+    """Refuse a call without approval: it was not asked about, or the tool is not what it was then."""
     tool = info.tools.get(call.name)
     if tool is None or (rule := policy.asks(tool)) is None or call.approved == form_of(tool):
         return None
@@ -77,7 +77,7 @@ def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
 
 
 def is_safe(tool: ToolInfo) -> bool:
-    """Whether the tool says of itself that running it twice does no harm."""
+    """True if the tool says of itself that running it twice does no harm."""
     hints = tool.annotations or {}
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 

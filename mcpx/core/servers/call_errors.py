@@ -202,7 +202,7 @@ def error_unsent(error: Exception, *, server: str, tool: str | None) -> CallErro
 
 
 def ends_session(failure: Exception) -> bool:
-    """Whether a probe that failed in this way says that the server refuses the session."""
+    """True if a probe that failed in this way says that the server refuses the session."""
     return (
         isinstance(failure, Refused)
         and failure.status in CLIENT_ERRORS
@@ -221,7 +221,7 @@ def server_died(reason: str, stderr: str, *, server: str, tool: str | None) -> C
 
 
 def not_mcp(error: ValidationError) -> str:
-    """Where an answer is not MCP, and why."""
+    """Say where an answer is not MCP, and why."""
     problem = error.errors(include_url=False, include_input=False)[0]
     at = ".".join(str(part) for part in problem["loc"])
     return f"the server's answer is not MCP: {at}: {problem['msg']}"
@@ -255,5 +255,5 @@ def error_of_mcpx(
 
 
 def _is_error(said: object) -> bool:
-    """Whether this is what a server may say: it is read as one elsewhere."""
+    """True if this is what a server may say: it is read as one elsewhere."""
     return isinstance(said, dict) and type(said.get("code")) is int and isinstance(said.get("message"), str)

@@ -68,11 +68,11 @@ class CallQueue:
         self._refusal = refusal
         self._expiry: Expiry[_Waiting] = Expiry(config.call_limits.queue_timeout, self._expire)
         self.closed = False
-        """Whether it refuses all requests: MCPX is stopping, or the server was removed."""
+        """True if it refuses all requests: MCPX is stopping, or the server was removed."""
         self.pending_reason: str | None = None
-        """Why the server is not supervised yet, though it soon will be; requests wait until then."""
+        """Reason why the server is not supervised yet, though it soon will be; requests wait until then."""
         self.is_waking = False
-        """Whether it is being started from its sleep, and has neither succeeded nor failed yet."""
+        """True if it is being started from its sleep, and has neither succeeded nor failed yet."""
         self.wanted_at = -math.inf
         """When somebody last waited for the server, or was likely to call it soon; never since it rested."""
         self._awaiting = 0  # callers of `wait_for`
@@ -92,12 +92,12 @@ class CallQueue:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for the server."""
+        """Number of requests that wait for the server."""
         return len(self.ref.mailbox)
 
     @property
     def in_flight(self) -> int:
-        """How many calls are running at the server, in all its sessions."""
+        """Number of calls that run at the server, in all its sessions."""
         return self._counters.in_flight
 
     # --- in
@@ -166,7 +166,7 @@ class CallQueue:
 
     @property
     def is_asleep(self) -> bool:
-        """Whether the server was stopped, or not started, because nobody needs it."""
+        """True if the server was stopped, or not started, because nobody needs it."""
         return self.lifecycle_phase() is Phase.IDLE
 
     def wake(self, *, for_use: bool = True) -> bool:
@@ -186,7 +186,7 @@ class CallQueue:
 
     @property
     def is_held(self) -> bool:
-        """Whether the server waits for a person to sign in, so that no call can start it."""
+        """True if the server waits for a person to sign in, so that no call can start it."""
         life = self.lifecycle_or_none()
         return life is not None and life.held
 
@@ -205,7 +205,7 @@ class CallQueue:
 
     @property
     def has_callers(self) -> bool:
-        """Whether any caller waits for this server to be ready."""
+        """True if any caller waits for this server to be ready."""
         return bool(len(self.ref.mailbox) or self._awaiting)
 
     async def wait_for(self, known: Callable[[], bool], *, for_use: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""How many requests of clients a server takes in a minute: one rate for all of its sessions.
+"""The rate of requests that a server takes of clients in a minute: one for all of its sessions.
 
 A bucket that holds as many as the server takes in a minute, and fills evenly within one. What finds it empty
 is refused, and is never queued: it was not sent.
@@ -24,7 +24,7 @@ class CallRate:
 
     def __init__(self, config: ServerConfig, counters: Counters) -> None:
         self.per_minute: int | None = None
-        """How many; None: any number."""
+        """None for any number."""
         self._server = config.name
         self._counters = counters
         self._left = 0.0
@@ -58,7 +58,7 @@ class CallRate:
         raise self._refusal(per_minute, (1 - left) * PERIOD_S / per_minute, tool)
 
     def _refilled(self, per_minute: int) -> float:
-        """What is left now."""
+        """Return how many are left now."""
         elapsed = monotonic() - self._looked_at
         return min(per_minute, self._left + elapsed * per_minute / PERIOD_S)
 

@@ -117,7 +117,7 @@ class InFlight:
         return replace(self.request, safe=False) if self.request.safe else None
 
     def _is_unread(self, unread: int | None) -> bool:
-        """Whether the server provably has not seen the first byte of it, nor will."""
+        """True if the server provably has not seen the first byte of it, nor will."""
         if self.never_seen:
             return True
         if unread is not None and self.position is not None:
@@ -171,7 +171,7 @@ class Calls:
 
     @property
     def busy(self) -> bool:
-        """Whether the server may be working on a call.
+        """True if the server may be working on a call.
 
         Not counted: a call past its deadline, and one that the server has not begun to read. A server that
         the kernel has stopped works on nothing.
@@ -277,7 +277,7 @@ class Calls:
             self._loop.call_soon(call.check_seen, self._link)  # when it has been written
 
     def _takes_calls(self, *, alone: bool) -> bool:
-        """Whether the server can take a call: it reads what it is sent, and is neither dead nor dying.
+        """True if the server can take a call: it reads what it is sent, and is neither dead nor dying.
 
         In a busy moment the kernel is not asked, if it can say afterwards what the server has read: a call to
         a dead server is unread, and goes to the next incarnation.
@@ -306,7 +306,7 @@ class Calls:
             call.reply.resolve(result)
 
     def _is_of_the_loss(self, error: Exception) -> bool:
-        """Whether an error says only that the connection has ended: `close` settles the call."""
+        """True if an error says only that the connection has ended: `close` settles the call."""
         lost = self._link.lost.is_set() and not isinstance(error, NotExecuted)
         return lost or isinstance(error, ConnectionEnded)
 

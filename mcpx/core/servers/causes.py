@@ -57,7 +57,7 @@ class Unhealthy(Exception):  # noqa: N818 - a condition
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
-    """Why an incarnation of this server ended: a bounded and clean text without its configured secrets.
+    """Explain why an incarnation of a server ended: a bounded and clean text without its configured secrets.
 
     Never raises: the supervisor calls it.
     """
@@ -92,7 +92,7 @@ def _explained(error: Exception, config: ServerConfig) -> Cause:
 
 
 def _of_mcpx(leaf: BaseException, config: ServerConfig) -> Cause | None:
-    """What another MCPX says of the server behind it, in its own words."""
+    """Quote another MCPX on the server behind it."""
     said = leaf.error if isinstance(leaf, EraRefused) else leaf
     if not config.is_remote_mcpx or not isinstance(said, MCPError):
         return None

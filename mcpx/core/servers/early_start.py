@@ -1,4 +1,4 @@
-"""What is done while the SDK is imported: the configuration is resolved, and servers' processes are started.
+"""Work during the import of the SDK: the configuration is resolved, and servers' processes are started.
 
 Used by the commands that serve, around that import. Imports neither the SDK nor anyio itself.
 """

@@ -48,7 +48,7 @@ Raises:
 
 
 class Activity(Protocol):
-    """What the health check must know of the calls."""
+    """The calls of a session, as far as the health check must know of them."""
 
     overdue: Signal
     """Set when a call has passed its deadline."""
@@ -57,7 +57,7 @@ class Activity(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether the server may be at work on a call that is inside its deadline."""
+        """True if the server may be at work on a call that is inside its deadline."""
         ...
 
 

@@ -53,9 +53,9 @@ class Supervised(Protocol):
     health: Health | None
     """The health check, while it serves."""
     last_error: str | None
-    """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
+    """Cause of its last failure, also after it has recovered; set by the fleet, which sees the failures."""
     rests: int
-    """How often it was put to sleep; counted by the fleet."""
+    """Number of times that it was put to sleep; counted by the fleet."""
     account: Account | None
 
     @property
@@ -80,7 +80,7 @@ class Supervised(Protocol):
 
 
 class Host:
-    """What sessions are given by the fleet that they belong to. `start` has one supervised.
+    """Things that the fleet gives to its sessions. `start` has one supervised.
 
     `dismiss` ends one for the reason given, and does not wait for that.
     """

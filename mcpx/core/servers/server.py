@@ -103,7 +103,7 @@ class Server:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What clients are shown of the last listing, by an earlier MCPX for all that; None before."""
+        """The last listing, as clients are shown it; perhaps by an earlier MCPX. None before there is one."""
         return self.main.catalogue
 
     @property
@@ -138,7 +138,7 @@ class Server:
 
     @property
     def placed_use(self) -> PlacedUse | None:
-        """What it uses on the nodes of the cluster; None for one that is on none."""
+        """Its use of the nodes of the cluster; None for one that is on none."""
         placement = self._host.placement
         return None if placement is None else placement.use_of(self.config)
 

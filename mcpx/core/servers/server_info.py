@@ -88,7 +88,7 @@ def server_info(
 
 
 def _cause(life: ChildState) -> str | None:
-    """Why it is not up; of one that says the same at each start, that it will not come up by itself."""
+    """Say why it is not up; of one that says the same at each start, that it will not come up by itself."""
     if life.cause is None or life.phase is Phase.UP:
         return None
     if life.phase is not Phase.PARKED or life.alike < (life.policy.parking or Parking()).alike:

@@ -52,7 +52,7 @@ def restore_for(pid: int) -> None:
 
 
 def share(part: float, most: int) -> int:
-    """How many connections a frontend may hold that gets this part of all descriptors; `most` at most."""
+    """Return how many connections a frontend may hold by its part of all descriptors; `most` at most."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else max(1, min(most, int(soft * part)))
 

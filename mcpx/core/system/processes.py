@@ -43,7 +43,7 @@ class _Stat(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a process holds of memory, in bytes, and has used of the processor since it started."""
+    """Memory of a process, in bytes, and processor time since its start."""
 
     group: int
     started: str
@@ -75,7 +75,7 @@ def pid_namespace() -> str | None:
 
 
 def has_proc() -> bool:
-    """Whether there is a /proc (Linux)."""
+    """True if there is a /proc (Linux)."""
     return (PROC / "self").exists()
 
 
@@ -105,7 +105,7 @@ def resting(pid: int) -> tuple[str, str] | None:
 
 
 def usage_of(pid: int) -> Usage | None:
-    """What a process uses; None if it does not exist, or is dead. Needs /proc."""
+    """Use of one process; None if it does not exist, or is dead. Needs /proc."""
     found = _stat(pid)
     if found is None or found.state in _DEAD:
         return None
@@ -121,7 +121,7 @@ def processes() -> Iterator[int]:
 
 
 def started_with(pid: int, variable: str, value: str) -> bool:
-    """Whether the process was started with that variable (proc(5), environ); False if we may not look."""
+    """True if the process was started with that variable (proc(5), environ); False if we may not look."""
     try:
         environ = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -143,7 +143,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 class Use(NamedTuple):
-    """What processes use: bytes of memory, and the share of one core, None at the first look.
+    """Use of processes: bytes of memory, and the share of one core, None at the first look.
 
     `used_s` is the processor time since the look before, of a process that was not there since its start.
     """
@@ -162,7 +162,7 @@ class _Seen(NamedTuple):
 
 
 class ProcessFigures:
-    """What process groups use, look for look. Not to be used by two threads at a time."""
+    """Use of process groups, look for look. Not to be used by two threads at a time."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, str], _Seen] = {}  # by pid and start time
@@ -243,7 +243,7 @@ def _proportional(pid: int) -> int:
 
 
 def _by_ps() -> Iterator[tuple[int, Usage]]:
-    """What all processes use; none if `ps` does not answer."""
+    """Yield the use of all processes; nothing if `ps` does not answer."""
     for line in _ps("-A", "-o", "pid=,pgid=,rss=,time=").splitlines():
         with suppress(ValueError):
             pid, group, size, used = line.split()

@@ -95,9 +95,9 @@ class Fleet:
         """Says where servers run that are placed on nodes; None without a cluster."""
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
-        """What servers offered last; run by the hub, beyond the end of the servers."""
+        """Offers of the servers, as they were last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
-        """What servers offered when that was approved; run by the hub likewise."""
+        """Offers of the servers, as they were approved; run by the hub likewise."""
         self.accounts = open_accounts(
             tokens or state, kind=config.token_store, on_change=self._account_changed
         )
@@ -127,11 +127,11 @@ class Fleet:
         self.news = Signal()
         """Pulsed when the state of a server has changed, or which servers there are."""
         self.version = 0
-        """How often that was."""
+        """Number of pulses so far."""
         self.timelines = Timelines()
-        """What has become of each server."""
+        """Events of each server."""
         self.stopping = False
-        """Whether no more calls are taken."""
+        """True if no more calls are taken."""
         self._elsewhere = elsewhere
         self._has_open_tasks = has_open_tasks
         with self.environment.entered():
@@ -197,7 +197,7 @@ class Fleet:
             self.supervisor.add(child_spec(session, self.environment, grace_s=grace_s, on_demand=on_demand))
 
     def may_sleep(self, upstream: Server) -> bool:
-        """Whether a server need not run, because what it offers is known well enough."""
+        """True if a server need not run, because what it offers is known well enough."""
         known = upstream.catalogue
         return may_sleep(upstream.config, None if known is None else known.listed_at)
 
@@ -310,7 +310,7 @@ class Fleet:
         ChildRested: (_count_rest,),
         ChildStopped: (_start_ended, _forget),
     }
-    """What follows from an event beside its line in the log, in this order; from any other, nothing."""
+    """Effects of an event beside its line in the log, in this order; any other has none."""
 
     # --- accounts and pins
 

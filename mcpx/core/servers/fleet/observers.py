@@ -1,4 +1,4 @@
-"""Who is told of changes of the servers, and who waits for them at the start.
+"""Observers of changes of the servers, and waiting for the servers at the start.
 
 `Observers` are called when what a server offers, or how it is shown, has changed. `Readiness` is waited for
 after MCPX was started: until the servers are ready, are known, or have failed once. What is asleep is waited
@@ -26,7 +26,7 @@ NO_SERVER: Final = ""
 
 
 class Observers:
-    """Those of one fleet."""
+    """The observers of one fleet."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
@@ -68,7 +68,7 @@ class Readiness:
 
     @property
     def is_settled(self) -> bool:
-        """Whether each server is ready or asleep, or has failed once."""
+        """True if each server is ready or asleep, or has failed once."""
         return not self._starting
 
     async def settled(self, seconds: float) -> bool:

@@ -33,7 +33,7 @@ class EndpointError(MCPXError):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What is shown.
+    """Servers that are shown, and what of them.
 
     `config` is the configuration with the servers that are shown and no others, each as the profile has it.
     `profile` says what is shown of these servers; without one, everything.
@@ -54,7 +54,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 def select(endpoint: Endpoint, config: Config) -> Selection:
-    """What the clients of an endpoint are shown of a configuration."""
+    """Select what the clients of an endpoint are shown of a configuration."""
     if endpoint.shows_all:
         return Selection(config)
     endpoint = by_own_names(endpoint, config)

@@ -67,7 +67,7 @@ class ReloadError(MCPXError):
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reload does, by the names of the servers, in the order of their configuration.
+    """The steps of a reload, by the names of the servers, in the order of their configuration.
 
     `peers` are the entries of other MCPX that are new, gone or different; what comes of it for their servers
     is known once they have answered.
@@ -85,7 +85,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_reload(old: Config, new: Config, *, moved: Container[str] = ()) -> ReloadPlan:
-    """What is different in `new`. `old` is the configuration in force, as `effective_config` made it.
+    """Compare `new` with `old`, the configuration in force as `effective_config` made it.
 
     Servers that have `moved` count as changed.
     """

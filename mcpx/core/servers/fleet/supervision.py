@@ -55,14 +55,14 @@ class StartPriority(IntEnum):
     CALLER = 0
     """Somebody waits for the server."""
     LISTING = 1
-    """What the server offers is not known."""
+    """The offers of the server are not known."""
     WARM_UP = 2
     """Somebody will call the server."""
     REST = 3
 
 
 def _demanded(config: ServerConfig) -> int:
-    """How many attempts a waiting call may demand that are not to park its server: one a second, at most.
+    """Number of attempts that a waiting call may demand without parking its server: one a second, at most.
 
     Another MCPX or a node is tried by a connection, which costs nothing, and may be away for a restart: calls
     wait for it as long as they may. A command that fails as often is not worth starting again.
@@ -111,7 +111,7 @@ def child_spec(
 
 
 def start_priority(session: Supervised) -> StartPriority:
-    """What a server's start is for, as it is now."""
+    """Find what a session's start is for, as it is now."""
     if session.queue.has_callers:
         return StartPriority.CALLER
     if session.mode is Mode.SHARED and session.catalogue is None:

@@ -1,4 +1,4 @@
-"""What has become of each server, one after the other: started, ready, died of that, tried again, and so on.
+"""Timelines of the servers: started, ready, died of that, tried again, and so on.
 
 The fleet notes each event of its supervisor here, for as long as it has the server: a server whose
 configuration changes keeps its timeline. Only the session that MCPX itself has with a server counts, not the
@@ -76,7 +76,7 @@ class Timeline:
         self._pid: int | None = None
 
     def entries(self, after: int = 0) -> list[Entry]:
-        """What is kept of the entries that came after the first `after` ones, the oldest first."""
+        """Return what is kept of the entries after the first `after` ones, the oldest first."""
         new = min(max(0, self.count - after), len(self._entries))
         return list(self._entries)[len(self._entries) - new :]
 
@@ -130,13 +130,13 @@ class Timeline:
 
 
 class Timelines:
-    """Those of a fleet, by the server's name."""
+    """Timelines of a fleet, by the server's name."""
 
     def __init__(self) -> None:
         self._of: dict[str, Timeline] = {}
 
     def __getitem__(self, name: str) -> Timeline:
-        """That of a server, which may have nothing in it yet."""
+        """Timeline of a server, which may have nothing in it yet."""
         return self._of.setdefault(name, Timeline())
 
     def __contains__(self, name: str) -> bool:

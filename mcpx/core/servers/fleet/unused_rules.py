@@ -13,7 +13,7 @@ from mcpx.core.policy.rules import NameRules, URIRules
 
 _THINGS: Final = {"tools": "tool", "resources": "resource", "prompts": "prompt"}
 _Rule = tuple[str, str, str]
-"""What it is for, its list, and a pattern in it."""
+"""The kind of thing, its list, and a pattern in it."""
 
 
 def unused_rules(config: Config, listed: Mapping[str, Catalogue | None]) -> list[str]:
@@ -60,7 +60,7 @@ def _rules(server: ServerConfig) -> Iterator[tuple[_Rule, bool]]:
 
 
 def _is_used(rule: _Rule, server: ServerConfig, known: Catalogue | None) -> bool:
-    """Whether a rule fits something of a server, or may do so as far as is known."""
+    """True if a rule fits something of a server, or may do so as far as is known."""
     kind, field, pattern = rule
     if known is None or known.generation == 0 or any(each.name is None for each in known.left_out):
         return True

@@ -1,1 +1,1 @@
-"""What one server offers: listing it, describing it, and following its changes."""
+"""Offers of one server: listing, describing and remembering them, and following their changes."""

@@ -61,7 +61,7 @@ _TEXT_TYPES: Final = frozenset(
 
 
 def is_text(mime_type: str | None) -> bool:
-    """Whether the MIME type is text: `text/*`, `+json`, `+xml`, and the usual ones under `application/`."""
+    """True if the MIME type is text: `text/*`, `+json`, `+xml`, and the usual ones under `application/`."""
     if mime_type is None:
         return False
     kind = mime_type.split(";", 1)[0].strip().lower()

@@ -48,11 +48,11 @@ class CatalogueStore:
         self._broken = False
 
     def identity(self, server: ServerConfig) -> str:
-        """What the server is now, for `keep` and `touch`. Taken when it is started: programs are upgraded."""
+        """Identity of the server now, for `keep` and `touch`; taken when it starts, for programs are upgraded."""
         return server_identity(server)
 
     def load(self, server: ServerConfig) -> Remembered | None:
-        """What this very server offered last, or None. Blocks for the time of reading a file."""
+        """Load what this very server offered last, or None. Blocks for the time of reading a file."""
         if server.disabled is not None:
             return None
         try:

@@ -103,7 +103,7 @@ class _AnyObject(msgspec.Struct, gc=False):
 
 
 def _are_objects(listed: msgspec.Raw) -> bool:
-    """Whether all entries are objects; keeps none of them."""
+    """True if all entries are objects; keeps none of them."""
     try:
         msgspec.json.decode(listed, type=list[_AnyObject])
     except (msgspec.DecodeError, RecursionError):
@@ -234,7 +234,7 @@ RequestPage = Callable[[str | None], Awaitable[msgspec.Raw]]
 
 
 class Budget:
-    """What the listing of one server may still cost. `limit` is in bytes."""
+    """Budget of the listing of one server. `limit` is in bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -274,7 +274,7 @@ class Pages:
         self.skipped = 0
         """The number of entries that were received and not given."""
         self.incomplete: str | None = None
-        """Why the list is not complete; None where it is."""
+        """Reason why the list is not complete; None where it is."""
 
     async def entries(self) -> AsyncIterator[bytes]:
         """The JSON of each entry, in order.
@@ -307,7 +307,7 @@ class Pages:
             raise BadListing(self.incomplete)
 
     async def _affordable(self, entries: list[msgspec.Raw]) -> AsyncIterator[bytes]:
-        """As many entries as the budget allows; other tasks run between them."""
+        """Read as many entries as the budget allows; other tasks run between them."""
         read = 0
         for number, raw in enumerate(entries):
             entry = bytes(raw)

@@ -57,7 +57,7 @@ FORMAT: Final = 1
 DescriptionKey = tuple[str, str | None, int | None, str | None]
 """URI, MIME type, size and time of change of a resource: what its content is known by."""
 Descriptions = dict[DescriptionKey, str | None]
-"""What was made of the contents of resources; None where that failed."""
+"""Descriptions made of the contents of resources; None where that failed."""
 
 E = TypeVar("E", bound=Entry)
 
@@ -152,13 +152,13 @@ _SUFFIX: Final = ".json"
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What a server offered last. `listed_at` is when that was last known to be right (since the epoch)."""
+    """The last catalogue of a server, known to be right at `listed_at` (since the epoch)."""
 
     catalogue: Catalogue
     """Its generation is 0."""
     listed_at: float
     descriptions: Descriptions = {}
-    """Those that were made for resources, as they are in the catalogue."""
+    """Made for resources, as they are in the catalogue."""
 
 
 class _Head(msgspec.Struct):
@@ -178,7 +178,7 @@ class CatalogueFiles:
         self._distrusted: str | None = None  # likewise
 
     def load(self, server: ServerConfig, identity: str) -> Remembered | None:
-        """What the server of that identity offered last, if it is known."""
+        """Load what the server of that identity offered last, if it is known."""
         path = self._path(identity)
         try:
             if not self._is_trusted():
@@ -259,7 +259,7 @@ class CatalogueFiles:
         return self.folder / (identity + _SUFFIX)
 
     def _is_trusted(self) -> bool:
-        """Whether no other user can have written in the folder; if one can, that is logged once.
+        """True if no other user can have written in the folder; if one can, that is logged once.
 
         Raises:
             FileNotFoundError: There is no folder.
@@ -284,7 +284,7 @@ class CatalogueFiles:
 
 
 def may_sleep(server: ServerConfig, listed_at: float | None) -> bool:
-    """Whether a server need not run before it is needed: its catalogue was right at that time."""
+    """True if a server need not run before it is needed: its catalogue was right at that time."""
     if server.start == "eager" or listed_at is None:
         return False
     return server.start == "on_demand" or time.time() - listed_at < server.remembered_for
@@ -317,7 +317,7 @@ def _read_file(path: Path, identity: str) -> tuple[bytes, float]:
 
 
 def _is_there(path: Path, head: bytes, size: int) -> bool:
-    """Whether the file begins so, and is as long."""
+    """True if the file begins so, and is as long."""
     try:
         with open_own_file(path) as file:
             return os.fstat(file.fileno()).st_size == size and file.read(len(head)) == head

@@ -1,4 +1,4 @@
-"""How MCPX hears of changed resources of a server: the parts of `Subscriptions`.
+"""Changes of a server's resources, as MCPX hears of them: the parts of `Subscriptions`.
 
 `Support` knows if the server has subscriptions, and what is said where it has none. `Topic` is one URI with
 listeners, and the digest that says after a reconnect if its content has changed meanwhile: the digest is read
@@ -61,7 +61,7 @@ class Provider(Protocol):
 
 
 class Support:
-    """What the server of one session is known to have.
+    """Subscriptions, as far as the server of one session is known to have them.
 
     A server is asked even if it does not declare subscriptions: many have them all the same (the Python SDK
     1.x cannot declare them). One that answers that it does not know the method is not asked again in that
@@ -74,7 +74,7 @@ class Support:
 
     @property
     def is_modern(self) -> bool:
-        """Whether the server speaks 2026-07-28, as far as is known: it may be down."""
+        """True if the server speaks 2026-07-28, as far as is known: it may be down."""
         catalogue = self.provider.catalogue
         return catalogue is not None and catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS
 
@@ -144,18 +144,18 @@ class Topic:
 
     @property
     def established(self) -> bool:
-        """Whether the server has agreed at some time."""
+        """True if the server has agreed at some time."""
         return self.settled.is_set() and self.error is None
 
     @property
     def needs_reading(self) -> bool:
-        """Whether its digest is to be read, and is not being read."""
+        """True if its digest is to be read, and is not being read."""
         return (
             not self.silent and (self.outdated or self.maybe_missed) and self.established and not self.reading
         )
 
     def covers(self, uri: str) -> bool:
-        """Whether that URI is below this one: a server may name a part of what was subscribed to."""
+        """True if that URI is below this one: a server may name a part of what was subscribed to."""
         return uri.startswith(self.uri if self.uri.endswith("/") else f"{self.uri}/")
 
     def notify(self, uri: str) -> None:
@@ -210,7 +210,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     wanted: list[str]
     honoured: frozenset[str]
     after_a_gap: bool
-    """Whether no stream was open just before: an update may have been missed."""
+    """True if no stream was open just before: an update may have been missed."""
     error: Exception | None = None
 
 

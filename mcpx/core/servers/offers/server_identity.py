@@ -1,4 +1,4 @@
-"""What a server is, as a digest: two that have the same one can be expected to offer the same.
+"""The identity of a server, as a digest: two that have the same one can be expected to offer the same.
 
 Everything of the server's entry that reaches it counts (its name, how it is started or reached, environment
 and headers, the era, whose sessions it has), and so do the program that its command names, and a script among

@@ -50,7 +50,7 @@ class Standing:
 
     @property
     def over(self) -> bool:
-        """Whether it was answered or cancelled."""
+        """True if it was answered or cancelled."""
         return self._reply.settled
 
     def sent(self, cancel: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ class DirectClient:
         self.about: bytes = b""
         """What it says of itself in its handshake, in JSON."""
         self.is_probe = False
-        """Whether MCPX itself asks in a client's name."""
+        """True if MCPX itself asks in a client's name."""
         self.capabilities: bytes = b"{}"
         """What it has declared there, in JSON."""
         self.version: str | None = None
@@ -159,7 +159,7 @@ class DirectClient:
 
     @property
     def greeted(self) -> bool:
-        """Whether the server has accepted its `initialize`."""
+        """True if the server has accepted its `initialize`."""
         return self._initialize is not None
 
     def note_request(self, method: str, params: msgspec.Raw | bytes) -> None:

@@ -135,7 +135,7 @@ class DirectConnection:
         self._greeting: asyncio.TimerHandle | None = None
         self.agreed = agreed
         self.has_served = False
-        """Whether any request of the client had a result."""
+        """True if any request of the client had a result."""
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
         self._failed = deque[RequestId](maxlen=MAX_FAILED)  # the SDK may still have them when they come again
@@ -145,12 +145,12 @@ class DirectConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the client is open at the server."""
+        """True if nothing of the client is open at the server."""
         return not self._open
 
     @property
     def is_asking(self) -> bool:
-        """Whether a request of the server waits for its client."""
+        """True if a request of the server waits for its client."""
         return bool(len(self._server_requests))
 
     # --- the sender of the calls

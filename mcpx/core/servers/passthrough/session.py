@@ -87,12 +87,12 @@ class DirectSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything of the client is open, or waits."""
+        """True if anything of the client is open, or waits."""
         return self.queue.has_callers or (self._connection is not None and not self._connection.is_idle)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the client is open, and nothing was for `IDLE_AFTER_S`."""
+        """True if nothing of the client is open, and nothing was for `IDLE_AFTER_S`."""
         if self.is_busy:
             self.used_at = anyio.current_time()
         return anyio.current_time() - self.used_at > IDLE_AFTER_S
@@ -262,7 +262,7 @@ class _Queue(CallQueue):
 
     @property
     def standing(self) -> list[Standing]:
-        """Those that are neither answered nor cancelled."""
+        """Requests that are neither answered nor cancelled."""
         self._standing = [each for each in self._standing if not each.over]
         return list(self._standing)
 

@@ -1,1 +1,1 @@
-"""What a server sends of its own accord, on its way to clients: requests, log messages, suspended calls."""
+"""From server to client: requests, log messages, and calls that are suspended for an answer."""

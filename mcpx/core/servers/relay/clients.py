@@ -32,14 +32,14 @@ class ClientHandle(CallerHandle, Protocol):
 
     @property
     def confined(self) -> bool:
-        """Whether it gets from servers only what belongs to its own calls, as one with a named token does.
+        """True if it gets from servers only what belongs to its own calls, as one with a named token does.
 
         What comes between calls may be about a call of others.
         """
         ...
 
     def sees(self, server: str) -> bool:
-        """Whether it is shown that server. To one that is not, nothing of the server may get."""
+        """True if it is shown that server. To one that is not, nothing of the server may get."""
         ...
 
     def notify(self, method: str, params: JSON) -> None:
@@ -163,7 +163,7 @@ class CallsInFlight(Protocol):
     """The calls of one session."""
 
     def running(self) -> list[RunningCall]:
-        """What the server works on now, the oldest first."""
+        """Return the calls that the server works on now, the oldest first."""
         ...
 
     def renew(self, call: RunningCall) -> None:

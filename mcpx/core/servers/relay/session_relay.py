@@ -1,4 +1,4 @@
-"""What a server sends of its own accord on one session, relayed: all that a session knows of the relay.
+"""The relay of one session: messages that its server sends of its own accord, on their way to clients.
 
 A log message that is attributed to a client goes to that client only, if it wants its level. One that comes
 while no call is in flight goes to every client that has set a level, except those that came with a token of

@@ -1,4 +1,4 @@
-"""What MCPX says of itself when it greets a server, and what the server answers. Everything here is pure.
+"""Greetings: what MCPX says of itself to a server, and how its answer is read. Everything here is pure.
 
 The results of `initialize` and of `server/discover` are read as tolerantly as the official clients do. They
 differ in what they accept; what any of them accepts is accepted here, and an odd member that nothing depends
@@ -37,7 +37,7 @@ _FEATURES: Final = {
 
 
 Greeting = types.InitializeResult | types.DiscoverResult
-"""What a server says of itself."""
+"""The server's half of a greeting."""
 
 # --- what is said
 

@@ -103,7 +103,7 @@ class Handshake:
                 race.cancel()
 
     def _failure(self) -> Exception:
-        """Why there is no agreement: what was said to `initialize`, unless no revision is shared at all."""
+        """Explain why there is no agreement: by what was said to `initialize`, unless no revision is shared."""
         if self._closed is not None:
             return self._closed
         (first, error), *rest = self._errors.items()
@@ -116,7 +116,7 @@ class Handshake:
     # --- a process that ended, or was silent
 
     def in_another_process(self) -> Handshake | None:
-        """What to ask a fresh process after this one; None where the questions cannot be why it failed."""
+        """The handshake for a fresh process; None where the questions cannot be why this one failed."""
         if self.agreed or len(self.eras) == 1 or not self._was_read:
             return None
         first, second = self.eras
@@ -143,7 +143,7 @@ async def _failed_or_silent(failed: anyio.Event, link: Link) -> None:
 
 
 def _is_refusal(error: Exception, failures: list[Exception]) -> bool:
-    """Whether a failed question says that the server does not speak the era. `failures` are of HTTP."""
+    """True if a failed question says that the server does not speak the era. `failures` are of HTTP."""
     if not failures:
         return True
     failure = failures[0]
@@ -153,7 +153,7 @@ def _is_refusal(error: Exception, failures: list[Exception]) -> bool:
 
 
 class KnownEras:
-    """What is known of the eras that one server speaks; shared by all sessions with it."""
+    """Knowledge of the eras that one server speaks; shared by all sessions with it."""
 
     def __init__(self, config: ServerConfig) -> None:
         self.refused: set[Era] = set()

@@ -162,7 +162,7 @@ class PassingSession(ClientSession):
 
     @property
     def ended(self) -> bool:
-        """Whether the connection has ended; always False over HTTP, where each request has its own."""
+        """True if the connection has ended; always False over HTTP, where each request has its own."""
         return isinstance(self._dispatcher, WireDispatcher) and self._dispatcher.outgoing.closed
 
     async def ask_raw(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class PassingSession(ClientSession):
         return await take_raw(self._dispatcher.send_raw_request(method, data.get("params"), opts))
 
     def header_problem(self, tool: ToolInfo) -> str | None:
-        """What is wrong with the parameters that a tool wants in HTTP headers (2026-07-28); None if nothing.
+        """Find a problem with the parameters that a tool wants in HTTP headers (2026-07-28); None if none.
 
         A client must leave out a tool with a problem. The parameters of any other are remembered.
         """

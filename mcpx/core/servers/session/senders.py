@@ -59,7 +59,7 @@ class LogLevelSync:
         self._wire = wire
         self._clients = clients
         self.has_level = self._handshake and can is not None and can.logging is not None
-        """Whether the server accepts a log level for its whole session."""
+        """True if the server accepts a log level for its whole session."""
         self._level: str | None = None
         self._roots = clients.roots_version
 
@@ -122,11 +122,11 @@ class Sender(Protocol):
     """Starts requests on one session. Its methods do not wait."""
 
     def position(self) -> int | None:
-        """Where the next request begins in what is sent; None if that is not known."""
+        """Position at which the next request begins in what is sent; None if that is not known."""
         ...
 
     def congested(self) -> bool:
-        """Whether the server is not reading what it was sent already."""
+        """True if the server is not reading what it was sent already."""
         ...
 
     def on_drained(self, callback: Callable[[], None]) -> None:

@@ -68,7 +68,7 @@ class UpstreamSession:
 
     @property
     def modern(self) -> bool:
-        """Whether the server speaks the 2026-07-28 revision."""
+        """True if the server speaks the 2026-07-28 revision."""
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:

@@ -98,15 +98,15 @@ class LinkObserver(Protocol):
     """Receives what HTTP exchanges reveal about their session. No method may raise."""
 
     established: bool
-    """Whether the handshake is over."""
+    """True if the handshake is over."""
     lost: Ending
     """Set when the session is over."""
     last_problem: str | None
-    """What was wrong with the last exchange; None while all is well."""
+    """Problem of the last exchange; None while all is well."""
     retryable: bool
-    """Whether connecting again can help."""
+    """True if connecting again can help."""
     held: bool
-    """Whether a person has to sign in before it can."""
+    """True if a person has to sign in before it can."""
 
     def lose(self, reason: str) -> None:
         """The session is over."""
@@ -151,11 +151,11 @@ class Exchange:
         self._deadline = anyio.current_time() + timeout_s
         self._waits: set[anyio.CancelScope] = set()
         self.answer: Answer | None = None
-        """What the server answered, as far as it was looked at."""
+        """Answer of the server, as far as it was looked at."""
         self.started = False
-        """Whether any byte of it may have been sent."""
+        """True if any byte of it may have been sent."""
         self.over = False
-        """Whether it has failed or was abandoned."""
+        """True if it has failed or was abandoned."""
 
     async def trace(self, event: str, _info: object) -> None:
         """Follow the steps of the exchange; a trace function of the HTTP library, and of `UNAUTHORIZED`.

@@ -202,7 +202,7 @@ def _take_large(data: LargeMessage, request_id: RequestId | None) -> tuple[Answe
 
 
 def _placeholder(answer: Answer, request_id: RequestId | None) -> bytes:
-    """What the SDK reads in the place of an answer that goes another way."""
+    """Encode what the SDK reads in the place of an answer that goes another way."""
     content: dict[str, object] = {"error": _PLACEHOLDER_ERROR} if answer.is_error else {"result": {}}
     named = request_id if answer.id is None else answer.id
     return envelope.encode({"jsonrpc": "2.0", "id": named, **content})
@@ -281,7 +281,7 @@ def read_error_body(response: httpx2.Response, body: bytes, redact: Redact) -> E
 
 
 def is_unparsed(status: int, body: ErrorBody) -> bool:
-    """Whether the server refused a request before it read its id.
+    """True if the server refused a request before it read its id.
 
     Some servers do so for a session that they do not know, where the protocol has 404.
     """
@@ -289,7 +289,7 @@ def is_unparsed(status: int, body: ErrorBody) -> bool:
 
 
 def is_server_error(body: ErrorBody, response: httpx2.Response, posted: Posted) -> bool:
-    """Whether the server answered the request with an error of its own, which is passed on unaltered.
+    """True if the server answered the request with an error of its own, which is passed on unaltered.
 
     It did if the error carries the id of the request. Servers without sessions may not read the id of what
     they refuse; one with sessions that does not has refused the session, and a 429 or a 5xx may be a proxy's.
@@ -302,5 +302,5 @@ def is_server_error(body: ErrorBody, response: httpx2.Response, posted: Posted) 
 
 
 def quoted(text: str) -> str:
-    """What is shown of a text of the server's: one line, cut to a length."""
+    """Quote a text of the server's: one line, cut to a length."""
     return cut(" ".join(text.split()), MAX_QUOTE_LEN)

@@ -235,7 +235,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         return NotExecuted(reason)
 
     async def _is_known(self, request: httpx2.Request) -> bool:
-        """Whether the server takes a ping in the session of a request that it did not read."""
+        """True if the server takes a ping in the session of a request that it did not read."""
         with anyio.move_on_after(PROBE_TIMEOUT_S), suppress(httpx2.HTTPError):
             response = await self._send(http_answers.ping_like(request))
             await response.aclose()

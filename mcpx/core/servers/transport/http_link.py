@@ -58,11 +58,11 @@ class HttpLink(NoProcess):
         self.suspicion = Signal()
         self.established = False
         self.last_problem: str | None = None
-        """What was wrong with the last exchange; None while all is well."""
+        """Problem of the last exchange; None while all is well."""
         self.retryable = True
-        """Whether connecting again can help."""
+        """True if connecting again can help."""
         self.held = False
-        """Whether a person has to sign in before it can."""
+        """True if a person has to sign in before it can."""
         self._on_events_missed = on_events_missed
 
     # --- for the session
@@ -73,7 +73,7 @@ class HttpLink(NoProcess):
         self.suspicion.clear()
 
     def is_alive(self) -> bool:
-        """Whether the server takes new requests, as far as it has said."""
+        """True if the server takes new requests, as far as it has said."""
         return not self.closing.is_set() and not self.lost.is_set()
 
     def failure(self) -> ConnectionLost:

@@ -49,7 +49,7 @@ class Event(msgspec.Struct):
 
     @property
     def is_message(self) -> bool:
-        """Whether it carries a JSON-RPC message."""
+        """True if it carries a JSON-RPC message."""
         return bool(self.data) and self.fields.get(b"event", b"") in {b"", b"message"}
 
     def encode(self) -> bytes:
@@ -74,7 +74,7 @@ class EventParser:
         self._held_bytes = 0
         self._after_cr = False
         self.resumable = False
-        """Whether an event had an id, so that the stream can be resumed after it."""
+        """True if an event had an id, so that the stream can be resumed after it."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield each event that this chunk completes.
@@ -163,7 +163,7 @@ class EventStream(httpx2.AsyncByteStream):
         find: Find | None = None,
     ) -> None:
         self.end_reason = "the event stream ended"
-        """How it ended, or will end if nothing goes wrong."""
+        """Reason of its end, or the one it will have if nothing goes wrong."""
         self._response = response
         self._observer = observer
         self._exchange = exchange
@@ -201,7 +201,7 @@ class EventStream(httpx2.AsyncByteStream):
             self._exchange.fail(kind(f"{self.end_reason} before the answer"))
 
     def _judge(self, event: Event) -> bytes:
-        """What is passed on of an event, after its exchange has what it is to have of it."""
+        """Return what is passed on of an event, after its exchange has taken its part."""
         if not event.is_message or event.data is None:
             return event.encode()
         exchange = self._exchange_of(event.data)
@@ -273,12 +273,12 @@ class StandaloneStream:
 
 
 def is_event_stream(response: httpx2.Response) -> bool:
-    """Whether the server has opened an event stream."""
+    """True if the server has opened an event stream."""
     return response.is_success and http_answers.content_type(response) == "text/event-stream"
 
 
 def _is_temporary(response: httpx2.Response) -> bool:
-    """Whether a stream that was refused may be granted later."""
+    """True if a stream that was refused may be granted later."""
     status = response.status_code
     if status == httpx2.codes.TOO_MANY_REQUESTS:
         return True

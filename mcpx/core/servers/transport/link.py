@@ -67,7 +67,7 @@ class Ending:
             self._event.set()
 
     def is_set(self) -> bool:
-        """Whether it has happened."""
+        """True if it has happened."""
         return self._event.is_set()
 
     async def wait(self) -> str:
@@ -81,7 +81,7 @@ class Link(Protocol):
 
     @property
     def dispatcher(self) -> Dispatcher[TransportContext]:
-        """What the SDK's session runs on."""
+        """Carrier of the SDK's session."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Link(Protocol):
 
     @property
     def mark(self) -> str:
-        """What that process was started with as `MCPX_CHILD`."""
+        """Value of `MCPX_CHILD` that the process was started with."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class Link(Protocol):
 
     @property
     def established(self) -> bool:
-        """Whether `establish` was called."""
+        """True if `establish` was called."""
         ...
 
     def establish(self) -> None:
@@ -124,15 +124,15 @@ class Link(Protocol):
         ...
 
     def is_alive(self) -> bool:
-        """Whether it makes sense to send; for a child process this asks the kernel."""
+        """True if it makes sense to send; for a child process this asks the kernel."""
         ...
 
     def is_doomed(self) -> bool:
-        """Whether the server is about to die, though it may still take what is sent; asks the kernel."""
+        """True if the server is about to die, though it may still take what is sent; asks the kernel."""
         ...
 
     def is_stopped(self) -> bool:
-        """Whether the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
+        """True if the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
         ...
 
     def first_unread(self) -> int | None:
@@ -148,7 +148,7 @@ class Link(Protocol):
         ...
 
     def handshake_failure(self) -> ConnectionLost | None:
-        """Why a handshake failed, where the transport knows better than the SDK's exception."""
+        """Reason of a failed handshake, where the transport knows better than the SDK's exception."""
         ...
 
     def renew(self) -> None:

@@ -35,7 +35,7 @@ MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: readin
 
 
 class _Answer(msgspec.Struct):
-    """What a node says to the greeting."""
+    """Answer of a node to the greeting."""
 
     ok: bool = False
     error: str | None = None
@@ -69,7 +69,7 @@ class NodeLink(NoProcess):
         self.established = True
 
     def is_alive(self) -> bool:
-        """Whether the connection is there, as far as is known."""
+        """True if the connection is there, as far as is known."""
         return not self.lost.is_set()
 
     def failure(self) -> ConnectionLost:

@@ -1,4 +1,4 @@
-"""Where a server runs that is placed on a node of a cluster: what the transport asks, and who answers.
+"""Placement of servers on the nodes of a cluster: what the transport asks, and who answers.
 
 The transport of a placed server asks a `Placement` for an endpoint at each connection. The cluster
 (`mcpx.cluster`) is one; without a cluster there is none, and such a server cannot be started.
@@ -33,7 +33,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class PlacedUse(msgspec.Struct, frozen=True):
-    """What the processes of a server use on all nodes: bytes, and the share of one core. None: not known."""
+    """Use of a server's processes on all nodes: bytes, and the share of one core. None: not known."""
 
     memory: int
     cpu: float | None
@@ -70,11 +70,11 @@ class Placement(Protocol):
         ...
 
     def use_of(self, server: ServerConfig) -> PlacedUse | None:
-        """What a server uses on the nodes, for all gateways together; None where no node has said so."""
+        """Use of the nodes by a server, for all gateways together; None where no node has said so."""
         ...
 
     def starts_at_once(self) -> int:
-        """How many sessions may start on nodes at a time."""
+        """Number of sessions that may start on nodes at a time."""
         ...
 
     async def restart(self, server: ServerConfig) -> bool:
@@ -86,12 +86,12 @@ class Placement(Protocol):
         ...
 
     def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
-        """How a server is: as its session here has it, and where that is well, as its node says."""
+        """View of a server: as its session here has it, and where that is well, as its node says."""
         ...
 
 
 class Placing(msgspec.Struct, frozen=True):
-    """What opens the connection of one session: who says where, and for which server and session."""
+    """The placement of one session: who says where, and for which server and session."""
 
     placement: Placement | None
     server: ServerConfig

@@ -124,25 +124,25 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """As in `subprocess`: negative for a signal, None while it runs."""
+        """The exit code as in `subprocess`: negative for a signal, None while it runs."""
         return self._popen.poll()
 
     def is_alive(self) -> bool:
-        """Whether it runs according to the kernel, which knows of an exit before `exited` is set."""
+        """True if it runs according to the kernel, which knows of an exit before `exited` is set."""
         if self._popen.returncode is not None:
             return False
         # without reaping, for that is the part of `_reap`
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it (proc(5), state T); False if the system does not say.
+        """True if a signal has stopped it (proc(5), state T); False if the system does not say.
 
         One that a debugger has stopped (state t) does not count.
         """
         return self._stat()[:1] == [b"T"]
 
     def is_doomed(self) -> bool:
-        """Whether a fatal signal is pending; False if the system does not say. Takes a few microseconds.
+        """True if a fatal signal is pending; False if the system does not say. Takes a few microseconds.
 
         For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
         the signal was, the kernel has marked every thread with SIGKILL (proc(5), the pending signals).
@@ -180,7 +180,7 @@ class ChildProcess:
             self._pidfd = None
 
     def describe_exit(self) -> str:
-        """How it ended: `exited with code 3`, `was killed by SIGKILL`; or that it closed its output."""
+        """Say how it ended: `exited with code 3`, `was killed by SIGKILL`; or that it closed its output."""
         code = self._popen.returncode
         if code is None:
             return "closed its standard output"

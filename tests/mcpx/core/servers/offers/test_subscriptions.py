@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import anyio
 import msgspec
 import pytest
@@ -41,10 +43,14 @@ class Server:
             capabilities=can,
             protocol_version="2025-11-25",
         )
-        self.subscriptions = Subscriptions(
-            "s", self.submit, lambda: self.catalogue, anyio.lowlevel.checkpoint, patience=0.2
-        )
+        limits = SimpleNamespace(queue_timeout=0.2)
+        self.config = SimpleNamespace(name="s", call_limits=limits, is_remote_mcpx=False, peer=None)
+        self.queue = SimpleNamespace(wait_awake=checkpoint)
+        self.subscriptions = Subscriptions(self)
         self.told: list[str] = []
+
+    def admits_resource(self, _uri) -> bool:
+        return True
 
     def submit(self, request, reply) -> None:
         self.sent.append(request)

@@ -74,13 +74,13 @@ class CallSite:
         self.hub = hub
         self.upstream = hub.upstreams["s"]
         self.freed = anyio.Event()
-        discard = self.upstream._suspended.discard
+        discard = self.upstream.main._suspended.discard
 
         def discarded(call: SuspendedCall) -> None:
             discard(call)
             self.freed.set()
 
-        self.upstream._suspended.discard = discarded  # type: ignore[method-assign]
+        self.upstream.main._suspended.discard = discarded  # type: ignore[method-assign]
 
     def call(
         self, caller: Any, tool: str, *, answers: InputAnswers | None = None, **arguments: Any

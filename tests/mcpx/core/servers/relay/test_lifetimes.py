@@ -176,7 +176,7 @@ async def test_a_client_that_leaves_has_its_held_calls_cancelled_and_no_others(t
         assert at.in_flight == 1
         at.hub.clients.leave(ann)
         assert at.in_flight == 0
-        assert not len(at.upstream._suspended)
+        assert not len(at.upstream.main._suspended)
 
 
 async def test_a_client_that_cancels_the_repeated_request_cancels_the_call(tmp_path):
@@ -253,7 +253,7 @@ async def test_a_question_ends_with_the_call_that_carries_it(tmp_path):
         asking = at.call(ann, "ask", **ONE)
         asked = await at.result(idle)
         assert asked["resultType"] == "input_required"
-        at.upstream._suspended.cancel_for(ann)
+        at.upstream.main._suspended.cancel_for(ann)
         (refusal,) = await at.said(asking)
         assert refusal["message"] == "The client did not answer"
 

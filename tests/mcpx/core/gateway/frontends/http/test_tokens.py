@@ -359,7 +359,7 @@ async def test_a_call_that_waits_for_answers_goes_on_for_its_token_alone():
             assert refused["structuredContent"]["code"] == "cancelled"
         assert not (await ask(one, **back)).get("isError")
         asked = await ask(one)
-        suspended = site.hub.upstreams["s"]._suspended
+        suspended = site.hub.upstreams["s"].main._suspended
         assert len(suspended) == 1
         revoke("one")
         await soon(lambda: not len(suspended))
