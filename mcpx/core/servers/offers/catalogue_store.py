@@ -48,7 +48,7 @@ class CatalogueStore:
         self._broken = False
 
     def identity(self, server: ServerConfig) -> str:
-        """Identity of the server now, for `keep` and `touch`; taken when it starts, for programs are upgraded."""
+        """Identity of the server now, for `keep` and `touch`; taken at its start: programs are upgraded."""
         return server_identity(server)
 
     def load(self, server: ServerConfig) -> Remembered | None:

@@ -103,7 +103,7 @@ class Handshake:
                 race.cancel()
 
     def _failure(self) -> Exception:
-        """Explain why there is no agreement: by what was said to `initialize`, unless no revision is shared."""
+        """Explain the lack of agreement by what was said to `initialize`, unless no revision is shared."""
         if self._closed is not None:
             return self._closed
         (first, error), *rest = self._errors.items()
