@@ -24,7 +24,7 @@ from mcpx.paths import configuration_folder
 PARTS: Final = {
     "accounts": "mcpx.oauth.accounts:Accounts",
     "sign-ins": "mcpx.oauth.sign_ins:SignIns",
-    "peers": "mcpx.cluster.federation.joining:Joining",
+    "peers": "mcpx.cluster.federation.federation:Federation",
     "own id": "mcpx.cluster.federation.identity:own_id",
     "cluster": "mcpx.cluster.membership:Membership",
     "replicas": "mcpx.cluster.replicas.routing:Replica",

@@ -1,4 +1,4 @@
-"""Which servers an MCPX has, as it tells another one: the request `mcpx/servers` and its result.
+"""The messages between MCPX of which servers one has: the request `mcpx/servers` and its result.
 
 The peer endpoint answers it (`mcpx.core.gateway.peer`), and who takes the servers of a peer in reads it.
 Both use these structs, so that they agree on the names. A member that is not known is ignored, so that

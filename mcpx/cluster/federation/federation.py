@@ -1,28 +1,42 @@
 """The peers of a hub: keeps a session with each, and has the hub take in the servers that they name.
 
-Owned by the hub, from the first configuration on that has a peer. Its supervisor keeps the peers; when one
-names other servers than before, the configuration is expanded anew and reloaded, which starts and ends
-servers and touches no other. Such reloads keep a distance, which grows while they follow each other. How a
-server is, as its peer says, is read where it is shown, and reloads nothing.
+The port `Peers`, for the composition root. The supervisor keeps the peers; when one names other servers than
+before, the configuration is expanded anew and reloaded, which starts and ends servers and touches no other.
+Such reloads keep a distance, which grows while they follow each other. How a server is, as its peer says, is
+read where it is shown, and reloads nothing. Until a configuration names a peer, nothing of this runs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 
-from mcpx.cluster.federation.expansion import Expansion, Known, LeftOut, PeerMemory, expand
-from mcpx.cluster.federation.peer import Peer, PeerError, as_call_error
-from mcpx.cluster.federation.shown import SERVED, as_peer_says, peer_status
-from mcpx.cluster.federation.supervision import child_spec, log_event
+from mcpx.cluster.federation.expansion import Known, LeftOut, PeerMemory, expand
+from mcpx.cluster.federation.identity import own_id
+from mcpx.cluster.federation.own_directory import OwnDirectory, answer
+from mcpx.cluster.federation.peer import (
+    SERVED,
+    Peer,
+    PeerError,
+    as_call_error,
+    as_peer_says,
+    child_spec,
+    due_in_s,
+    log_event,
+)
+from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import Config, PeerConfig, ServerConfig, redactor_of
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.daemon.ports import Peers, Shown
 from mcpx.core.daemon.status import PeerStatus
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.server_info import STATES
@@ -44,7 +58,7 @@ from supervisors import (
 )
 
 if TYPE_CHECKING:
-    from mcpx.core.daemon.hub import Hub
+    from mcp.server.context import ServerRequestContext
 
 log = structlog.get_logger()
 STARTED_S: Final = 30.0  # that is waited for a peer that was signed in to
@@ -52,17 +66,18 @@ PAUSE_S: Final = 0.2  # before and between two reloads for news of peers
 MAX_PAUSE_S: Final = 30.0  # which is reached by a peer whose servers come and go all the time
 CALM_S: Final = 10.0  # without news, after which the pause is short again
 MAX_SAID: Final = 50  # of what was left out, in the log
+MAX_LEFT_OUT: Final = 50  # servers of a peer that are named in its status
 
 
-class Federation:
-    """The peers. `state` is the state folder, if not the usual one; `own_id` that of this MCPX."""
+class Federation(Peers[Hub]):
+    """The peers of the configuration from `source`. `state` is the state folder, if not the usual one."""
 
-    def __init__(self, source: str, state: Path | None, own_id: str) -> None:
+    def __init__(self, source: str, state: Path | None) -> None:
         self._folder = configuration_folder(source, state)
-        self._own_id = own_id
         self._memory = PeerMemory(self._folder)
         self._made = 0
         self._hub: Hub | None = None
+        self._has_begun = False  # some configuration had a peer
         self._news = Signal()  # other servers
         self._pending: set[str] = set()  # peers that have not been heard of since the start
         self._answered = Signal()
@@ -72,10 +87,22 @@ class Federation:
         """What is left out of the configuration in force."""
         self.supervisor = Supervisor(observe=self._on_event, stop_together=True)
 
+    @cached_property
+    def own_id(self) -> str:
+        """The id of this MCPX; made at first use."""
+        return own_id(self._folder)
+
+    @cached_property
+    def directory(self) -> OwnDirectory:
+        """The directory of this MCPX, for others."""
+        return OwnDirectory(self._of_hub(), self.own_id, self.via)
+
     # --- the configuration
 
     def expand(self, config: Config) -> Config:
-        """The configuration with the servers of its peers, as far as they are known."""
+        """Return the configuration with the servers of its peers, as far as they are known."""
+        if not (config.peers or self._has_begun):
+            return config
         for peer in config.peers.values():
             old = self.peers.get(peer.name)
             if old is None or _reached(old.config) != _reached(peer):
@@ -83,20 +110,21 @@ class Federation:
                 self._known.pop(peer.name, None)
                 if remembered is not None:
                     self._known[peer.name] = remembered
-        found = expand(config, self._known, self._own_id)
-        self._report(found)
-        return found.config
-
-    def _report(self, found: Expansion) -> None:
+        found = expand(config, self._known, self.own_id)
         news = [each for each in found.left_out if each not in self.left_out]
         self.left_out = found.left_out
         for each in news[:MAX_SAID]:
             log.warning("peer.server_left_out", peer=each.peer, server=each.server, reason=each.why)
+        return found.config
 
     def configure(self, config: Config, hub: Hub) -> None:
         """Keep the peers of this configuration of that hub, which is in force, and no others."""
-        if self._hub is None:
-            self._join(hub)
+        self._hub = hub
+        if not (config.peers or self._has_begun):
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            hub.root.add(ChildSpec(name="peers", run=self.run, shutdown=Shutdown(limit=2 * TEARDOWN_S)))
         wanted = {name: peer for name, peer in config.peers.items() if peer.disabled is None}
         gone = [peer for name, peer in self.peers.items() if not _same(peer.config, wanted.get(name))]
         for peer in gone:
@@ -124,10 +152,6 @@ class Federation:
         for name in self._known.keys() - self.peers.keys():
             del self._known[name]
         self._answered.pulse()
-
-    def _join(self, hub: Hub) -> None:
-        self._hub = hub
-        hub.root.add(ChildSpec(name="peers", run=self.run, shutdown=Shutdown(limit=2 * TEARDOWN_S)))
 
     def _of_hub(self) -> Hub:
         if self._hub is None:
@@ -197,29 +221,35 @@ class Federation:
             self._answered.pulse()
         self._of_hub().fleet.touch()
 
-    # --- what is asked of it
+    # --- questions to it
+
+    async def answer(
+        self, shown: Shown, ctx: ServerRequestContext[Any, Any], stamp: bytes | None
+    ) -> JSON | None:
+        """Answer what another MCPX asks, enclosed."""
+        return await answer(self.directory, shown, ctx, stamp)
 
     def of(self, server: str) -> tuple[Peer, str] | None:
-        """The peer that a server comes from, and its name there; None for one of our own."""
+        """Find the peer that a server comes from, and its name there; None for one of our own."""
         config = self._of_hub().config.servers.get(server)
         peer = None if config is None or config.peer is None else self.peers.get(config.peer)
         return None if peer is None or config is None else (peer, config.name_there)
 
     def as_peer_says(self, server: ServerConfig, info: ServerInfo) -> ServerInfo:
-        """How a server is: as its own session has it, and where that is well, as its peer does."""
+        """Return a server as its own session has it and, where that is well, as its peer does."""
         peer = self.peers.get(server.peer or "")
         return info if peer is None else as_peer_says(peer, self.state(peer), server.name_there, info)
 
     def status(self) -> list[PeerStatus]:
-        """The peers, as `mcpx status` shows them."""
+        """Return the peers, as `mcpx status` shows them."""
         given = Counter(each.peer for each in self._of_hub().config.servers.values())
         return [
-            peer_status(peer, self.state(peer), given[name], self.left_out)
+            _peer_status(peer, self.state(peer), given[name], self.left_out)
             for name, peer in self.peers.items()
         ]
 
     def via(self, server: str) -> tuple[str, ...]:
-        """The ids of the MCPX that a server comes through, the next one first."""
+        """Return the ids of the MCPX that a server comes through, the next one first."""
         config = self._of_hub().config.servers.get(server)
         known = None if config is None or config.peer is None else self._known.get(config.peer)
         if known is None or config is None:
@@ -250,11 +280,11 @@ class Federation:
             raise as_call_error(error, server) from None
 
     def state(self, peer: Peer) -> ChildState:
-        """How the supervisor has it."""
+        """Return the supervisor's state of it."""
         return self.supervisor.state(peer.child)
 
     async def started(self, name: str) -> ServerInfo:
-        """How a peer is, once it is there or has failed, or after `STARTED_S`."""
+        """Return how a peer is, once it is there or has failed, or after `STARTED_S`."""
         peer = self.peers[name]
         before = self.state(peer).generation
         with anyio.move_on_after(STARTED_S):
@@ -283,8 +313,28 @@ def _reached(peer: PeerConfig) -> tuple[object, ...]:
 
 
 def _same(old: PeerConfig, new: PeerConfig | None) -> bool:
-    """Whether the session with a peer can go on under the new entry."""
+    """Return True if the session with a peer can go on under the new entry."""
     if new is None:
         return False
     kept: Iterable[str] = ("transport", "era", "restart", "call_limits")
     return all(getattr(old, name) == getattr(new, name) for name in kept)
+
+
+def _peer_status(peer: Peer, life: ChildState, servers: int, left_out: Iterable[LeftOut]) -> PeerStatus:
+    """A peer as `mcpx status` shows it; `servers` counts those that it gives."""
+    name, due = peer.config.name, due_in_s(life)
+    why = [
+        each.why if each.server is None else f"{each.server}: {each.why}"
+        for each in left_out
+        if each.peer == name
+    ]
+    return PeerStatus(
+        name=name,
+        state=str(State.READY if peer.is_up else State.NEEDS_SIGN_IN if life.held else STATES[life.phase]),
+        transport=peer.config.transport.kind,
+        id=msgspec.UNSET if peer.known is None else peer.known.id,
+        servers=servers,
+        last_error=peer.last_error,
+        next_attempt_in_s=None if due is None else round(due, 3),
+        left_out=why[:MAX_LEFT_OUT] or msgspec.UNSET,
+    )

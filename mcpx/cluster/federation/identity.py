@@ -1,4 +1,4 @@
-"""What tells this MCPX from all others: a random id, made once for a state folder and configuration.
+"""The id of this MCPX, which tells it from all others: random, made once for a configuration.
 
 It is kept in the file `id` of the configuration's folder, so that a restart keeps it, and of several
 processes that serve the configuration all have the same. By it a server that would come back to where it

@@ -1,36 +1,53 @@
-"""The directory of this MCPX: which servers it has, how they are, and waiting until that changes.
+"""The directory of this MCPX, and what a peer asks: `mcpx/servers`, `mcpx/restart`, `mcpx/log`.
 
-Asked for a peer, with the servers that are shown at its endpoint; a peer that knows a version gets an answer
-when there is another one. Changes that follow each other closely are one version.
+A peer is told which servers are shown at its endpoint, and how they are; one that knows a version gets an
+answer when there is another one. Changes that follow each other closely are one version. The requests are
+JSON-RPC beside MCP, in both eras; clients do not know them. Starting a server again, and what it has logged,
+are for those whose endpoint is not narrowed by a profile.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
 import msgspec
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from msgspec.structs import replace
 
 from mcpx.cluster.federation.directory import (
+    LOG,
     MAX_HOPS,
     MAX_SERVERS,
     MAX_WAIT_S,
+    RESTART,
+    SERVERS,
     Directory,
     DirectoryRequest,
+    LogRequest,
+    LogTail,
     PeerIdentity,
     PeerServer,
+    RestartRequest,
 )
 from mcpx.core.catalog.diff import Diff
+from mcpx.core.catalog.model import JSON, present
+from mcpx.core.daemon.ports import Shown
 from mcpx.core.daemon.status_snapshot import server_status
 from mcpx.core.events.stats import Count
+from mcpx.core.gateway.peer.results import as_peer_error
+from mcpx.core.rendering.result_members import enveloped
 from mcpx.core.system.processes import group_memory
 from mcpx.core.text import cut
+from mcpx.core.wire.enclosed import enclose
+from mcpx.errors import CallError
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
@@ -39,6 +56,8 @@ if TYPE_CHECKING:
     from mcpx.core.servers.server import Server
     from mcpx.core.servers.visible_server import VisibleServer
 
+Context = ServerRequestContext[Any, Any]
+P = TypeVar("P", DirectoryRequest, RestartRequest, LogRequest)
 COALESCE_S: Final = 0.2
 FIRST_ANSWER_S: Final = 5.0  # at most, for one's own peers to say theirs; two may be peers of each other
 REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
@@ -48,9 +67,9 @@ MAX_TEXT_CHARS: Final = 2000
 
 
 class _Known(msgspec.Struct):
-    """What a view showed last. `lasting` is without what changes with time alone, `took_s` how long to see.
+    """The servers that a view showed last. `lasting` is without what changes with time alone.
 
-    It holds for as long as nothing is reported, and that is `seen`.
+    It holds for as long as nothing is reported, and that is `seen`; `took_s` is what it took to look.
     """
 
     version: int
@@ -62,7 +81,7 @@ class _Known(msgspec.Struct):
 
 
 class OwnDirectory:
-    """What this MCPX tells others of its servers.
+    """The servers of this MCPX, for others.
 
     `own_id` is its id; `via` gives the ids of the MCPX that a server comes through, the next one first, and
     none for one of our own.
@@ -78,7 +97,7 @@ class OwnDirectory:
         self._memory: tuple[float, dict[int, int]] = (0.0, {})
 
     async def answer(self, view: Shown, request: DirectoryRequest) -> Directory:
-        """What an endpoint shows; for one who has a version, when that is another one, or the time is up.
+        """Return what an endpoint shows; for one who has a version, once there is another, or the time is up.
 
         The first answer waits for the peers whose servers are not known yet: who asks takes it for all.
         """
@@ -113,7 +132,7 @@ class OwnDirectory:
         self.hub.fleet.news.pulse()
 
     def _look(self, view: Shown, *, max_age_s: float = math.inf) -> _Known:
-        """What a view shows now; many ask at once, and the times in it may be that old."""
+        """Return what a view shows now; many ask at once, and the times in it may be that old."""
         now, known = anyio.current_time(), self._known.get(view)
         seen = self.hub.fleet.version, self._changes
         if known is not None and known.seen == seen and now - known.at <= max_age_s:
@@ -171,3 +190,49 @@ def _lasting(server: PeerServer, upstream: VisibleServer) -> PeerServer:
 
 def _pids(upstream: Server) -> list[int]:
     return [each.pid for each in upstream.sessions() if each.pid is not None]
+
+
+# --- the requests
+
+
+async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: bytes | None) -> JSON:
+    """Return the result of one of these requests, enclosed. `stamp` is as for `enveloped`.
+
+    Raises:
+        MCPError: There is no such method for this peer; its params are wrong; or it failed.
+    """
+    may_all = view.endpoint.profile is None
+    try:
+        match ctx.method:
+            case method if method == SERVERS:
+                result = _said(await directory.answer(view, _read(ctx, DirectoryRequest)))
+            case method if method == RESTART and may_all:
+                server = _read(ctx, RestartRequest).server
+                view.registry.upstream(server)  # else an error, with the nearest
+                await directory.hub.restart(server)
+                result = {}
+            case method if method == LOG and may_all:
+                wanted = _read(ctx, LogRequest)
+                view.registry.upstream(wanted.server)
+                lines = await directory.hub.log_tail(wanted.server, wanted.lines)
+                result = msgspec.to_builtins(LogTail(lines))
+            case _:
+                raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
+    except CallError as error:
+        raise as_peer_error(error) from None
+    return enclose([enveloped(result, stamp)])
+
+
+def _said(directory: Directory) -> JSON:
+    """A directory as JSON; what is not known of a server is not there."""
+    said: JSON = msgspec.to_builtins(directory)
+    said["servers"] = [present(**server) for server in said["servers"]]
+    return said
+
+
+def _read(ctx: Context, kind: type[P]) -> P:
+    given: Mapping[str, Any] = ctx.params or {}
+    try:
+        return msgspec.convert(dict(given), kind)
+    except msgspec.ValidationError as error:
+        raise MCPError(INVALID_PARAMS, f"Invalid params of {ctx.method}: {error}") from None

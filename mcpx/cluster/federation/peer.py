@@ -28,12 +28,16 @@ from mcpx.cluster.federation.directory import (
     read_directory,
 )
 from mcpx.cluster.federation.expansion import MAX_OF_PEER, Known, offered_by
+from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import Era, PeerConfig, redactor_of
 from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_errors import call_error
+from mcpx.core.servers.causes import cause_of
+from mcpx.core.servers.fleet.supervision import TEARDOWN_S, restart_policy
 from mcpx.core.servers.relay.clients import ConnectedClients, RunningCall
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
+from mcpx.core.servers.server_info import said_elsewhere
 from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
 from mcpx.core.servers.transport.ledger import Ledger
@@ -41,7 +45,18 @@ from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.text import cut, paragraphs
 from mcpx.errors import CallError, Code, MCPXError
-from supervisors import Incarnation, Signal
+from supervisors import (
+    ChildFailed,
+    ChildHeld,
+    ChildParked,
+    ChildReady,
+    ChildSpec,
+    ChildState,
+    Event,
+    Incarnation,
+    Shutdown,
+    Signal,
+)
 
 log = structlog.get_logger()
 WAIT_S: Final = 25.0  # for a change; some proxies end what is silent for 30 s
@@ -51,6 +66,11 @@ RESTART_S: Final = 60.0  # for a server that is started again there
 LOG_S: Final = 10.0
 REST: Final = 40.0  # times what it took to take an answer in, before the next question: it may be huge
 MAX_BYTES: Final = 16 << 20  # of a message of the session with it: a directory of 10,000 servers has 7 MB
+SERVED: Final = frozenset({"ready", "asleep"})
+"""The states, as a peer says them, in which calls are served."""
+_JUDGED: Final = frozenset({State.READY, State.ASLEEP, State.WAITING, State.PARKED})
+"""The states of a session here behind which the reason may be there."""
+_STATES: Final = frozenset(State) - {State.DISABLED, State.STOPPED}
 MAX_TEXT: Final = 2000  # characters of what it says of a server
 _UNKNOWN: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 
@@ -238,7 +258,7 @@ class Peer:
 
 
 def _bounded(server: PeerServer) -> PeerServer:
-    """What it says of a server, without the rest of texts that nobody reads to their end."""
+    """Cut what it says of a server: nobody reads such texts to their end."""
     error = None if server.last_error is None else cut(server.last_error, MAX_TEXT)
     return replace(server, described=cut(server.described, MAX_TEXT), last_error=error)
 
@@ -257,3 +277,58 @@ class _NoCalls:
 def as_call_error(error: PeerError, server: str) -> CallError:
     """For who asked for a restart or a log of that server."""
     return CallError(Code.SERVER_UNAVAILABLE, str(error), server=server)
+
+
+def child_spec(peer: Peer) -> ChildSpec:
+    """Return what the supervisor runs for this peer, and how it restarts it."""
+    return ChildSpec(
+        name=peer.child,
+        run=peer.run,
+        policy=restart_policy(peer.config),
+        shutdown=Shutdown(grace=1.0, limit=TEARDOWN_S),
+        classify=lambda error: cause_of(error, peer.config),
+    )
+
+
+def log_event(event: Event, peer: str) -> None:
+    """Log an event of the peer of that name."""
+    match event:
+        case ChildReady(_, generation, took):
+            log.info("peer.ready", peer=peer, took_s=round(took, 3), incarnation=generation)
+        case ChildFailed(_, _, cause, failures, retry_in):
+            fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
+            log.warning("peer.failed", peer=peer, **fields)
+        case ChildParked(_, _, cause, failures, probe_in):
+            fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
+            log.warning("peer.parked", peer=peer, **fields)
+        case ChildHeld(_, _, cause):
+            log.warning("peer.held", peer=peer, cause=cause.text)
+        case _:
+            pass
+
+
+def as_peer_says(peer: Peer, life: ChildState, name_there: str, info: ServerInfo) -> ServerInfo:
+    """Return a server as its own session has it and, where that is well or waits, as its peer does."""
+    if info.state not in _JUDGED:
+        return info
+    if not peer.is_up:
+        return _without(peer, life, info) if info.ready else info
+    said = peer.said.get(name_there)
+    if said is None or said.state in SERVED or said.state not in _STATES:
+        return info
+    due = None if said.next_attempt_in_s is None else said.next_attempt_in_s - peer.age_s()
+    return said_elsewhere(info, peer.config.name, said.state, said.last_error or said.described, due)
+
+
+def _without(peer: Peer, life: ChildState, info: ServerInfo) -> ServerInfo:
+    """Return a server as it is while its peer does not answer."""
+    if peer.last_error is None:
+        return info  # it has not been tried yet
+    cause = f"{peer.config.name} does not answer: {peer.last_error}"
+    return replace(info, state=State.WAITING, cause=cause, retry_in_s=due_in_s(life), call_in_s=None)
+
+
+def due_in_s(life: ChildState) -> float | None:
+    """Return the seconds until the next attempt; None if there is none."""
+    at = life.next_attempt_at
+    return None if at is None else max(0.0, at - anyio.current_time())

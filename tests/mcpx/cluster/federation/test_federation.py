@@ -120,7 +120,7 @@ async def test_a_loop_is_left_out_at_any_length(tmp_path: Path) -> None:
         await far.hub.reload(config_of(back))
         await far.has("back/own")
         await near.has("lab/s")
-        federation = near.hub.peers.federation
+        federation = near.hub.peers
         assert federation is not None
         await soon(lambda: federation.left_out)
         assert set(near.hub.upstreams) == {"own", "lab/s"}

@@ -55,7 +55,7 @@ async def test_a_directory_that_is_none_is_a_failure_of_the_peer(tmp_path: Path,
 async def test_of_many_servers_the_first_are_taken_in_and_the_rest_is_counted(tmp_path: Path) -> None:
     servers = {"own": entry(), "lab": hostile("many", tmp_path / "heard")}
     async with open_link(tmp_path / "a", servers, settled=False) as near:
-        peer = near.hub.peers.federation.peers["lab"]
+        peer = near.hub.peers.peers["lab"]
         await soon(lambda: peer.known is not None)
         assert (len(peer.known.servers), peer.known.more) == (1000, 8000)
         assert len(peer.said) == 1000
@@ -76,7 +76,7 @@ async def test_what_it_says_of_states_is_bounded_and_clean(tmp_path: Path, kind:
     async with open_link(tmp_path / "a", servers, settled=False) as near:
         await soon(lambda: any(name.startswith("lab/") for name in near.hub.upstreams))
         await serves_on(near)
-        said = near.hub.peers.federation.peers["lab"].said
+        said = near.hub.peers.peers["lab"].said
         assert all(len(each.described) <= MAX_TEXT + 100 for each in said.values())
         shown = msgspec.json.encode(snapshot(near.hub, clients=0)).decode()
         assert len(shown) < 20_000
