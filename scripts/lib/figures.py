@@ -161,7 +161,7 @@ def figures(found: list[Module]) -> dict[str, int]:
         ),
         "noqa": sum(len(re.findall(r"#\s*noqa", module.text)) for module in found),
         "entries in a folder": max(_entries(module.path.parent) for module in found),
-        "lines of the median function": lengths[len(lengths) // 2],
+        "lines of the median function": lengths[len(lengths) // 2] if lengths else 0,
         "functions over 40 lines": sum(length > LONG_FUNCTION for length in lengths),
         "docstrings that begin with a question word": sum(map(_questions, found)),
         "files that say door": len(said),
