@@ -126,9 +126,6 @@ class ServedRequest:
 
 _SERVED: ContextVar[ServedRequest | None] = ContextVar("_SERVED", default=None)
 
-NOT_SERVED: Final = ServedRequest(trace.INVALID_SPAN)
-"""In the place of the request of a client, where there is none."""
-
 
 def served_request() -> ServedRequest | None:
     """The request of a client that this task, or this turn of the event loop, is about.

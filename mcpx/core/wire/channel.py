@@ -20,6 +20,7 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from mcpx.core.wire.intake import LARGE_BYTES
@@ -150,7 +151,7 @@ class Channel:
         if not self._flush_due and not self._writer_armed:
             self._flush_due = True
             _DIRTY.append(self)
-            if len(_DIRTY) == 1:
+            if len(_DIRTY) == 1 and not TURN.is_open:
                 self._loop.call_soon(flush_all)
         if self._waiting > HIGH_WATER:
             self._congest(sum(map(len, pieces)))
@@ -181,7 +182,8 @@ class Channel:
             pass
         except OSError as error:
             self._break(error)
-        self._arm_writer(wanted=bool(self._out))
+        if bool(self._out) != self._writer_armed:
+            self._arm_writer(wanted=bool(self._out))
         if self.congested and self._waiting <= LOW_WATER:
             self.congested = False
             self.on_drained()
@@ -192,8 +194,8 @@ class Channel:
             whole = b"".join(self._out)
             self._out.clear()
             self._out.append(whole)
-        given = [self._out[i] for i in range(min(len(self._out), MAX_PIECES))]
-        length = sum(len(piece) for piece in given)
+        given = list(islice(self._out, MAX_PIECES))
+        length = sum(map(len, given))
         written = os.writev(self._write_fd, given) if len(given) > 1 else os.write(self._write_fd, given[0])
         self._waiting -= written
         self._written += written
@@ -268,6 +270,15 @@ class Channel:
 
 _DIRTY: list[Channel] = []
 """Channels with something to write in this turn. One event loop a process runs channels."""
+
+
+class Turn:
+    """Whoever takes messages sets `is_open` meanwhile, and calls `flush_all` itself at the end of that."""
+
+    is_open = False
+
+
+TURN: Final = Turn()
 
 
 def flush_all() -> None:

@@ -18,7 +18,7 @@ Bytes = bytes | memoryview
 
 _NOTHING: Final = msgspec.Raw()
 _DIGITS: Final = frozenset(b"%c" % byte for byte in b"-0123456789")  # what a number begins with
-_LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
+LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
 _USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
 
 
@@ -115,7 +115,7 @@ def split_large_answer(line: bytes) -> RPCMessage | None:
 
     Whether the result is JSON shows when it is decoded.
     """
-    if len(line) < _LARGE_BYTES or not line.endswith(b"}}"):  # else the result is not the last member
+    if len(line) < LARGE_BYTES or not line.endswith(b"}}"):  # else the result is not the last member
         return None
     head = _USUAL_ANSWER.match(line)
     if head is None:
@@ -166,7 +166,8 @@ def escaped(method: str) -> str:
 
 def request(request_id: RequestId, method: str, params: Bytes | None, *more: Bytes) -> list[Bytes]:
     """Encode a request. `params`, with `more` of it, is an encoded object; `method` must need no escaping."""
-    head = f'{{"jsonrpc":"2.0","id":{_id(request_id)},"method":"{method}"'.encode()
+    shown = request_id if isinstance(request_id, int) else _id(request_id)
+    head = f'{{"jsonrpc":"2.0","id":{shown},"method":"{method}"'.encode()
     return [head, b"}\n"] if params is None else [head, b',"params":', params, *more, b"}\n"]
 
 
@@ -178,7 +179,8 @@ def notification(method: str, params: Bytes | None) -> list[Bytes]:
 
 def answer(request_id: RequestId, result: list[Bytes]) -> list[Bytes]:
     """Encode an answer around an encoded result in pieces."""
-    return [f'{{"jsonrpc":"2.0","id":{_id(request_id)},"result":'.encode(), *result, b"}\n"]
+    shown = request_id if isinstance(request_id, int) else _id(request_id)
+    return [f'{{"jsonrpc":"2.0","id":{shown},"result":'.encode(), *result, b"}\n"]
 
 
 def failure(request_id: RequestId | None, error: Bytes) -> list[Bytes]:

@@ -92,11 +92,16 @@ class LineSplitter:
         if end < 0:
             self._append(chunk)
             return []
+        if (
+            end + 1 == len(chunk) <= min(self._limit, LARGE_BYTES)
+            and not self._length
+            and self._skipped is None
+        ):
+            line = chunk.strip()  # one whole line, as nearly all are
+            return [line] if line else []
         self._append(chunk[:end])
         lines: list[Line] = []
         self._finish(lines)
-        if end + 1 == len(chunk):  # as nearly all are
-            return lines
         others = chunk[end + 1 :].split(b"\n")
         last = others.pop()
         for line in filter(None, others):  # whole in this chunk; a flood of empty ones costs next to nothing

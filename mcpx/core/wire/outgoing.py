@@ -65,15 +65,12 @@ class PeerError(MCPError):
         self.raw = raw
 
 
-class _Open:
+class _Open(msgspec.Struct):
     """A request that awaits its answer; with `is_raw`, as it comes or not at all."""
 
-    __slots__ = ("is_raw", "on_answer", "on_progress")
-
-    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_raw: bool) -> None:
-        self.on_answer = on_answer
-        self.on_progress = on_progress
-        self.is_raw = is_raw
+    on_answer: OnAnswer
+    on_progress: OnProgress | None
+    is_raw: bool
 
 
 class Outgoing:
@@ -186,7 +183,7 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return False
-        if has_error(message):
+        if message.error and has_error(message):
             waiting.on_answer(None, read_error(message.error))
         else:
             waiting.on_answer(message.result, None)

@@ -19,7 +19,7 @@ from mcp.shared.transport_context import TransportContext
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import batch, envelope, malformed
 from mcpx.core.wire.batch import Batch
-from mcpx.core.wire.channel import Channel, flush_all
+from mcpx.core.wire.channel import TURN, Channel, flush_all
 from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.core.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
 from mcpx.core.wire.intake import INTAKE, LargeMessage
@@ -112,16 +112,20 @@ class Receiver(Generic[D]):
 
     def _take_few(self, lines: Lines) -> None:
         incoming = self.incoming
-        for line in lines:
-            try:
-                if incoming.initializing or self._members:
-                    self._delayed.append(line)
-                else:
-                    self._take(line)
-            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
-                contain(error, "message")
-                self._refuse(malformed.describe(line))
-        flush_all()  # the end of this turn, without another round of the loop
+        TURN.is_open = True
+        try:
+            for line in lines:
+                try:
+                    if incoming.initializing or self._members:
+                        self._delayed.append(line)
+                    else:
+                        self._take(line)
+                except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                    contain(error, "message")
+                    self._refuse(malformed.describe(line))
+        finally:
+            TURN.is_open = False
+            flush_all()  # the end of this turn, without another round of the loop
 
     def _take_delayed(self) -> None:
         delayed, self._delayed = self._delayed, deque()
@@ -145,7 +149,8 @@ class Receiver(Generic[D]):
                 line.decode()  # strictly: what is passed on must not break the next reader
             if self._mends and may_have_lone_surrogates(line):
                 line = mend_lone_surrogates(line)
-            message = envelope.split_large_answer(line) or envelope.decode_message(line)
+            answer = envelope.split_large_answer(line) if len(line) >= envelope.LARGE_BYTES else None
+            message = answer or envelope.decode_message(line)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             self._take_malformed(line, error)
             return
