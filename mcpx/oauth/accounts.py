@@ -21,7 +21,7 @@ from mcpx.core.config.server_config import TokenStoreKind
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.renewal import Background
-from mcpx.oauth.token_store import open_store
+from mcpx.oauth.token_store import FileStore, TokenStore
 from supervisors import Incarnation, Signal
 
 LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock
@@ -115,3 +115,13 @@ class Accounts:
             ticks = min(LOOK_INTERVAL_S, account.due_in_s()) // TICK_S + 1
             with anyio.move_on_after(ticks * TICK_S):
                 await account.news.wait()
+
+
+def open_store(kind: TokenStoreKind, state: Path | None = None) -> TokenStore:
+    """Open the store of that kind. `state` is the state folder, if not the usual one. Nothing is created."""
+    files = FileStore(state)
+    if kind == "keychain":
+        from mcpx.oauth.keychain_store import KeychainStore  # noqa: PLC0415 - for those who chose it
+
+        return KeychainStore(files)
+    return files

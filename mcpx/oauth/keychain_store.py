@@ -22,10 +22,9 @@ from mcpx.core import running as environment
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.running.secrets import keychain_variables
 from mcpx.core.store.private_files import replace_file
-from mcpx.oauth import record_files
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, Record
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import FileStore, UnusableRecord, decode_record, encode_record, mark_path, prepare
 
 TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it
 _PROGRAM: Final = (sys.executable, "-P", "-m", "mcpx.oauth.keychain_program")
@@ -41,21 +40,21 @@ class KeychainStore:
         """The record of that identity, as `TokenStore` has it."""
         if self._mark(identity).exists():
             value = await _ask({"do": "get", "key": identity.key})
-            with suppress(record_files.UnusableRecord):
+            with suppress(UnusableRecord):
                 if value is not None:
-                    return record_files.decode_record(value.encode(errors="replace"), identity)
+                    return decode_record(value.encode(errors="replace"), identity)
         return await self._files.read(identity)
 
     async def write(self, record: Record) -> None:
         """Put a record in the place of the one of its identity, as `TokenStore` has it."""
         mark = self._mark(record.identity)
         try:
-            await anyio.to_thread.run_sync(record_files.prepare, mark.parent)
+            await anyio.to_thread.run_sync(prepare, mark.parent)
             replace_file(mark, b"", synced=False)  # first: what the keychain has from now on is to be found
         except OSError as error:
             text = f"sign-ins cannot be noted in {mark.parent}: {error.strerror or error}"
             raise SignInError(Problem.NOT_STORED, text) from error
-        value = record_files.encode_record(record).decode()
+        value = encode_record(record).decode()
         await _ask({"do": "put", "key": record.identity.key, "value": value})
         await self._files.remove_file(record.identity)
 
@@ -80,7 +79,7 @@ class KeychainStore:
         return self._files.stamp(identity)
 
     def _mark(self, identity: Identity) -> Path:
-        return record_files.mark_path(self._files.folder, identity)
+        return mark_path(self._files.folder, identity)
 
 
 async def _ask(request: dict[str, str]) -> str | None:

@@ -59,7 +59,8 @@ def distrust_folder(folder: Path, found: os.stat_result | None = None) -> str | 
     found = folder.lstat() if found is None else found
     if others_may_change(folder.parent.stat()):
         return f"{folder.parent}: others may change it"
-    return foreign_folder(folder, found)
+    problem = foreign_folder(folder, found)
+    return None if problem is None else f"{folder}: {problem}"
 
 
 def foreign_folder(folder: Path, found: os.stat_result | None = None) -> str | None:
@@ -70,9 +71,9 @@ def foreign_folder(folder: Path, found: os.stat_result | None = None) -> str | N
     """
     found = folder.lstat() if found is None else found
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        return f"{folder}: not a folder of yours"
+        return "not a folder of yours"
     if found.st_mode & 0o022:
-        return f"{folder}: open to others (mode {stat.S_IMODE(found.st_mode):o})"
+        return f"open to others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
 
 

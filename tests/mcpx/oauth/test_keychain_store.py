@@ -9,8 +9,9 @@ import pytest
 
 from mcpx.core.running import Environment, put_in_force
 from mcpx.oauth import keychain_store
+from mcpx.oauth.accounts import open_store
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.token_store import FileStore, open_store
+from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth.records import record_of
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.core.store.folders import foreign_folder
+from mcpx.core.store.folders import distrust_folder, foreign_folder
 from mcpx.core.store.private_files import (
     ForeignFileError,
     locked,
@@ -41,10 +41,13 @@ def test_a_file_that_is_not_ones_own_is_refused(tmp_path: Path, make, problem: s
     assert refused.value.mode == mode
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_no_file_and_one_that_is_open_to_others_is_not_ones_own(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         read_own_file(tmp_path, 3)
     assert foreign_folder(tmp_path) is None
+    tmp_path.chmod(0o720)
+    assert foreign_folder(tmp_path) == "open to others (mode 720)"
+    assert distrust_folder(tmp_path) == f"{tmp_path}: open to others (mode 720)"
 
 
 def test_what_a_killed_writer_has_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:
