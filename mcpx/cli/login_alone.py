@@ -18,16 +18,9 @@ from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.log import configure
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError
-from mcpx.oauth.accounts import Accounts
+from mcpx.oauth.accounts import Accounts, account_at, needs_sign_in, person_account, signed_in
 from mcpx.oauth.callback import CallbackListeners
-from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import (
-    account_at,
-    callback_ports,
-    needs_sign_in,
-    person_account,
-    signed_in,
-)
+from mcpx.oauth.pending import PendingSignIn, callback_ports
 from mcpx.oauth.record import identity_of
 
 if TYPE_CHECKING:

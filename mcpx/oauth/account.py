@@ -73,7 +73,7 @@ class Account(SignInState):
             request.headers["Authorization"] = self._header
 
     def _is_own(self, url: httpx2.URL) -> bool:
-        """Whether a URL is of the entry's origin, the only one that is given tokens."""
+        """Return True if a URL is of the entry's origin, the only one that is given tokens."""
         import httpx2  # noqa: PLC0415 - for those who have servers over HTTP
 
         from mcpx.oauth.addresses import origin  # noqa: PLC0415 - likewise
@@ -193,7 +193,7 @@ class Account(SignInState):
         )
 
     def _refusal(self) -> NotAuthorized:
-        """Why no request can succeed now."""
+        """Make the error that says why no request can succeed now."""
         from mcpx.core.servers.transport import refusals  # noqa: PLC0415 - as above
 
         why = self.problem

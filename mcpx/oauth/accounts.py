@@ -7,24 +7,29 @@ command line, a library) tokens are renewed when they are needed.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.abc
 
-from mcpx.core.config import Config, ServerConfig
+from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.core.config.server_config import TokenStoreKind
+from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account, AccountState
+from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.renewal import Background
 from mcpx.oauth.token_store import FileStore, TokenStore
 from supervisors import Incarnation, Signal
 
 LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock
+ACCEPTED: Final = "application/json, text/event-stream"
 TICK_S: Final = 1 / 64  # what waits are a multiple of
 
 
@@ -125,3 +130,80 @@ def open_store(kind: TokenStoreKind, state: Path | None = None) -> TokenStore:
 
         return KeychainStore(files)
     return files
+
+
+# --- whose account it is, and whether a person has to sign in
+
+
+def account_at(server: ServerConfig, account: Account | None) -> Account:
+    """The account of a server, if it has one.
+
+    Raises:
+        MCPXError: The server is disabled.
+        SignInError: `NOT_FOR_PEOPLE`: MCPX does not sign in there.
+    """
+    if server.disabled is not None:
+        raise MCPXError(f"{server.name} is disabled: {server.disabled}")
+    if account is None:
+        raise SignInError(Problem.NOT_FOR_PEOPLE, f"{server.name} has no sign-in: {_why_not(server)}")
+    return account
+
+
+def person_account(server: ServerConfig, account: Account | None) -> Account:
+    """The account of a server that a person signs in to.
+
+    Raises:
+        MCPXError: The server is disabled.
+        SignInError: `NOT_FOR_PEOPLE`: nobody signs in there.
+    """
+    found = account_at(server, account)
+    if not found.is_of_person:
+        text = f"{server.name} needs nobody: MCPX signs in to it as a client (client_credentials)"
+        raise SignInError(Problem.NOT_FOR_PEOPLE, text)
+    return found
+
+
+def _why_not(server: ServerConfig) -> str:
+    if not isinstance(server.transport, Http | Sse):
+        return "it is a program on this computer"
+    if server.transport.auth is None:
+        return '"auth": false is in its entry'
+    return "its entry has a header Authorization"
+
+
+async def signed_in(accounts: Mapping[str, Account | None]) -> list[str]:
+    """The servers for which a sign-in is stored, of accounts by their names."""
+    found: list[str] = []
+    for name, account in accounts.items():
+        if account is not None:
+            await account.load()
+            if account.record is not None:
+                found.append(name)
+    return found
+
+
+async def needs_sign_in(account: Account) -> bool:
+    """Return True if a person has to sign in; a server without tokens, which nobody tried, is asked."""
+    await account.load()
+    tokens = account.record.tokens if account.record else None
+    if tokens is None:
+        return await _wants_sign_in(account.server)
+    return tokens.refresh_token is None and (tokens.expires_at or math.inf) <= time.time()
+
+
+async def _wants_sign_in(server: ServerConfig) -> bool:
+    """Return True if a server answers 401 to a request that asks for nothing, without a token."""
+    import httpx2  # noqa: PLC0415 - for those who look
+
+    from mcpx.oauth.network import open_network  # noqa: PLC0415 - likewise
+
+    if not isinstance(server.transport, Http | Sse):
+        return False
+    headers = {**server.transport.headers, "content-type": "application/json", "accept": ACCEPTED}
+    request = httpx2.Request("POST", server.transport.url, headers=headers, content=b"{}")
+    try:
+        async with open_network(server) as network:
+            response = await network.send(request)
+    except MCPXError:
+        return False
+    return response.status_code == HTTPStatus.UNAUTHORIZED

@@ -19,7 +19,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class Reach(IntEnum):
-    """How near an address is; a server may lead to what is no nearer than itself."""
+    """The nearness of an address; a server may lead to what is no nearer than itself."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -59,12 +59,12 @@ def reach_of_server(addresses: Iterable[str]) -> Reach:
 
 
 def may_lead(server: Reach, target: Reach) -> bool:
-    """Whether a server of one reach may lead to an address of another."""
+    """Return True if a server of one reach may lead to an address of another."""
     return target < Reach.NOWHERE and target <= server
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host is an IP address, and no name."""
+    """Return True if a host is an IP address, and no name."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -73,7 +73,7 @@ def is_ip(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a URL's host, an address or a name, is this machine by definition (RFC 6761, RFC 8252 7.3)."""
+    """Return True if a URL's host is this machine by definition (RFC 6761, RFC 8252 7.3)."""
     name = host.lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True

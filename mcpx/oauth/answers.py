@@ -1,4 +1,4 @@
-"""What an authorization server's answers mean: tokens, a refusal for good, or a failure for now. Pure.
+"""The answers of an authorization server: tokens, a refusal for good, or a failure for now. Pure.
 
 The SDK knows one failure, whose text quotes the answer. Here a refusal is told by the error codes of RFC
 6749 5.2 and RFC 7591 3.2.2, and a text of the server's is quoted without secrets. What some servers write
@@ -58,7 +58,7 @@ class ClientMetadataRefused(SignInError):  # noqa: N818 - a condition
 
 
 def is_token_request(request: httpx2.Request) -> bool:
-    """Whether a request goes to a token endpoint; the other ones of a sign-in have no form."""
+    """Return True if a request goes to a token endpoint; the other ones of a sign-in have no form."""
     return str(request.headers.get("content-type", "")).startswith(_FORM)
 
 
@@ -156,7 +156,7 @@ def _normal(answer: JSON, origin: str) -> JSON:
 
 
 def _is_token(value: object) -> bool:
-    """Whether it can stand in a header (RFC 6750 2.1); an error about one that cannot would quote it."""
+    """Return True if it can stand in a header (RFC 6750 2.1); an error about another would quote it."""
     return isinstance(value, str) and _TOKEN.fullmatch(value) is not None
 
 
@@ -165,7 +165,7 @@ def _is_visible(value: object) -> TypeGuard[str]:
 
 
 def _is_client(answer: JSON) -> bool:
-    """Whether a registration gives a client that can be kept and shown again."""
+    """Return True if a registration gives a client that can be kept and shown again."""
     client_id, secret = answer.get("client_id"), answer.get("client_secret")
     return (
         _is_visible(client_id) and len(client_id) <= MAX_CLIENT_ID_LEN and (not secret or _is_visible(secret))
@@ -183,7 +183,7 @@ def json_object(response: httpx2.Response) -> JSON | None:
 
 
 def _quoted(response: httpx2.Response, answer: JSON) -> str:
-    """What a server says of its refusal, without the secrets of the request."""
+    """Quote a server's refusal, without the secrets of the request."""
     parts = [each for key in ("error", "error_description") if isinstance(each := answer.get(key), str)]
     text = one_line(": ".join(parts), MAX_QUOTE_LEN) if parts else ""
     status = f"HTTP {response.status_code}"

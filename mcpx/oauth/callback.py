@@ -1,4 +1,4 @@
-"""Where the browser goes to begin a sign-in, and returns to after it: a listener on loopback, open meanwhile.
+"""The listener on loopback where a browser begins a sign-in, and returns to after it.
 
 `CallbackListeners` has those of one process; sign-ins that may use the same ports share one. A request counts
 if a process of this user sends it (as far as the system says), by the listener's own name, as a GET of

@@ -1,4 +1,4 @@
-"""What a browser brings back from a sign-in: awaited (`BrowserReturn`), read from its address, and judged.
+"""The answer that a browser brings back from a sign-in: awaited, read from its address, and judged.
 
 Nothing of it is believed before its state and its issuer are checked (`code_in`).
 """
@@ -113,7 +113,7 @@ def _refusal(error: str, description: str | None, issuer: str) -> SignInError:
 
 
 class BrowserReturn:
-    """What one sign-in waits for: the answer with its state, whether the browser or a person brings it."""
+    """The return of one sign-in's browser: the answer with its state, also where a person pastes it."""
 
     def __init__(self, name: str, state: str, url: str = "") -> None:
         """`url` is the authorization request, to which the address with `opening` leads."""
@@ -133,11 +133,11 @@ class BrowserReturn:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer has come."""
+        """True if the answer has come."""
         return self._answered.is_set()
 
     def fits(self, state: str | None) -> bool:
-        """Whether this is the sign-in's state."""
+        """Return True if this is the sign-in's state."""
         return state is not None and secrets.compare_digest(
             state.encode(errors="replace"), self._state.encode()
         )

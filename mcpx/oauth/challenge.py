@@ -1,4 +1,4 @@
-"""What a server says of authorization with a 401 or 403: its `WWW-Authenticate` (RFC 9110 11, RFC 6750 3)."""
+"""The challenge of a 401 or 403: its `WWW-Authenticate` (RFC 9110 11, RFC 6750 3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wants_more_scopes(self) -> bool:
-        """Whether the token is good, but does not allow this request."""
+        """True if the token is good, but does not allow this request."""
         return self.status == _FORBIDDEN and self.error == "insufficient_scope"
 
 

@@ -70,7 +70,7 @@ def kept(server: ServerConfig, client: Registration) -> Registration:
 
 
 def is_registered(server: ServerConfig, client: Registration) -> bool:
-    """Whether MCPX has registered a client itself, and can do so again."""
+    """Return True if MCPX has registered a client itself, and can do so again."""
     return oauth_of(server).client_id is None and not _is_document(client, server)
 
 
@@ -85,12 +85,12 @@ def with_advice(server: ServerConfig, error: SignInError) -> SignInError:
 
 
 def is_issuer(name: str, issuer: str) -> bool:
-    """Whether two names are of one issuer: a slash at the end makes no other (RFC 8414 3.1, SDK's #1919)."""
+    """Return True if two names are of one issuer, but for a slash at the end (RFC 8414 3.1, SDK's #1919)."""
     return name.rstrip("/") == issuer.rstrip("/")
 
 
 def is_good_for(client: Registration, redirect_uri: str, scope: str | None) -> bool:
-    """Whether a registered client can sign in now with these scopes, and have the browser return to that URI.
+    """Return True if a registered client can sign in now with these scopes and that redirect URI.
 
     oidc-provider and the SDK's own server refuse scopes that a client has not named when it was registered.
     """
@@ -103,7 +103,7 @@ def is_good_for(client: Registration, redirect_uri: str, scope: str | None) -> b
 
 
 def _is_document(client: Registration, server: ServerConfig) -> bool:
-    """Whether a client is that of a metadata document, which is the same at every authorization server."""
+    """Return True for the client of a metadata document, the same at every authorization server."""
     return client.client_id == oauth_of(server).client_metadata_url
 
 

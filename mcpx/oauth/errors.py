@@ -1,4 +1,4 @@
-"""What can go wrong with a sign-in, in plain words. Standard library only: the command line prints these."""
+"""The problems of a sign-in, in plain words. Standard library only: the command line prints these."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcpx.errors import MCPXError
 
 
 class Problem(StrEnum):
-    """What went wrong with a sign-in."""
+    """The problem of a sign-in that failed."""
 
     NO_METADATA = "no_metadata"
     """The server does not say where to sign in."""
@@ -61,5 +61,5 @@ class SignInError(MCPXError):
 
     @property
     def for_now(self) -> bool:
-        """Whether trying again later can help, without a person."""
+        """True if trying again later can help, without a person."""
         return self.problem is Problem.UNREACHABLE

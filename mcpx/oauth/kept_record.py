@@ -80,7 +80,7 @@ class KeptRecord:
         return True
 
     def _is_other(self, stored: Record | None) -> bool:
-        """Whether another process has changed what is stored."""
+        """Return True if another process has changed what is stored."""
         if self.is_unstored:
             return stored is not None and self.record is not None and stored.revision > self.record.revision
         return stored != self.record

@@ -200,7 +200,7 @@ def url_of(server: ServerConfig) -> str:
 
 
 def oauth_of(server: ServerConfig) -> OAuth:
-    """How MCPX signs in to a server over HTTP."""
+    """Return the settings by which MCPX signs in to a server over HTTP."""
     transport = server.transport
     return (transport.auth if isinstance(transport, Http | Sse) else None) or OAuth()
 
@@ -233,7 +233,7 @@ async def open_network(server: ServerConfig) -> AsyncIterator[OAuthNetwork]:
 
 
 def _certificates(server: ServerConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What servers are known by, and what the server itself is, which alone is shown the certificate."""
+    """Load what servers are known by, and the same for the server itself, which alone is shown `cert`."""
     transport = server.transport
     tls = transport.tls if isinstance(transport, Http | Sse) else None
     try:

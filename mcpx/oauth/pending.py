@@ -20,12 +20,13 @@ import anyio.to_thread
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import iso_seconds
-from mcpx.core.config import Http, Sse
+from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.core.config.server_config import OAuth
 from mcpx.core.telemetry.contained import contain
 from mcpx.oauth.callback import (
     CallbackListener,
     CallbackListeners,
+    ports_from,
     redirect_uri,
 )
 from mcpx.oauth.callback_answer import BrowserReturn, Callback, pasted
@@ -88,7 +89,7 @@ class PendingSignIn:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still succeed: it has not ended, and is not being cancelled."""
+        """True if it can still succeed: it has not ended, and is not being cancelled."""
         return self._cancelled is None and not self._ended.is_set()
 
     def join(self, timeout_s: float | None = None) -> None:
@@ -221,7 +222,7 @@ class PendingSignIn:
                 await self._adopt(record)
 
     def _found(self, found: Discovered) -> None:
-        from mcpx.oauth.endpoint_owners import token_note  # noqa: PLC0415 - as above
+        from mcpx.oauth.discovery import token_note  # noqa: PLC0415 - as above
 
         self.note = token_note(found.metadata)
 
@@ -251,7 +252,7 @@ class PendingSignIn:
             self._return.end(None if error is None else str(error))
 
     def _cancellation(self) -> SignInError:
-        """Why it was cancelled."""
+        """Make the error that says why it was cancelled."""
         if self._cancelled is None and anyio.current_time() >= self._scope.deadline:
             return self._timed_out(self._timeout_s)
         why = self._cancelled or "MCPX ends"
@@ -263,3 +264,11 @@ class PendingSignIn:
             problem = Problem.STATE_MISMATCH
             text += ", but a browser came back with the state of another sign-in"
         return SignInError(problem, f"{text}; run: {self.account.login_command}")
+
+
+def callback_ports(server: ServerConfig, config: Config) -> tuple[int, ...]:
+    """List the ports that the browser may return to: the one that the entry names, or several."""
+    transport = server.transport
+    auth = transport.auth if isinstance(transport, Http | Sse) else None
+    own = None if auth is None else auth.callback_port
+    return ports_from(config.login_port) if own is None else (own,)

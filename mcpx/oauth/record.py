@@ -1,4 +1,4 @@
-"""What is kept of one sign-in: the tokens, the client they belong to, and where to refresh them.
+"""The record of one sign-in: the tokens, the client they belong to, and where to refresh them.
 
 A `Record` is what a `TokenStore` reads and writes, as JSON. `identity_of` says which record belongs to a
 server's entry: two entries with one URL have one each, so that two accounts of a server live side by side.
@@ -20,7 +20,7 @@ Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TIME)]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose sign-in it is: that of an entry of this name, its URL, and its client ("" if it registers)."""
+    """The owner of a sign-in: an entry of this name, its URL, and its client ("" if it registers)."""
 
     server: str
     url: str
@@ -34,7 +34,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def identity_of(server: ServerConfig) -> Identity | None:
-    """Whose sign-in a server's is; None for one that MCPX does not sign in to."""
+    """Return the identity of a server's sign-in; None for one that MCPX does not sign in to."""
     transport = server.transport
     if not isinstance(transport, Http | Sse) or transport.auth is None:
         return None
@@ -44,7 +44,7 @@ def identity_of(server: ServerConfig) -> Identity | None:
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """What the authorization server gave last. Times are seconds since 1970; scopes are as it has them."""
+    """The tokens that were given last. Times are seconds since 1970; scopes are as the server has them."""
 
     access_token: str
     token_type: str = "Bearer"  # noqa: S105 - a kind of token

@@ -11,15 +11,15 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.abc
+import msgspec
 import structlog
 
 from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.telemetry.contained import contain
-from mcpx.oauth import schedule
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Record, Tokens
@@ -28,10 +28,69 @@ if TYPE_CHECKING:
     from mcpx.oauth.challenge import Challenge
 
 log = structlog.get_logger()
+MAX_AHEAD_S: Final = 300.0  # before the expiry, ...
+AHEAD_SHARE: Final = 0.2  # ... and of the lifetime
+MIN_LIFETIME_S: Final = 2.0  # of a token that is renewed ahead; a shorter one when it is needed
+FIRST_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 300.0
+MAX_ASKED_PAUSE_S: Final = 3600.0  # that an authorization server may ask for (Retry-After)
+DEMAND_PAUSE_S: Final = 5.0  # the longest that a call is kept from trying again, if the server asks for none
+_LEEWAY_SHARE: Final = 0.05  # of the lifetime, in which a token counts as expired: it may expire on its way
+_MAX_LEEWAY_S: Final = 2.0
+
+
+# --- when: ahead of the expiry, and after a failure with growing pauses. Pure.
+
+
+def lifetime_s(tokens: Tokens) -> float:
+    """Return how long an access token is good from when it was obtained."""
+    return math.inf if tokens.expires_at is None else max(0.0, tokens.expires_at - tokens.obtained_at)
+
+
+def good_until(tokens: Tokens) -> float:
+    """Return until when an access token is used, in seconds since 1970."""
+    if tokens.expires_at is None:
+        return math.inf
+    return tokens.expires_at - min(_MAX_LEEWAY_S, _LEEWAY_SHARE * lifetime_s(tokens))
+
+
+def renewal_at(tokens: Tokens, spread: float) -> float:
+    """Return when to renew a token, in seconds since 1970; infinite for never.
+
+    `spread`, from 0 to 1, is for accounts whose tokens would all expire together.
+    """
+    lifetime = lifetime_s(tokens)
+    if tokens.expires_at is None or lifetime < MIN_LIFETIME_S:
+        return math.inf
+    return tokens.expires_at - min(MAX_AHEAD_S, AHEAD_SHARE * lifetime) * (1 + AHEAD_SHARE * spread)
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """The pause after `failures` in a row: until when nobody tries ahead, and no call either.
+
+    Both are readings of the event loop's clock, so that a jump of the wall clock changes nothing.
+    """
+
+    failures: int = 0
+    until: float = -math.inf
+    demand_from: float = -math.inf
+
+
+def pause_after(before: Pause, now: float, jitter: float, asked_s: float | None) -> Pause:
+    """Make the pause after one more failure; `jitter` is from 0.5 to 1, `asked_s` the server's wish."""
+    failures = before.failures + 1
+    own_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20)) * jitter
+    if asked_s is not None:
+        asked_s = min(MAX_ASKED_PAUSE_S, max(0.0, asked_s))
+        return Pause(failures, now + max(own_s, asked_s), now + max(asked_s, min(own_s, DEMAND_PAUSE_S)))
+    return Pause(failures, now + own_s, now + min(own_s, DEMAND_PAUSE_S))
+
+
+# --- one at a time
 
 
 class Background:
-    """Where flights run, for as long as `tasks` is set: each of those who wait may leave then."""
+    """The tasks where flights run; while they are set, each of those who wait may leave."""
 
     tasks: anyio.abc.TaskGroup | None = None
 
@@ -89,20 +148,20 @@ class Renewal:
         self._clock = clock
         self._on_recovery = on_recovery
         self._flight = Flight(background)
-        self._pause = schedule.Pause()
+        self._pause = Pause()
         self._spread = 0.0
         self._renewed = 0
 
     @property
     def is_of_person(self) -> bool:
-        """Whether a person signs in, and not the client by itself."""
+        """True if a person signs in, and not the client by itself."""
         transport = self._server.transport
         auth = transport.auth if isinstance(transport, Http | Sse) else None
         return auth is None or auth.grant == "authorization_code"
 
     @property
     def is_possible(self) -> bool:
-        """Whether to try at all."""
+        """True if to try at all."""
         if not self.is_of_person:
             return True
         tokens = _tokens(self._kept.record)
@@ -114,11 +173,11 @@ class Renewal:
         if tokens is None or not self.is_possible:
             return math.inf
         pause_s = self._pause.until - anyio.current_time()
-        return max(0.0, pause_s, schedule.renewal_at(tokens, self._spread) - self._clock())
+        return max(0.0, pause_s, renewal_at(tokens, self._spread) - self._clock())
 
     def reset(self) -> None:
         """Forget failures: the record is another, or somebody wants it tried again."""
-        self.problem, self.is_refused, self._pause = None, False, schedule.Pause()
+        self.problem, self.is_refused, self._pause = None, False, Pause()
         self._spread = random.random()  # noqa: S311 - no secret
 
     async def renew(self, challenge: Challenge | None = None, *, ahead: bool = False) -> bool:
@@ -145,7 +204,7 @@ class Renewal:
             tokens = _tokens(record)
             if tokens is None or (before is not None and tokens.access_token == before.access_token):
                 return False
-            return self._clock() < schedule.good_until(tokens)
+            return self._clock() < good_until(tokens)
 
         try:
             await self._kept.renew(partial(self._fetch, challenge), is_enough)
@@ -179,7 +238,7 @@ class Renewal:
         self.is_refused = not (error.for_now or error.problem is Problem.NOT_STORED)
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         now = anyio.current_time()
-        self._pause = schedule.pause_after(self._pause, now, jitter, error.retry_after_s)
+        self._pause = pause_after(self._pause, now, jitter, error.retry_after_s)
         if is_first:
             name, for_good = self._server.name, self.is_refused
             log.warning("oauth.renewal_failed", server=name, reason=self.problem, for_good=for_good)

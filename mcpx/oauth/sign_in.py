@@ -97,7 +97,7 @@ async def sign_in(
 
 
 async def _found(network: OAuthNetwork, challenge: Challenge | None) -> Discovered:
-    """Where to sign in, if a person can.
+    """Find where to sign in, if a person can.
 
     A server that does not say that it knows PKCE is refused, as specified.
     """
@@ -281,7 +281,7 @@ class _Attempt:
             raise
 
     async def _is_stale(self, url: str) -> bool:
-        """Whether the authorization server says, to whom nobody knows, that it does not know the client."""
+        """Ask without credentials whether the authorization server has forgotten the client."""
         request = httpx2.Request("GET", url, headers={"Accept": "text/html"})
         try:
             response = await self._network.send(request, follow_redirects=False)

@@ -1,4 +1,4 @@
-"""What is known of the sign-in of one server: its record, whether that counts, and how it changes.
+"""The state of the sign-in of one server: its record, whether that counts, and how it changes.
 
 `mcpx.oauth.account` puts it to use on requests. Nobody here waits for a person.
 """
@@ -16,11 +16,10 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.core.config import ServerConfig
-from mcpx.oauth import schedule
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.kept_record import KeptRecord
 from mcpx.oauth.record import Identity, Record, Tokens
-from mcpx.oauth.renewal import Background, Renewal
+from mcpx.oauth.renewal import Background, Renewal, good_until
 from mcpx.oauth.token_store import TokenStore
 from mcpx.paths import config_hint
 from supervisors import Signal
@@ -34,7 +33,7 @@ log = structlog.get_logger()
 
 
 class AccountState(StrEnum):
-    """What is known of a sign-in."""
+    """The state of an account, as far as it is known."""
 
     UNKNOWN = "unknown"
     """There are no tokens, and the server has not asked for any yet."""
@@ -79,27 +78,27 @@ class SignInState:
 
     @property
     def record(self) -> Record | None:
-        """What is stored of it, as far as it was loaded."""
+        """The stored record, as far as it was loaded."""
         return self._kept.record
 
     @property
     def problem(self) -> str | None:
-        """Why there is no token, or why the last renewal failed: a sentence without secrets."""
+        """The reason for having no token, or for a failed renewal: a sentence without secrets."""
         return self._problem or self._renewal.problem
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may succeed: nobody has to sign in first, as far as is known."""
+        """True if a request may succeed: nobody has to sign in first, as far as is known."""
         return self.state is not AccountState.NEEDS_SIGN_IN
 
     @property
     def needs_person(self) -> bool:
-        """Whether something is asked for that a person has not granted: a sign-in, or more scopes."""
+        """True if something is asked for that a person has not granted: a sign-in, or more scopes."""
         return not self.is_usable or self.challenge is not None
 
     @property
     def is_of_person(self) -> bool:
-        """Whether a person signs in, and not the client by itself."""
+        """True if a person signs in, and not the client by itself."""
         return self._renewal.is_of_person
 
     @property
@@ -114,7 +113,7 @@ class SignInState:
 
     @property
     def expires_at(self) -> float | None:
-        """When the access token expires, in seconds since 1970; None if there is none, or if it does not."""
+        """The expiry of the access token, in seconds since 1970; None if there is none, or if it lasts."""
         return None if self._tokens is None else self._tokens.expires_at
 
     @property
@@ -130,7 +129,7 @@ class SignInState:
 
     @property
     def login_command(self) -> str:
-        """What signs in: `mcpx login NAME`, with the configuration where that is not the usual one."""
+        """The command that signs in: `mcpx login NAME`, with the configuration if it is not the usual one."""
         hint = config_hint(self.server.source, {}) if self.server.source else ""  # a terminal has another one
         return f"mcpx login {shlex.quote(self.server.name)}{hint}"
 
@@ -227,7 +226,7 @@ class SignInState:
             log.debug("oauth.store_unusable", server=self.server.name, reason=str(error))
 
     def _is_over(self) -> bool:
-        """Whether the token has expired, and nothing but a person can help."""
+        """Return True if the token has expired, and nothing but a person can help."""
         return self.is_of_person and not self._renewal.is_possible and self._clock() >= self._good_until
 
     # --- how it changes
@@ -261,7 +260,7 @@ class SignInState:
     def _put_in_force(self) -> None:
         tokens = self._tokens
         self._header = None if tokens is None else f"Bearer {tokens.access_token}"
-        self._good_until = math.inf if tokens is None else schedule.good_until(tokens)
+        self._good_until = math.inf if tokens is None else good_until(tokens)
 
     def _enter(self, state: AccountState) -> None:
         if state is not self.state:

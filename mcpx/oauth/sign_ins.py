@@ -20,6 +20,7 @@ from mcpx.core.servers.fleet.supervision import renew
 from mcpx.core.servers.server import Server
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account, AccountState
+from mcpx.oauth.accounts import account_at, needs_sign_in, person_account, signed_in
 from mcpx.oauth.errors import Problem, SignInError
 from supervisors import Incarnation
 
@@ -66,7 +67,7 @@ class SignIns:
 
     @property
     def are_waited_for(self) -> bool:
-        """Whether a sign-in is under way."""
+        """True if a sign-in is under way."""
         return bool(self._pending)
 
     def pending(self, name: str) -> PendingSignIn | None:
@@ -86,9 +87,9 @@ class SignIns:
             MCPXError: The server is disabled, or MCPX ends.
             SignInError: `NOT_FOR_PEOPLE`: nobody signs in to this server.
         """
-        from mcpx.oauth import callback, pending, person  # noqa: PLC0415 - for who signs in
+        from mcpx.oauth import callback, pending  # noqa: PLC0415 - for who signs in
 
-        account = person.person_account(*self._entry(name))
+        account = person_account(*self._entry(name))
         name = account.server.name  # the servers of another MCPX have the account of its entry
         if self._tasks is None:
             raise MCPXError("MCPX ends; nothing was begun")
@@ -99,7 +100,7 @@ class SignIns:
                 self._listeners = callback.CallbackListeners(self._tasks)
             found = self._pending[name] = pending.PendingSignIn(
                 account,
-                ports=person.callback_ports(account.server, self._hub.config),
+                ports=pending.callback_ports(account.server, self._hub.config),
                 timeout_s=timeout_s,
                 scopes=scopes,
                 adopt=partial(self._adopt, account),
@@ -165,7 +166,7 @@ class SignIns:
             renew(each, self._hub.supervisor)
 
     async def started(self, name: str) -> ServerInfo:
-        """How a server is that was signed in to, when it has been tried, or after a while."""
+        """Describe a server that was signed in to, when it has been tried, or after a while."""
         if name in self._hub.config.peers:
             return await self._hub.peers.started(name)
         upstream = self._hub.upstream(name)
@@ -174,8 +175,6 @@ class SignIns:
 
     async def needed(self) -> list[str]:
         """The servers that need a sign-in, once all have been tried or after a while."""
-        from mcpx.oauth.person import needs_sign_in  # noqa: PLC0415 - as above
-
         await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
         needed: set[str] = set()
 
@@ -200,8 +199,6 @@ class SignIns:
 
     async def signed_in(self) -> list[str]:
         """The servers for which a sign-in is stored."""
-        from mcpx.oauth.person import signed_in  # noqa: PLC0415 - as above
-
         accounts = {
             name: _own(each.account) for name, each in self._hub.upstreams.items() if each.config.peer is None
         }
@@ -217,7 +214,6 @@ class SignIns:
             MCPXError: The server is disabled.
             SignInError: MCPX does not sign in there, or what is stored cannot be removed.
         """
-        from mcpx.oauth.person import account_at  # noqa: PLC0415 - as above
         from mcpx.oauth.token_requests import revoke  # noqa: PLC0415 - as above
 
         account = account_at(*self._entry(name))

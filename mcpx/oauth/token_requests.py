@@ -178,7 +178,7 @@ async def _refreshed(network: OAuthNetwork, record: Record, metadata: JSON, old:
 
 
 async def _newer_metadata(network: OAuthNetwork, known: JSON) -> JSON | None:
-    """What the same authorization server says now, if it has moved its token endpoint."""
+    """Ask the same authorization server for its metadata; None if its token endpoint has not moved."""
     with suppress(SignInError):
         found = await discover(network)
         if found is None or not is_issuer(found.issuer, str(known["issuer"])):
@@ -231,7 +231,7 @@ async def _obtain(network: OAuthNetwork, record: Record | None, challenge: Chall
 
 
 async def _found(network: OAuthNetwork, record: Record | None, challenge: Challenge | None) -> Discovered:
-    """Where to get a token: as known, unless the server has refused one, or nothing is known."""
+    """Find where to get a token: as known, unless the server has refused one, or nothing is known."""
     known = _known(network, record)
     if known is not None and challenge is None:
         return known

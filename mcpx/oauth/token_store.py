@@ -215,12 +215,12 @@ def delete_record(folder: Path, identity: Identity) -> None:
 
 
 def record_path(folder: Path, identity: Identity) -> Path:
-    """Where the record of an identity is."""
+    """Return the path of an identity's record."""
     return folder / f"{identity.key}.json"
 
 
 def lock_path(folder: Path, identity: Identity) -> Path:
-    """Where its lock is."""
+    """Return the path of its lock."""
     return folder / f"{identity.key}.lock"
 
 
@@ -229,7 +229,7 @@ def _try_lock(folder: Path, identity: Identity) -> int | None:
 
 
 def mark_path(folder: Path, identity: Identity) -> Path:
-    """Where it is noted that the keychain has the record, and not this folder."""
+    """Return the path of the mark that the keychain has the record, and not this folder."""
     return folder / f"{identity.key}.keychain"
 
 
@@ -244,7 +244,7 @@ class FileStore:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
+        """The folder of the files."""
         return (self._state or state_folder()) / FOLDER
 
     async def read(self, identity: Identity) -> Record | None:

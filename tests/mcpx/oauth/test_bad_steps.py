@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcpx.errors import Outcome
-from mcpx.oauth import network, schedule
+from mcpx.oauth import network
 from mcpx.oauth.errors import SignInError
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signing_in import answered, config_for, sign_in, signed_in
@@ -71,7 +71,7 @@ async def test_a_server_that_sends_calls_elsewhere_does_not_send_the_token_there
 async def test_a_refresh_goes_wrong(way, tmp_path, monkeypatch):
     """Calls meanwhile have not run; later they do, and only a refusal makes somebody sign in."""
     monkeypatch.setattr(network, "REQUEST_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(schedule, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(renewal, "FIRST_PAUSE_S", 0.01)
     with scripted_issuer() as issuer:
         async with signed_in(issuer, tmp_path) as watch:
             fault = Fault(**FAULTS[way])

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mcpx.oauth.discovery import find_sign_in
-from mcpx.oauth.endpoint_owners import token_note
+from mcpx.oauth.discovery import find_sign_in, token_note
 from mcpx.oauth.errors import Problem
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signed_in import Person, refusal, server_at

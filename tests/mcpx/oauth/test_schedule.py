@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from mcpx.oauth import schedule
-from mcpx.oauth.schedule import Pause, good_until, pause_after, renewal_at
+from mcpx.oauth import renewal
+from mcpx.oauth.renewal import Pause, good_until, pause_after, renewal_at
 from tests.mcpx.oauth.records import tokens_of
 
 
@@ -55,4 +55,4 @@ def test_the_pause_that_an_issuer_asks_for_is_kept_by_calls_too(asked_s, length_
 def test_a_leeway_is_small():
     assert good_until(tokens_of(now=0, lifetime_s=3600)) == 3598
     assert good_until(tokens_of(now=0, lifetime_s=4)) == pytest.approx(3.8)
-    assert schedule.lifetime_s(tokens_of(now=0, lifetime_s=-3)) == 0
+    assert renewal.lifetime_s(tokens_of(now=0, lifetime_s=-3)) == 0
