@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcpx.errors import Outcome
-from mcpx.oauth import network
+from mcpx.oauth import network, renewal
 from mcpx.oauth.errors import SignInError
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signing_in import answered, config_for, sign_in, signed_in
