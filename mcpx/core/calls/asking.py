@@ -31,7 +31,7 @@ from mcpx.core.protocol.requests import CallTool
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.servers.call_errors import SignInNeeded, without_link
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.relay.server_requests import MAX_OPEN_REQUESTS
+from mcpx.core.servers.relay.session_relay import MAX_OPEN_REQUESTS
 from mcpx.core.servers.relay.suspended import to_handshake
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import kind_of

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.core.calls.names import Servers, find_server, list_servers, own_name, resolve_tool
 from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.search_indexing import SearchIndexing
 from mcpx.core.catalog.model import JSON, ToolInfo, present
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.policy.pin_review import note_on, said_of
@@ -31,7 +32,6 @@ from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer
 from mcpx.core.rendering.suggest import unknown_tool
 from mcpx.core.rendering.tokens import estimate
-from mcpx.core.servers.fleet.search_indexing import SearchIndexing
 from mcpx.core.text import one_line, shown_name
 from mcpx.core.validation.checker import ArgumentChecker
 from mcpx.core.validation.example import example_arguments

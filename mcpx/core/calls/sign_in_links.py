@@ -28,7 +28,7 @@ from mcpx.core.protocol.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.core.rendering.result_reading import INPUT_REQUIRED
 from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, answer_to_link
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.servers.relay.server_requests import ELICITATION_COMPLETE
+from mcpx.core.servers.relay.session_relay import ELICITATION_COMPLETE
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, one_line, shown_server
 from mcpx.errors import CallError, MCPXError

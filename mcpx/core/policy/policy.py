@@ -1,6 +1,6 @@
 """The policy of one server: which of what it offers there is for clients, in which form, and what may run.
 
-Owned by the server's `Upstream` and shared by its sessions, the direct ones included. Everything that shows,
+Owned by the `Server` and shared by its sessions, the direct ones included. Everything that shows,
 searches, finds or runs something of a server sees its catalogue through `shown`, so what is not admitted
 does not exist anywhere else. What a client names and no listing holds (the URI of a template, a prompt before
 the first listing, anything at a transparent endpoint) is held against `admits_...`. `configure` puts other

@@ -40,11 +40,15 @@ from mcpx.core.wire.outgoing import ConnectionEnded
 from mcpx.errors import CallError, Code
 from supervisors import Envelope, Signal
 
-# One request in flight: what `Calls` knows of it until it is settled, and whether it may be sent again.
+IDLE_AFTER_S: Final = 0.00025  # without an answer: longer than a client pauses that calls as fast as it can
+DRAIN_TIMEOUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
 
 
 class InFlight:
-    """One request in flight. `position` is where it begins in what was sent, if that is known."""
+    """One request, until it is settled: and if it may be sent again.
+
+    `position` is where it begins in what was sent, if that is known.
+    """
 
     __slots__ = (
         "caller",
@@ -123,10 +127,6 @@ class InFlight:
         if unread is not None and self.position is not None:
             return self.position >= unread
         return self.sent is not None and self.sent.recall()
-
-
-IDLE_AFTER_S: Final = 0.00025  # without an answer: longer than a client pauses that calls as fast as it can
-DRAIN_TIMEOUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
 
 
 class Calls:

@@ -28,7 +28,7 @@ from mcpx.core.gateway.clients.identity import bind_bearer, client_of, connectio
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.clients.subscribers import Subscribers
 from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
-from mcpx.core.servers.fleet.unused_rules import unused_rules
+from mcpx.core.policy.catalogue_rules import unused_rules
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation, Signal

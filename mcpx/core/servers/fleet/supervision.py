@@ -47,6 +47,12 @@ MAX_PAUSES: Final = 64  # that are summed up one by one
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 SLOW_START_S: Final = 20.0  # one that takes longer, as for a download, does not keep others from starting
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
+_MODES: Final = {
+    Mode.SHARED: "",
+    Mode.OTHER_ERA: " (in its other era)",
+    Mode.PER_CLIENT: " (of one client)",
+    Mode.PASSTHROUGH: " (transparent)",
+}
 
 
 class StartPriority(IntEnum):
@@ -117,14 +123,6 @@ def start_priority(session: Supervised) -> StartPriority:
     if session.mode is Mode.SHARED and session.catalogue is None:
         return StartPriority.LISTING
     return StartPriority.WARM_UP if session.queue.is_waking else StartPriority.REST
-
-
-_MODES: Final = {
-    Mode.SHARED: "",
-    Mode.OTHER_ERA: " (in its other era)",
-    Mode.PER_CLIENT: " (of one client)",
-    Mode.PASSTHROUGH: " (transparent)",
-}
 
 
 def log_event(event: Event, session: Supervised) -> None:

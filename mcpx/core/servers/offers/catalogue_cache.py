@@ -1,8 +1,14 @@
-"""The last known catalogue of one server, and how it is kept current.
+"""The last known catalogue of one session's server, and how it is kept current.
 
-Owned by the server's `Upstream`, whose incarnations come and go: each lists once before it serves, and again
+Owned by a session, whose incarnations come and go: each lists once before it serves, and again
 when the server says that a list changed. A listing that fails keeps what was known. Where there is a store,
 what is known at first is what the server offered last time, and each listing is noted there.
+
+Text resources without a description get the first words of their content, in quotes, from the `Describer`. It
+remembers what it has read over reconnects, so that an unchanged resource is not read twice; what an earlier
+MCPX has made is shown at once, and read once more. It runs beside the calls, reads a few at a time and none
+that is known to be large, and gives up on a resource that cannot be read. A resource counts as changed when
+its URI, type, size or `lastModified` do.
 """
 
 from __future__ import annotations
@@ -30,12 +36,7 @@ from mcpx.core.text import one_line, quoted
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Signal
 
-# Descriptions for text resources that have none: the first words of their content, in quotes.
-#
-# Owned by one upstream actor; remembers what it has read over reconnects, so that an unchanged resource is
-# not read twice; what an earlier MCPX has made is shown at once, and read once more. Runs beside the calls,
-# once the server is ready; reads a few at a time and none that is known to be large, and gives up on a
-# resource that cannot be read. A resource counts as changed when its URI, type, size or `lastModified` do.
+log = structlog.get_logger()
 
 MAX_CONCURRENT_READS: Final = 4
 DESCRIPTION_CHARS: Final = 100  # of the content make a description
@@ -58,6 +59,8 @@ _TEXT_TYPES: Final = frozenset(
         "application/sql",
     }
 )
+RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
+MAX_RELIST_PAUSE_S: Final = 10.0  # between the listings of a server that never stops changing
 
 
 def is_text(mime_type: str | None) -> bool:
@@ -146,11 +149,6 @@ class Describer:
 def _key(item: ResourceInfo) -> DescriptionKey:
     modified = (item.annotations or {}).get("lastModified")
     return item.uri, item.mime_type, item.size, modified
-
-
-log = structlog.get_logger()
-RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
-MAX_RELIST_PAUSE_S: Final = 10.0  # between the listings of a server that never stops changing
 
 
 class CatalogueCache:

@@ -3,7 +3,8 @@
 Requests the lists that the server declares, and the tools in any case: the official clients request them
 without looking at the declaration. A list that is refused, malformed or never answered costs that list, an
 invalid entry costs that entry (`offers.entries`), and a server that offers too much is cut (`offers.pages`);
-the catalogue names what is left out. Whatever else an entry has is kept as it came.
+the catalogue names what is left out, the first by name, the rest counted by kind. Whatever else an entry has
+is kept as it came.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 
-# What is left out of a server's lists, in bounded memory.
-#
-# A listing notes each omission with its reason: the first are named, the rest counted by kind.
-
 log = structlog.get_logger()
 
 MAX_NAMED: Final = 20  # of one listing; the rest are counted
 MAX_LOGGED: Final = 100  # of one server, however often its lists change
 MAX_NAME_CHARS: Final = 64
 MAX_REASON_CHARS: Final = 200
+OTHER_LIST_TIMEOUT_S: Final = 15.0  # for any list but the tools; at most a quarter of the connect timeout
+UNDECLARED_LIST_TIMEOUT_S: Final = 5.0  # for a list that the server does not declare
+_FAILURES: Final = (MCPError, BadListing, MalformedMessage, ResponseTooLarge, TimeoutError)
+E = TypeVar("E", bound=Entry)
 
 
 class Omissions:
@@ -94,12 +95,7 @@ class OmissionLog:
                 self._log.warning("upstream.left_out", **each.to_dict())
 
 
-OTHER_LIST_TIMEOUT_S: Final = 15.0  # for any list but the tools; at most a quarter of the connect timeout
-UNDECLARED_LIST_TIMEOUT_S: Final = 5.0  # for a list that the server does not declare
-
 Failure = MCPError | BadListing | MalformedMessage | ResponseTooLarge | TimeoutError
-_FAILURES: Final = (MCPError, BadListing, MalformedMessage, ResponseTooLarge, TimeoutError)
-E = TypeVar("E", bound=Entry)
 
 
 class _Kind(msgspec.Struct, Generic[E], frozen=True):

@@ -1,8 +1,9 @@
 """The pages of one list, followed to the end and taken apart into entries, within what a listing may cost.
 
 A server may offer so many entries, in so many bytes, over all pages of its four lists together (`Budget`).
-What goes beyond that is left out, and no page is requested after it. Each entry comes as JSON of its own, so
-that one that cannot be decoded costs none of the others. Used by `upstream.offers.listing`.
+What goes beyond that is left out, and no page is requested after it. An entry stays JSON until it is decoded
+by itself, so that one that is too large, too deep or malformed costs none of the others. Bounds are checked
+on the bytes where that can be done, before objects are made of them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,6 @@ from mcpx.core.servers.offers.entries import InvalidEntry
 from mcpx.core.wire.malformed import NAN, cut_depth, stand_in_for_numbers
 from mcpx.core.wire.outgoing import UnreadableAnswer
 
-# Decoding the lists that a server sends, whatever they hold: pages into entries, entries into objects.
-# Pure.
-#
-# An entry stays JSON until it is decoded by itself, so that one that is too large, too deep or malformed
-# costs none of the others. Bounds are checked on the bytes where that can be done, before objects are made
-# of them.
-
 MAX_PAGE_VALUES: Final = 2_000_000  # objects in one page, or commas where not all entries are objects
 MAX_PAGE_DEPTH: Final = 300  # levels kept of a page that is nested too deeply; more than an entry may have
 MAX_ENTRY_BYTES: Final = 4 * 1024 * 1024  # of an entry without the texts that are cut
@@ -41,6 +35,12 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\[\s\S])*+"')
 _CUT_MEMBERS: Final = ("description", "title")
 
 T = TypeVar("T")
+MAX_ENTRIES: Final = 10_000  # of a server, over all of its lists
+MAX_VALUES: Final = 1_000_000  # JSON values in them: each takes some hundred bytes of memory, however short
+MAX_PAGES: Final = 1000  # of one list
+MAX_CURSOR_CHARS: Final = 64 * 1024
+TURN_BYTES: Final = 64 * 1024  # of entries are read in one turn of the event loop
+TURN_ENTRIES: Final = 50  # at most, in such a turn: about 1 ms
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -221,13 +221,6 @@ def name_of(entry: bytes, number: int) -> str:
     candidates = (named.name, named.uri, named.uri_template)
     return next((each for each in candidates if isinstance(each, str) and each), f"entry {number}")
 
-
-MAX_ENTRIES: Final = 10_000  # of a server, over all of its lists
-MAX_VALUES: Final = 1_000_000  # JSON values in them: each takes some hundred bytes of memory, however short
-MAX_PAGES: Final = 1000  # of one list
-MAX_CURSOR_CHARS: Final = 64 * 1024
-TURN_BYTES: Final = 64 * 1024  # of entries are read in one turn of the event loop
-TURN_ENTRIES: Final = 50  # at most, in such a turn: about 1 ms
 
 RequestPage = Callable[[str | None], Awaitable[msgspec.Raw]]
 """Requests the page of that cursor: its result, as it came."""

@@ -8,6 +8,10 @@ folder, the oldest first. A file that is not exactly what MCPX writes, or that o
 removed, and never used.
 
 The methods of `CatalogueFiles` block; `CatalogueStore` calls them in a thread where that matters.
+
+Entries are written as the protocol has them, and are read as those of a server are (`offers.entries`), so
+that what is read is as clean as what a server lists. The secrets of the server's entry, which a server may
+quote, are replaced by numbers; only a redactor of the same entry can put them back.
 """
 
 from __future__ import annotations
@@ -45,11 +49,7 @@ from mcpx.core.store.private_files import (
 )
 from mcpx.paths import state_folder
 
-# A catalogue as bytes, and back. Pure.
-#
-# Entries are written as the protocol has them, and are read as those of a server are (`offers.entries`), so
-# that what is read is as clean as what a server lists. The secrets of the server's entry, which a server
-# may quote, are replaced by numbers; only a redactor of the same entry can put them back.
+log = structlog.get_logger()
 
 FORMAT: Final = 1
 """Of the bytes. A change that older versions would misread is a new one."""
@@ -60,6 +60,12 @@ Descriptions = dict[DescriptionKey, str | None]
 """Descriptions made of the contents of resources; None where that failed."""
 
 E = TypeVar("E", bound=Entry)
+MAX_FILE_BYTES: Final = 8 << 20  # of one catalogue; larger ones are not kept
+MAX_FOLDER_BYTES: Final = 128 << 20
+MAX_FILES: Final = 1_000
+MAX_UNUSED_S: Final = 30 * 86400.0
+MAX_TEMPORARY_S: Final = 3600.0  # age of a file that its writer has not finished; it was killed
+_SUFFIX: Final = ".json"
 
 
 class UnreadableCatalogue(ValueError):  # noqa: N818 - a condition
@@ -140,15 +146,6 @@ def _read(kind: type[E], server: str, entries: Sequence[JSON]) -> list[E]:
     if any(cuts for _, cuts in read):
         raise InvalidEntry("a text in it is too long")
     return [entry for entry, _ in read]
-
-
-log = structlog.get_logger()
-MAX_FILE_BYTES: Final = 8 << 20  # of one catalogue; larger ones are not kept
-MAX_FOLDER_BYTES: Final = 128 << 20
-MAX_FILES: Final = 1_000
-MAX_UNUSED_S: Final = 30 * 86400.0
-MAX_TEMPORARY_S: Final = 3600.0  # age of a file that its writer has not finished; it was killed
-_SUFFIX: Final = ".json"
 
 
 class Remembered(msgspec.Struct, frozen=True):

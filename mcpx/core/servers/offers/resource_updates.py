@@ -44,6 +44,8 @@ REFUSED: Final = b""  # the digest of a resource that the server refuses to give
 Listener = Callable[[str], None]
 """Called with the URI that changed: the one subscribed to, or one below it. It may unsubscribe; it must not
 raise."""
+OPEN_TIMEOUT_S: Final = 10.0  # for the server to acknowledge a stream
+RETRY_DELAY_S: Final = 1.0  # after a lost stream
 
 
 class Provider(Protocol):
@@ -198,10 +200,6 @@ async def read_digest(
         except CallError as error:
             return REFUSED if error.code is Code.UPSTREAM_ERROR else None
     return None
-
-
-OPEN_TIMEOUT_S: Final = 10.0  # for the server to acknowledge a stream
-RETRY_DELAY_S: Final = 1.0  # after a lost stream
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):

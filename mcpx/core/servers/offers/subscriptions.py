@@ -1,10 +1,10 @@
 """The subscriptions to one server's resources: one upstream for all listeners, kept over reconnects.
 
-Belongs to the upstream actor and outlives its incarnations. The first listener of a URI makes MCPX subscribe
-(`resources/subscribe`, or the stream of 2026-07-28 in `update_stream`), the last one to leave ends it.
-`serve` runs beside the calls of one incarnation. After a reconnect it subscribes again, and notifies the
-listeners once if the content differs from what they were last notified of. When in doubt it notifies them: a
-needless update costs one read, a missed one leaves them with old content for good.
+Belongs to a session and outlives its incarnations; that of the main one goes on over a reload. The first
+listener of a URI makes MCPX subscribe (`resources/subscribe`, or the stream of 2026-07-28), the last one to
+leave ends it. `serve` runs beside the calls of one incarnation. After a reconnect it subscribes again, and
+notifies the listeners once if the content differs from what they were last notified of. When in doubt it
+notifies them: a needless update costs one read, a missed one leaves them with old content for good.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.telemetry.contained import contain
 from supervisors import Signal
 
+LOG: Final = "notifications/message"
+
 
 class ClientHandle(CallerHandle, Protocol):
     """A client that can be reached between its calls."""
@@ -227,6 +229,3 @@ class Attribution:
 
 def _client(caller: CallerHandle | None) -> object:
     return None if caller is None else caller.client
-
-
-LOG: Final = "notifications/message"

@@ -2,25 +2,220 @@
 
 A log message that is attributed to a client goes to that client only, if it wants its level. One that comes
 while no call is in flight goes to every client that has set a level, except those that came with a token of
-a name. While calls of several clients are in
-flight on one session it goes to none of them, but into the server's own log file. `logger` is prefixed with
-the server's name. Requests go through `ServerRequestRouter`.
+a name. While calls of several clients are in flight on one session it goes to none of them, but into the
+server's own log file. `logger` is prefixed with the server's name.
+
+Requests of the server (sampling, elicitation, roots) go to the client whose call is in flight. A request
+belongs to the call that its stream names (HTTP), else to the client whose calls alone are in flight; between
+calls, to the only client there is. Everything else is refused with the reason, and so is what that client did
+not declare. A request lives no longer than its call: when the call ends, the client's request is cancelled. A
+client has `call_timeout` to answer, and the call's own timeout starts again with each request and each
+answer. A form or link says which server it is of (`mcpx.core.policy.server_questions`). At most
+`MAX_OPEN_REQUESTS` are open at a time; more are refused at once, on a stream before a task is spent on them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
 import msgspec
 import structlog
+from mcp import MCPError
+from mcp.shared.dispatcher import DispatchContext, coerce_request_id
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.protocol.context import LEVELS, wants
+from mcpx.core.policy.server_questions import presented
+from mcpx.core.protocol.context import ELICITATION, LEVELS, QUESTIONS, CallerHandle, OnStep, wants
 from mcpx.core.protocol.requests import Request
-from mcpx.core.servers.relay.clients import LOG, Attributed, Attribution, CallsInFlight, ConnectedClients
-from mcpx.core.servers.relay.server_requests import ELICITATION_COMPLETE, ServerRequestRouter
+from mcpx.core.servers.relay.clients import (
+    LOG,
+    Attributed,
+    Attribution,
+    CallsInFlight,
+    ConnectedClients,
+    RunningCall,
+    Unattributed,
+)
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.telemetry.log_files import ServerLog
+from mcpx.core.wire import envelope
+from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import RequestId
 
 log = structlog.get_logger()
+
+ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
+MAX_OPEN_REQUESTS: Final = 32  # of one server
+MAX_URL_ELICITATIONS: Final = 256  # remembered until the server says that they are completed
+_TOO_MANY_TEXT: Final = (
+    f"{MAX_OPEN_REQUESTS} questions of this server are open; ask again when one is answered"
+)
+_TOO_MANY: Final = envelope.encode({"code": INTERNAL_ERROR, "message": _TOO_MANY_TEXT})
+
+
+class ServerRequestRouter:
+    """Finds the client for each request, asks it, and returns its answer."""
+
+    def __init__(
+        self,
+        server: str,
+        attribution: Attribution,
+        clients: ConnectedClients,
+        suspended: SuspendedCalls,
+        *,
+        client: object | None = None,
+        from_mcpx: bool = False,
+    ) -> None:
+        """`from_mcpx`: the server is at another MCPX."""
+        self._server = server
+        self._from_mcpx = from_mcpx
+        self._client = client  # whose own session it is
+        self._attribution = attribution
+        self._clients = clients
+        self._suspended = suspended
+        self._attributed: dict[RequestId, Attributed | Unattributed] = {}
+        self._open = 0  # requests that wait for a client's answer
+        self._url_elicitations: dict[str, object] = {}  # elicitation id -> client
+
+    # --- attribution
+
+    def watch(self, wire: WireDispatcher) -> None:
+        """Attribute each request of a stream when its line comes, before later lines change things."""
+        wire.receiver.fast = self._attribute
+
+    def _attribute(self, wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
+        if method not in QUESTIONS:
+            return False
+        if self._open + len(self._attributed) >= MAX_OPEN_REQUESTS:
+            if not wire.channel.congested:  # a server that does not read gets no refusal
+                wire.channel.write(*envelope.failure(request_id, _TOO_MANY))
+            return True
+        self._attributed[coerce_request_id(request_id)] = self._attribution.attribute(None)
+        return False
+
+    # --- asking
+
+    async def answer(
+        self,
+        context: DispatchContext[Any],
+        method: str,
+        params: Mapping[str, Any] | None,
+        named: Request | None,
+    ) -> JSON:
+        """The client's answer to a request. `named` is the call on whose stream it came, if that is known.
+
+        Raises:
+            MCPError: The client's own error, or the reason why no client is asked.
+        """
+        attributed = self._attributed.pop(coerce_request_id(context.request_id or 0), None)
+        given = _as_object(params)
+        if self._open >= MAX_OPEN_REQUESTS:
+            raise MCPError(INTERNAL_ERROR, _TOO_MANY_TEXT)
+        self._open += 1
+        try:
+            return await self._answer(context, method, given, attributed, named)
+        finally:
+            self._open -= 1
+
+    async def _answer(
+        self,
+        context: DispatchContext[Any],
+        method: str,
+        params: JSON,
+        attributed: Attributed | Unattributed | None,
+        named: Request | None,
+    ) -> JSON:
+        found = attributed if attributed is not None else self._attribution.attribute(named)
+        if isinstance(found, Unattributed):
+            found = self._only_client(found, method)
+        if refusal := found.caller.capabilities.refusal(method, params):
+            raise MCPError(refusal.code, f"{refusal.message}; MCPX cannot pass {self._server}'s request on")
+        if method == ELICITATION:
+            asking = None if found.caller.is_peer else self._server
+            params = presented(params, asking, from_mcpx=self._from_mcpx)
+        self._remember(method, params, found.caller)
+        plain, on_progress = _without_token(params, context)
+        if not found.caller.modern:
+            return await self._bounded(found, method, found.caller.ask, plain, on_progress)
+        suspended = self._suspended.suspend(found.calls)
+        return await self._bounded(found, method, lambda *args: suspended.ask(*args[:2]), plain, on_progress)
+
+    def _only_client(self, unattributed: Unattributed, method: str) -> Attributed:
+        """Between calls, the client whose own session it is, or the only one there is."""
+        handle = self._clients.only_client(self._server, self._client) if unattributed.idle else None
+        if handle is None:
+            raise self._refused(method, unattributed.reason)
+        return Attributed(handle, ())
+
+    def _refused(self, method: str, why: str) -> MCPError:
+        return MCPError(METHOD_NOT_FOUND, f"MCPX cannot pass {method} of {self._server} to a client: {why}")
+
+    async def _bounded(
+        self,
+        found: Attributed,
+        method: str,
+        ask: Callable[..., Any],
+        params: JSON,
+        on_progress: OnStep | None,
+    ) -> JSON:
+        """Ask, for as long as one of the calls lives that the request may belong to."""
+        alive = set(map(id, found.calls))
+        scope = anyio.CancelScope(deadline=anyio.current_time() + self._suspended.timeout)
+
+        def ended(call: RunningCall) -> None:
+            alive.discard(id(call))
+            if not alive:
+                scope.cancel()
+
+        for call in found.calls:
+            call.endings.append(lambda call=call: ended(call))  # type: ignore[misc]
+            self._attribution.renew(call)
+        with scope:
+            answer: JSON = await ask(method, params, on_progress)
+            for call in found.calls:
+                self._attribution.renew(call)
+            return answer
+        why = (
+            "the call is over" if found.calls and not alive else f"no answer in {self._suspended.timeout:g} s"
+        )
+        raise MCPError(REQUEST_TIMEOUT, f"The client did not answer {method}: {why}")
+
+    # --- url mode
+
+    def _remember(self, method: str, params: JSON, caller: CallerHandle) -> None:
+        if method == ELICITATION and isinstance(named := params.get("elicitationId"), str):
+            if len(self._url_elicitations) >= MAX_URL_ELICITATIONS:
+                del self._url_elicitations[next(iter(self._url_elicitations))]
+            self._url_elicitations[named] = caller.client
+
+    def completed(self, params: JSON) -> None:
+        """Tell the client that was asked that an elicitation in url mode is completed."""
+        client = self._url_elicitations.pop(str(params.get("elicitationId")), None)
+        handle = self._clients.handles.get(client) if client is not None else None
+        if handle is not None:
+            handle.notify(ELICITATION_COMPLETE, params)
+
+
+def _as_object(params: Mapping[str, Any] | None) -> JSON:
+    """The parameters of a message as a plain object."""
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping):
+        raise MCPError(INVALID_PARAMS, "The parameters must be an object")
+    return dict(params)
+
+
+def _without_token(params: JSON, context: DispatchContext[Any]) -> tuple[JSON, OnStep | None]:
+    """The parameters without the server's progress token, and what reports progress for it."""
+    meta = params.get("_meta")
+    if not isinstance(meta, Mapping) or "progressToken" not in meta:
+        return params, None
+    rest = {key: value for key, value in meta.items() if key != "progressToken"}
+    plain = {key: value for key, value in params.items() if key != "_meta"}
+    return (plain | {"_meta": rest} if rest else plain), context.progress
 
 
 class SessionRelay:

@@ -1,6 +1,10 @@
-"""The attempts to open a session with one server: which question its next process is asked first.
+"""The handshake: agreeing with a server on the era of the protocol.
 
-Owned by the server's `Upstream`, whose incarnations come and go.
+A `Handshake` is one attempt, made with one process or connection. It asks in one era (`initialize`, or
+`server/discover`), and only if the server refuses in the other. A process may also end at a question, or
+never answer one: some accept nothing before `initialize`, others nothing but `server/discover`. Then
+`in_another_process` says what to ask a fresh one, which `Attempts` does. `KnownEras` is what the sessions
+with one server have learnt, so that the next one asks the right thing first.
 """
 
 from __future__ import annotations
@@ -22,15 +26,7 @@ from mcpx.core.servers.transport.exchange import CLIENT_ERRORS, Refused, capture
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from supervisors import Incarnation
 
-# The handshake: agreeing with a server on the era of the protocol.
-#
-# A `Handshake` is one attempt, made with one process or connection. It asks in one era (`initialize`, or
-# `server/discover`), and only if the server refuses in the other. A process may also end at a question, or
-# never answer one: some accept nothing before `initialize`, others nothing but `server/discover`. Then
-# `in_another_process` says what to ask a fresh one.
-#
-# `KnownEras` is what the sessions with one server have learnt, so that the next one asks the right thing
-# first.
+log = structlog.get_logger()
 
 SILENCE_S: Final = 10.0  # of a process that has read a question, before it is asked the other one too
 HANDSHAKE_FIRST: Final[tuple[Era, ...]] = ("handshake", "modern")
@@ -187,9 +183,6 @@ class KnownEras:
     def forget(self) -> None:
         """Ask in the usual order again: the last attempt failed."""
         self._first = self._usual[0]
-
-
-log = structlog.get_logger()
 
 
 class Attempts:

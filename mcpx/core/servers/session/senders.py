@@ -2,6 +2,10 @@
 
 Both senders start a request without waiting, and call back exactly once, with the raw JSON of the result or
 with the error; after a lost connection perhaps not at all.
+
+`LogLevelSync` keeps a server of the older revisions up to date on its clients as a whole: the log level, the
+most verbose that any client wants that sees the server, and before a call at least the call's own; and
+changed roots. From 2026-07-28 on the level travels in each request, and there is nothing to synchronise.
 """
 
 from __future__ import annotations
@@ -33,12 +37,6 @@ from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import Bytes, RequestId
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
-
-# Keeps a server of the older revisions up to date on its clients as a whole: log level and changed roots.
-#
-# Serves one session. The level is the most verbose that any client wants that sees the server, and before a
-# call at least the call's own; from 2026-07-28 on the level travels in each request, and there is nothing
-# to synchronise.
 
 log = structlog.get_logger()
 SET_LEVEL: Final = "logging/setLevel"

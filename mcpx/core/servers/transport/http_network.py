@@ -1,6 +1,10 @@
 """The connections to one server: within bounds, with its certificates, and with tokens on requests.
 
 `open_network` has the connections to one server; they can be made anew (`Network.renew`).
+
+With TLS 1.3 a server refuses the client's certificate behind the client's back: the alert comes where the
+answer to the first request should, or is lost because that could not be written. `refusal_behind` finds it in
+an error, `find_refusal` by a connection on which nothing is sent.
 """
 
 from __future__ import annotations
@@ -28,14 +32,21 @@ from mcpx.core.servers.transport.http_bodies import read_prefix
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.wire.unreachable import REFUSALS, alert_in, causes
 
-# Why a TLS handshake with a server came to nothing.
-#
-# With TLS 1.3 a server refuses the client's certificate behind the client's back: the alert comes where the
-# answer to the first request should, or is lost because that could not be written. `refusal_behind` finds
-# it in an error, `find_refusal` by a connection on which nothing is sent.
-
 HTTPS_PORT: Final = 443
 REFUSAL_TIMEOUT_S: Final = 1.0  # for a server to refuse a handshake: a round trip
+TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # seconds; answers are bounded elsewhere
+MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
+KEEPALIVE_S: Final = 4.0  # an idle connection; many servers close theirs after 5, a race that is lost
+MAX_REDIRECTS: Final = 5  # of one request
+MAX_COOKIES: Final = 50  # of one server; a load balancer sets one or two
+ACCEPT_ENCODING: Final = "gzip"  # servers do not agree on what `deflate` means
+UNREACHABLE: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+_UNAUTHORIZED: Final = frozenset({401, 403})
 
 
 def refusal_behind(error: BaseException) -> ssl.SSLError | None:
@@ -61,22 +72,6 @@ async def find_refusal(url: httpx2.URL, context: ssl.SSLContext) -> ssl.SSLError
         except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             return refusal_behind(error)
     return None
-
-
-TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # seconds; answers are bounded elsewhere
-MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
-KEEPALIVE_S: Final = 4.0  # an idle connection; many servers close theirs after 5, a race that is lost
-MAX_REDIRECTS: Final = 5  # of one request
-MAX_COOKIES: Final = 50  # of one server; a load balancer sets one or two
-
-ACCEPT_ENCODING: Final = "gzip"  # servers do not agree on what `deflate` means
-UNREACHABLE: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-)
-_UNAUTHORIZED: Final = frozenset({401, 403})
 
 
 class FewCookies(CookieJar):

@@ -3,10 +3,16 @@
 Each MCPX process keeps one small file in the folder `children` of the state folder, with the process group,
 the start time and the mark of every child it runs. A change is a new file of another name, because renaming
 a file over another takes ext4 milliseconds. `sweep`, at the next start of any MCPX, reads the files
-whose writer is gone, ends what is left of their children (`orphans`: only what is proven to be ours), and
+whose writer is gone, ends what is left of their children, and
 deletes the files. A file is trusted only if no other user could have written it or its folder, and if its
 process ids mean something: same boot, same process namespace. Files of another namespace or machine (a shared
 home folder) are left alone until they are old.
+
+A process is ended only if it is proven to be ours: it is in a process group of the ledger, and carries the
+random mark that its server was started with (`MCPX_CHILD`, which descendants inherit). The proof is repeated,
+with the process held by a pidfd, right before each signal, because its id may have been reused. A process
+that has discarded its environment, or that we may not inspect, is left. Without /proc (macOS) the proof is
+that the leader of the group started when the ledger says.
 
 A ledger that cannot be written is logged once and then skipped: it must not keep servers from running.
 """
@@ -40,18 +46,15 @@ from mcpx.core.system.processes import (
 )
 from mcpx.paths import state_folder
 
-# Ends the servers that a MCPX left behind when it was killed, and no other process.
-#
-# A process is ended only if it is proven to be ours: it is in a process group of the ledger, and carries
-# the random mark that its server was started with (`MCPX_CHILD`, which descendants inherit). The proof is
-# repeated, with the process held by a pidfd, right before each signal, because its id may have been reused.
-# A process that has discarded its environment, or that we may not inspect, is left. Without /proc (macOS)
-# the proof is that the leader of the group started when the ledger says.
+log = structlog.get_logger()
 
 TERM_TIMEOUT_S: Final = 0.5  # their client is gone for good
 POLL_S: Final = 0.02
 MAX_KILL_ROUNDS: Final = 10  # for those that were forked while the others were killed
 MAX_PID: Final = 2**31 - 1
+MAX_FILE_BYTES: Final = 4_000_000  # ten thousand children
+MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or namespace; then it is deleted
+_NUMBERS: Final = count(1)  # of the files of this process
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -170,11 +173,6 @@ def _wait(over: Callable[[], bool]) -> None:
 
 
 __all__ = ["Entry", "Ledger", "boot_id", "start_time"]
-
-log = structlog.get_logger()
-MAX_FILE_BYTES: Final = 4_000_000  # ten thousand children
-MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or namespace; then it is deleted
-_NUMBERS: Final = count(1)  # of the files of this process
 
 
 class _File(msgspec.Struct):

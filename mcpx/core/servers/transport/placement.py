@@ -40,7 +40,7 @@ class PlacedUse(msgspec.Struct, frozen=True):
 
 
 class Placement(Protocol):
-    """Decides where servers run. A session is known by its name at the supervisor (`Upstream.child`)."""
+    """Decides where servers run. A session is known by its name at the supervisor (`Session.child`)."""
 
     async def place(self, server: ServerConfig, session: str) -> Endpoint:
         """The node for a session with that server.

@@ -4,6 +4,9 @@ Owns the process, its group, its mark and the last lines of its standard error. 
 kernel reports the exit (by a pidfd on Linux), whether or not anything is read or written. `stop` leaves
 nothing of the process group behind, in a bounded time: less than the two seconds that clients commonly give
 MCPX itself.
+
+Its standard error is split into whole lines for the log file of the server, for a secret that came in two
+pieces would be found in neither; the last ones are kept for error messages (`LastWords`).
 """
 
 from __future__ import annotations
@@ -28,16 +31,17 @@ if TYPE_CHECKING:
     from anyio.abc import Process
 
 
-# The last lines that a process wrote to standard error, for error messages: bounded, and without secrets.
-#
-# Also splits its output into whole lines for the log file of the server: a secret that came in two pieces
-# would be found in neither.
-
 MAX_KEPT_LINES: Final = 100
 MAX_LINE_CHARS: Final = 300
 MAX_TAIL_LINES: Final = 5  # in an error message
 MAX_TAIL_CHARS: Final = 1000
 MAX_UNENDED_BYTES: Final = 65536  # of a line without an end; then it counts as one
+STDERR_CHUNK_BYTES: Final = 65536
+EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
+TERM_TIMEOUT_S: Final = 0.7
+MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
+PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
+EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
 class LastWords:
@@ -85,14 +89,6 @@ class LastWords:
             tail.insert(0, line)
             left -= len(line) + 1
         return "\n".join(tail)
-
-
-STDERR_CHUNK_BYTES: Final = 65536
-EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
-TERM_TIMEOUT_S: Final = 0.7
-MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
-PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
-EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
 class ChildProcess:

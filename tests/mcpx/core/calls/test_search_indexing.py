@@ -5,8 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from mcpx.core.calls.search_indexing import CHARS_PER_TURN, QUIET_S, SearchIndexing
 from mcpx.core.catalog.search_index import index_of
-from mcpx.core.servers.fleet.search_indexing import CHARS_PER_TURN, QUIET_S, SearchIndexing
 from tests.mcpx.core.rendering.snapshots import server, tool
 
 pytestmark = pytest.mark.anyio

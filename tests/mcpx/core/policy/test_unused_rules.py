@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcpx.core.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
-from mcpx.core.servers.fleet.unused_rules import unused_rules
+from mcpx.core.policy.catalogue_rules import unused_rules
 from tests.mcpx.scripted import config_of
 
 
