@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import ssl
 
 MAX_PEM_BYTES: Final = 1 << 20
-_MISMATCH: Final = "KEY_VALUES_MISMATCH"
 
 
 class CertificateProblem(Exception):
@@ -31,18 +30,15 @@ class CertificateProblem(Exception):
 
 def certificate_problem(tls: Tls) -> CertificateProblem | None:
     """Return the problem with the files that `tls` names; None if a connection can use them."""
-    import ssl  # noqa: PLC0415 - 10 ms, for who has certificates
-
     try:
-        context = _trusting(tls.ca) if tls.ca else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _show_certificate(context, tls)
+        _show_certificate(_context(tls.ca), tls)
     except CertificateProblem as problem:
         return problem
     return None
 
 
 def ssl_context(tls: Tls | None = None) -> ssl.SSLContext:
-    """The certificates that a server is known by, and the one that it is shown.
+    """Return the context of a connection: whom it trusts, and the certificate that it shows.
 
     Without certificates of its own it is one context for all: 20 ms, the first time.
 
@@ -51,71 +47,61 @@ def ssl_context(tls: Tls | None = None) -> ssl.SSLContext:
     """
     if tls is None or tls == Tls():
         return _usual_context()
-    import httpx2  # noqa: PLC0415 - for who opens a connection
-
-    context = httpx2.create_ssl_context() if tls.ca is None else _trusting(tls.ca)
+    context = _system_context() if tls.ca is None else _context(tls.ca)
     _show_certificate(context, tls)
     return context
 
 
-@functools.cache
-def _usual_context() -> ssl.SSLContext:
+def _system_context() -> ssl.SSLContext:
     import httpx2  # noqa: PLC0415 - for who opens a connection
 
     return httpx2.create_ssl_context()
 
 
-def _trusting(ca: str) -> ssl.SSLContext:
-    """A new context that trusts the certificates in that file alone."""
-    import ssl  # noqa: PLC0415 - as above
+_usual_context = functools.cache(_system_context)
 
-    read_pem("ca", ca)
+
+def _context(ca: str | None) -> ssl.SSLContext:
+    """Return a new context that trusts the certificates in that file alone; without a file, none."""
+    import ssl  # noqa: PLC0415 - 10 ms, for who has certificates
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context.load_verify_locations(ca)
-    except (ssl.SSLError, OSError):
-        raise CertificateProblem("ca", f"{ca} holds no certificate that can be read") from None
+    if ca is not None:
+        read_pem("ca", ca)
+        try:
+            context.load_verify_locations(ca)
+        except OSError:  # SSLError too
+            raise CertificateProblem("ca", f"{ca} holds no certificate that can be read") from None
     return context
 
 
 def _show_certificate(context: ssl.SSLContext, tls: Tls) -> None:
     """Have a context show the client's certificate, if `tls` names one."""
-    import ssl  # noqa: PLC0415 - as above
-
     if tls.cert is None:
         return
-    texts = {"cert": read_pem("cert", tls.cert)}
-    if tls.key:
-        texts["key"] = read_pem("key", tls.key)
-    if "-----BEGIN CERTIFICATE-----" not in texts["cert"]:
+    held = read_pem("cert", tls.cert)
+    if "-----BEGIN CERTIFICATE-----" not in held:
         raise CertificateProblem("cert", f"{tls.cert} holds no certificate")
-    where = "key" if tls.key else "cert"
-    file = tls.key or tls.cert
-    if "PRIVATE KEY-----" not in texts[where]:
+    where, file = ("key", tls.key) if tls.key else ("cert", tls.cert)
+    if "PRIVATE KEY-----" not in (read_pem("key", tls.key) if tls.key else held):
         other = "" if tls.key else '; name the file of the key in "key"'
         raise CertificateProblem(where, f"{file} holds no private key{other}")
-    passphrase = _Passphrase()
+    asked = []
+
+    def passphrase() -> str:  # none: without this, OpenSSL would ask at the terminal
+        asked.append(file)
+        return ""
+
     try:
         context.load_cert_chain(tls.cert, tls.key, password=passphrase)
-    except (ssl.SSLError, OSError, ValueError) as error:
-        if passphrase.was_asked:
+    except (OSError, ValueError) as error:
+        if asked:
             text = f"the private key in {file} has a passphrase; write it to a file without one"
             raise CertificateProblem(where, text) from None
-        if getattr(error, "reason", None) == _MISMATCH:
+        if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             text = f"the private key in {file} does not belong to the certificate in {tls.cert}"
             raise CertificateProblem(where, text) from None
         raise CertificateProblem("cert", f"{tls.cert}: certificate or key cannot be read") from None
-
-
-class _Passphrase:
-    """Knows none: without it, OpenSSL would ask at the terminal."""
-
-    def __init__(self) -> None:
-        self.was_asked = False
-
-    def __call__(self) -> str:
-        self.was_asked = True
-        return ""
 
 
 def read_pem(key: str, path: str, *, shown: str | None = None) -> str:

@@ -109,11 +109,10 @@ def _translated(error: Exception) -> KeychainError:
     """The error for what a back end has raised, which may be anything. It shows nothing of a secret."""
     if isinstance(error, KeychainError):
         return error
-    import keyring.errors  # noqa: PLC0415 - as above
-
-    if isinstance(error, keyring.errors.NoKeyringError):
+    errors = _keyring().errors
+    if isinstance(error, errors.NoKeyringError):
         return KeychainError(f"this machine has no keychain that keyring can use; {INSTEAD}")
-    if isinstance(error, keyring.errors.KeyringLocked):
+    if isinstance(error, errors.KeyringLocked):
         return KeychainError("the keychain is locked: unlock it")
     return KeychainError(f"the keychain cannot be used ({type(error).__name__}); {INSTEAD}")
 

@@ -12,9 +12,11 @@ import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
+from unicodedata import combining, east_asian_width
 
 import msgspec
 
+from mcpx.core.text.json_slips import name_slip
 from mcpx.errors import MCPXError
 
 LINE_END: Final = re.compile(r"\r\n?|\n")
@@ -158,8 +160,6 @@ def _shown(text: str) -> str:
 
 def _columns(text: str) -> int:
     """The columns of a terminal that a text takes."""
-    from unicodedata import combining, east_asian_width  # noqa: PLC0415 - only an error needs it
-
     return sum(0 if combining(c) else 1 + (east_asian_width(c) in "WF") for c in text)
 
 
@@ -248,8 +248,6 @@ class _Reader:
         return here
 
     def _error(self, at: int, after: int, expected: str) -> JSONCError:
-        from mcpx.core.text.json_slips import name_slip  # noqa: PLC0415 - only an error needs it
-
         return JSONCError(
             *name_slip(self._text, at, after, expected, self._opened[-1] if self._opened else None)
         )
