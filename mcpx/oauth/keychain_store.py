@@ -3,31 +3,24 @@
 Locks, and a mark for each record that the keychain holds (an empty file), are in the folder of a `FileStore`:
 the keychain is not asked for what it never had. A record that the file store still has is read from there,
 and moves to the keychain when it is written next.
-
-Each use is a program of its own, for a bounded time: the libraries are large, and a locked keychain may wait
-for a person.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import anyio.to_thread
 
-from mcpx.core import running as environment
-from mcpx.core.running.bounded import OutOfBounds, run
-from mcpx.core.running.secrets import keychain_variables
+from mcpx.core.running import in_force, keychain
 from mcpx.core.store.private_files import replace_file
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, Record
 from mcpx.oauth.token_store import FileStore, UnusableRecord, decode_record, encode_record, mark_path, prepare
 
-TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it
-_PROGRAM: Final = (sys.executable, "-P", "-m", "mcpx.oauth.keychain_program")
+SERVICE: Final = "mcpx sign-ins"
+"""Another service than that of `${keychain:NAME}`, so that no configuration can name a token."""
 
 
 class KeychainStore:
@@ -39,7 +32,7 @@ class KeychainStore:
     async def read(self, identity: Identity) -> Record | None:
         """The record of that identity, as `TokenStore` has it."""
         if self._mark(identity).exists():
-            value = await _ask({"do": "get", "key": identity.key})
+            value = await _ask("get", identity)
             with suppress(UnusableRecord):
                 if value is not None:
                     return decode_record(value.encode(errors="replace"), identity)
@@ -55,14 +48,14 @@ class KeychainStore:
             text = f"sign-ins cannot be noted in {mark.parent}: {error.strerror or error}"
             raise SignInError(Problem.NOT_STORED, text) from error
         value = encode_record(record).decode()
-        await _ask({"do": "put", "key": record.identity.key, "value": value})
+        await _ask("put", record.identity, value)
         await self._files.remove_file(record.identity)
 
     async def delete(self, identity: Identity) -> None:
         """Remove the record of that identity, as `TokenStore` has it."""
         mark = self._mark(identity)
         if mark.exists():
-            await _ask({"do": "remove", "key": identity.key})
+            await _ask("remove", identity)
             with suppress(FileNotFoundError):
                 mark.unlink()
         await self._files.delete(identity)
@@ -82,26 +75,19 @@ class KeychainStore:
         return mark_path(self._files.folder, identity)
 
 
-async def _ask(request: dict[str, str]) -> str | None:
+async def _ask(do: Literal["get", "put", "remove"], identity: Identity, value: str = "") -> str | None:
     """Have the keychain used once.
 
     Raises:
         SignInError: It cannot be (`NOT_STORED`).
     """
-    return await anyio.to_thread.run_sync(_run, json.dumps(request).encode())
+    key = identity.key
 
+    def ask() -> str | None:
+        return keychain.ask(do, [key], in_force(), service=SERVICE, value=value).get(key)
 
-def _run(data: bytes) -> str | None:
-    variables = keychain_variables(environment.in_force())
     try:
-        output = run(_PROGRAM, variables, timeout_s=TIMEOUT_S, sent=data).output
-        answer = json.loads(output)
-        problem, value = answer["problem"], answer["value"]
-    except OutOfBounds as limit:
-        problem, value = f"the keychain {limit}", None
-    except (OSError, ValueError, KeyError, TypeError):
-        problem, value = "the keychain cannot be used", None
-    if problem:
-        text = f'sign-ins cannot be kept in the keychain: {problem}; or set "token_store" to "file"'
-        raise SignInError(Problem.NOT_STORED, text)
-    return None if value is None else str(value)
+        return await anyio.to_thread.run_sync(ask)
+    except keychain.KeychainError as error:
+        text = f'sign-ins cannot be kept in the keychain: {error}; or set "token_store" to "file"'
+        raise SignInError(Problem.NOT_STORED, text) from None

@@ -1,22 +1,26 @@
-"""The system's keychain, by way of `keyring`: what `mcpx secret` changes and `${keychain:NAME}` reads.
+"""The system's keychain, by way of `keyring`: for `mcpx secret`, `${keychain:NAME}` and sign-ins.
 
 Secrets of configurations stand under the service `mcpx`. A keychain cannot be listed, so the names are kept
 in the state folder, for `mcpx secret list`; a name in a configuration need not be there.
 
-As a program (`python -m mcpx.core.running.keychain NAME...`) it prints `{"problem", "found"}` with the values
-of these names: run by `mcpx.core.running.secrets`, and for no one else.
+`ask` has a program of its own use it, for a bounded time: the libraries are large, and a locked keychain may
+wait for a person. That program is this module. It reads a request from standard input, for a secret is in no
+command line and no variable, which other processes can see, and prints `{"problem", "found"}`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from mcpx.core.running.bounded import OutOfBounds, run
+from mcpx.core.running.person import Environment
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.store.private_files import replace_file
+from mcpx.core.system.environment import loads_code
 from mcpx.errors import MCPXError
 from mcpx.paths import state_folder
 
@@ -25,12 +29,46 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SERVICE: Final = "mcpx"
+TIMEOUT_S: Final = 25.0  # for one use: a person may have to unlock it
+_PROGRAM: Final = (sys.executable, "-P", "-m", "mcpx.core.running.keychain")
 NOT_INSTALLED: Final = 'the keychain needs the package "keyring" beside MCPX: install mcpx-gateway[keychain]'
 INSTEAD: Final = "use env_file or ${cmd:COMMAND} in its place"
 
 
 class KeychainError(MCPXError):
     """The keychain cannot be used; the text says why and what to do."""
+
+
+def ask(
+    do: Literal["get", "put", "remove"],
+    names: Sequence[str],
+    environment: Environment,
+    *,
+    service: str = SERVICE,
+    value: str = "",
+) -> dict[str, str | None]:
+    """Have a program of its own use the keychain once; return what it has under the names to get.
+
+    Raises:
+        KeychainError: It cannot be used, or does not answer in time.
+    """
+    request = json.dumps({"do": do, "names": names, "service": service, "value": value})
+    variables = {
+        name: each
+        for name, each in environment.variables.items()
+        if not loads_code(name) or name.startswith("PYTHON_KEYRING")
+    }
+    found: dict[str, str | None] = {}
+    try:
+        answer = json.loads(run(_PROGRAM, variables, timeout_s=TIMEOUT_S, sent=request.encode()).output)
+        problem, found = answer["problem"], answer["found"]
+    except OutOfBounds as limit:
+        problem = f"the keychain {limit}"
+    except (OSError, ValueError, KeyError, TypeError):
+        problem = "the keychain cannot be used"
+    if problem:
+        raise KeychainError(problem)
+    return found
 
 
 def get(name: str, service: str = SERVICE) -> str | None:
@@ -117,14 +155,22 @@ def _translated(error: Exception) -> KeychainError:
     return KeychainError(f"the keychain cannot be used ({type(error).__name__}); {INSTEAD}")
 
 
-def _main(wanted: list[str]) -> None:
-    problem, found = "", {}
+def _main() -> None:
+    asked, problem, found = json.load(sys.stdin), "", {}
+    service = asked["service"]
     try:
-        found = {name: get(name) for name in wanted}
+        for name in asked["names"]:
+            match asked["do"]:
+                case "get":
+                    found[name] = get(name, service)
+                case "put":
+                    put(name, asked["value"], service)
+                case _:
+                    remove(name, service)
     except KeychainError as error:
         problem = str(error)
     sys.stdout.write(json.dumps({"problem": problem, "found": found}))
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    _main()

@@ -10,24 +10,21 @@ Standard library only; blocks.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
+from mcpx.core.running import keychain
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.running.person import Environment
-from mcpx.core.system.environment import loads_code
 from mcpx.core.text import quoted
 
 TIMEOUT_S: Final = 25.0  # a password manager waits for a finger; less than a start of the daemon may take
 MAX_AT_ONCE: Final = 8
 MAX_SECRET_BYTES: Final = 64 << 10
 MAX_PROGRAM_CHARS: Final = 80  # of a command in an error
-_KEYCHAIN: Final = (sys.executable, "-P", "-m", "mcpx.core.running.keychain")
 
 
 class Reference(NamedTuple):
@@ -98,11 +95,19 @@ def secret_of_keychain(reference: Reference) -> str | None:
 
 def _run(reference: Reference, environment: Environment) -> None:
     """Run a command, and note what it prints."""
+    value = problem = ""
+    command = ["/bin/sh", "-c", reference.what]
     try:
-        value = _output(["/bin/sh", "-c", reference.what], environment.variables).rstrip("\r\n")
-        problem = "" if value and "\0" not in value else "printed nothing that can be used"
-    except SecretProblem as failure:
-        value, problem = "", str(failure)
+        output, code = run(command, environment.variables, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
+        value = os.fsdecode(output).rstrip("\r\n")
+        if code != 0:
+            problem = f"ended with exit code {code}" if code else "did not end"
+        elif not value or "\0" in value:
+            problem = "printed nothing that can be used"
+    except OutOfBounds as limit:
+        problem = str(limit)
+    except (OSError, ValueError) as error:  # too many open files, or a null character in it
+        problem = f"cannot be run: {getattr(error, 'strerror', None) or error}"
     text = f"the command {_shown(reference.what)} {problem}"
     _known[reference] = SecretProblem(text, "try it in a terminal") if problem else value
 
@@ -113,46 +118,20 @@ def _shown(command: str) -> str:
     return quoted(program[:MAX_PROGRAM_CHARS] + (" ..." if arguments else ""))
 
 
-def _output(command: list[str], environ: Mapping[str, str]) -> str:
-    """Return what a command prints."""
-    try:
-        output, code = run(command, environ, timeout_s=TIMEOUT_S, max_bytes=MAX_SECRET_BYTES)
-    except OutOfBounds as limit:
-        raise SecretProblem(str(limit)) from None
-    except (OSError, ValueError) as error:  # too many open files, or a null character in it
-        raise SecretProblem(f"cannot be run: {getattr(error, 'strerror', None) or error}") from None
-    if code != 0:
-        raise SecretProblem(f"ended with exit code {code}" if code else "did not end")
-    return os.fsdecode(output)
-
-
 # --- the keychain
 
 
 def _look_up(names: list[str], environment: Environment) -> None:
-    """Look names up in a process of its own: the libraries are large, and a locked keychain may wait long."""
-    problem, found = "", {}
+    """Look names up, and note what is found."""
+    problem, found = "", dict[str, str | None]()
     try:
-        answer = json.loads(_output([*_KEYCHAIN, *names], keychain_variables(environment)))
-        problem, found = answer["problem"], answer["found"]
-    except SecretProblem as failure:
-        problem = f"the keychain {failure}"
-    except (ValueError, KeyError, TypeError):
-        problem = "the keychain cannot be read"
+        found = keychain.ask("get", names, environment)
+    except keychain.KeychainError as error:
+        problem = str(error)
     for name in names:
-        value = found.get(name)
-        if value:
+        if value := found.get(name):
             _known[Reference("keychain", name)] = value
         else:
             text = problem or f"the keychain holds no {name}"
             remedy = "" if problem else f"mcpx secret set {shlex.quote(name)}"
             _known[Reference("keychain", name)] = SecretProblem(text, remedy)
-
-
-def keychain_variables(environment: Environment) -> dict[str, str]:
-    """The variables of a program that uses the keychain."""
-    return {
-        name: value
-        for name, value in environment.variables.items()
-        if not loads_code(name) or name.startswith("PYTHON_KEYRING")
-    }

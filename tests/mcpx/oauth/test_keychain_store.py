@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.core.running import Environment, put_in_force
-from mcpx.oauth import keychain_store
+from mcpx.core.running import keychain as keychain_program
 from mcpx.oauth.accounts import open_store
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.token_store import FileStore
@@ -34,7 +34,7 @@ class Keychain:
 
 @pytest.fixture
 def keychain(tmp_path, monkeypatch):
-    monkeypatch.setattr(keychain_store, "_PROGRAM", (keychain_store._PROGRAM[0], "-c", PROGRAM))
+    monkeypatch.setattr(keychain_program, "_PROGRAM", (keychain_program._PROGRAM[0], "-c", PROGRAM))
     variables = {
         "HOME": str(tmp_path),
         "PYTHON_KEYRING_BACKEND": "tests.mcpx.oauth.keychain_backend.FileKeychain",
@@ -48,7 +48,7 @@ def keychain(tmp_path, monkeypatch):
 PROGRAM = """
 import os, sys
 sys.path.insert(0, os.environ["MCPX_TEST_ROOT"])
-from mcpx.oauth.keychain_program import _main
+from mcpx.core.running.keychain import _main
 _main()
 """
 
@@ -104,13 +104,13 @@ async def test_a_keychain_that_does_not_answer_is_waited_for_only_so_long(keycha
     store = open_store("keychain", state)
     await store.write(record_of())
     keychain.be(hangs=True)
-    monkeypatch.setattr(keychain_store, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(keychain_program, "TIMEOUT_S", 0.3)
     with pytest.raises(SignInError, match="did not answer within"):
         await store.read(IDENTITY)
 
 
 async def test_a_program_that_fails_is_said_without_what_it_printed(keychain, state, monkeypatch):
-    monkeypatch.setattr(keychain_store, "_PROGRAM", ("/bin/sh", "-c", "cat; exit 1"))
+    monkeypatch.setattr(keychain_program, "_PROGRAM", ("/bin/sh", "-c", "cat; exit 1"))
     with pytest.raises(SignInError, match="the keychain cannot be used") as caught:
         await open_store("keychain", state).write(record_of())
     assert "access-0001" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 import sys
@@ -105,10 +106,13 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
         keychain.get("X")
 
 
-def test_as_a_program_it_prints_what_was_asked_for(backend, capsys):
+def test_as_a_program_it_prints_what_was_asked_for(backend, capsys, monkeypatch):
     backend.kept["mcpx", "A"] = "1"
-    keychain._main(["A", "B"])
+    request = {"do": "get", "service": "mcpx", "names": ["A", "B"]}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    keychain._main()
     assert json.loads(capsys.readouterr().out) == {"problem": "", "found": {"A": "1", "B": None}}
     backend.failure = keyring.errors.KeyringLocked("x")
-    keychain._main(["A"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    keychain._main()
     assert json.loads(capsys.readouterr().out)["problem"] == "the keychain is locked: unlock it"
