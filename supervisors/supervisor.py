@@ -112,7 +112,8 @@ class Supervisor:
 
     def state(self, name: str) -> ChildState:
         """Return what is known of a child now."""
-        return self._child(name).state
+        child = self._children.get(name)
+        return (self._child(name) if child is None else child).state
 
     def demand(self, name: str) -> bool:
         """Start the child now if it rests or waits, because a caller needs it.

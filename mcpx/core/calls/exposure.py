@@ -71,19 +71,20 @@ class Exposure:
         self._choice = choice
         self._config = config
         self._upstreams = upstreams
-        self._last: Shown | None = None
+        self.last: Shown | None = None
+        """What was shown last, unless that has changed since."""
         self._cost: tuple[dict[str, ToolInfo], int] | None = None
 
     @property
     def shown(self) -> Shown:
         """What is shown now."""
-        if self._last is None:
-            self._last = self._make(self._config())
-        return self._last
+        if self.last is None:
+            self.last = self._make(self._config())
+        return self.last
 
     def catalogue_changed(self, _server: str, _changed: Diff) -> None:
         """Discard what was shown: an observer of the hub, called when settings change, too."""
-        self._last = None
+        self.last = None
 
     def described(self, servers: Iterable[ServerInfo]) -> list[ServerInfo]:
         """Those of the servers that the descriptions of the three tools name."""

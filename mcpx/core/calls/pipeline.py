@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
-from mcpx.core.calls.recording import target_of
+from mcpx.core.calls.recording import Target, target_of
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.policy.approvals import Approvals
@@ -96,7 +96,12 @@ class Pipeline:
             CallError: As from `Audit.begin`.
         """
         audit, context = self._audit, request.context
-        if (target := target_of(request)) is None:
+        target: Target | None
+        if isinstance(request, Exec):
+            target = "tool", request.tool_name, request.arguments
+        else:
+            target = target_of(request)
+        if target is None:  # a client asks for a task again and again
             return
         kind, name, arguments = target
         if context.answers is not None:
@@ -141,7 +146,13 @@ class Pipeline:
         tool = self._tool(server, request)
         checked, raw = read_raw_arguments(request.arguments, tool)
         context = request.context if server.narrowing is None else _narrowed(request.context, server)
-        call = CallTool(tool.name, raw, safe=is_safe(tool), read_only=request.read_only, context=context)
+        call = CallTool(
+            tool.name,
+            raw,
+            safe=bool(tool.annotations) and is_safe(tool),
+            read_only=request.read_only,
+            context=context,
+        )
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._check_apart(request, tool, checked, call, reply)
         else:

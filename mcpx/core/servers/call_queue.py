@@ -155,7 +155,7 @@ class CallQueue:
         """The phase that the server has, or will have without anybody's doing; a disabled one is done."""
         if self._config.disabled is not None or self.closed:
             return Phase.DONE
-        life = self.lifecycle()
+        life = self.lifecycle() if self.pending_reason else self._supervisor.state(self._child)
         phase = life.phase
         if phase is Phase.IDLE or phase is Phase.STOPPING:
             if life.resting:

@@ -176,7 +176,7 @@ class Calls:
         Not counted: a call past its deadline, and one that the server has not begun to read. A server that
         the kernel has stopped works on nothing.
         """
-        if not len(self._in_flight) or self._link.is_stopped():
+        if not len(self._in_flight.deadlines) or self._link.is_stopped():
             return False
         unread = self._link.first_unread()
         return unread is None or any(
@@ -208,7 +208,7 @@ class Calls:
 
     def _resume(self) -> None:
         """Take requests again, after the server was congested or all slots were in use."""
-        if self._open and len(self._in_flight) < self._max_in_flight:
+        if self._open and len(self._in_flight.deadlines) < self._max_in_flight:
             self._mailbox.attach(self._take)
 
     async def drain(self) -> None:
@@ -224,7 +224,7 @@ class Calls:
         self._link.lost.set(reason)
 
     async def _none_in_flight(self) -> None:
-        while len(self._in_flight):
+        while len(self._in_flight.deadlines):
             self._idle.clear()
             await self._idle.wait()
 
@@ -252,7 +252,7 @@ class Calls:
         reply = envelope.reply
         if reply is None or reply.settled:
             return
-        alone = not len(self._in_flight)
+        alone = not len(self._in_flight.deadlines)
         if not self._takes_calls(alone=alone):
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
@@ -271,7 +271,7 @@ class Calls:
             self._release(call)
             self._reject(call, error_unsent(error, server=self._server, tool=call.tool))
             return
-        if len(self._in_flight) >= self._max_in_flight:
+        if len(self._in_flight.deadlines) >= self._max_in_flight:
             self._mailbox.detach()
         if alone and self._link.pid is not None:
             self._loop.call_soon(call.check_seen, self._link)  # when it has been written
@@ -335,9 +335,9 @@ class Calls:
 
     def _freed(self) -> None:
         self._counters.in_flight -= 1
-        if not len(self._in_flight):
+        if not len(self._in_flight.deadlines):
             self._idle.set()
-        if len(self._in_flight) == self._max_in_flight - 1:
+        if len(self._in_flight.deadlines) == self._max_in_flight - 1:
             self._resume()
 
     def _abandon(self, call: InFlight) -> bool:

@@ -25,36 +25,37 @@ class Expiry(Generic[K]):
     def __init__(self, seconds: float, on_expiry: Callable[[K], None]) -> None:
         self._seconds = seconds
         self._on_expiry = on_expiry
-        self._deadlines: dict[K, float] = {}
+        self.deadlines: dict[K, float] = {}
+        """When each key expires, by the clock of the loop; the next one first."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return len(self.deadlines)
 
     def __iter__(self) -> Iterator[K]:
         """The keys, the next to expire first."""
-        return iter(self._deadlines)
+        return iter(self.deadlines)
 
     def add(self, key: K) -> None:
         """Start the timeout of `key`."""
-        self._deadlines[key] = self._loop.time() + self._seconds
+        self.deadlines[key] = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._expire)
 
     def renew(self, key: K) -> None:
         """Restart the timeout of `key`, if it is there."""
-        if self._deadlines.pop(key, None) is not None:
+        if self.deadlines.pop(key, None) is not None:
             self.add(key)
 
     def discard(self, key: K) -> bool:
         """Remove `key`; return whether it was there."""
-        return self._deadlines.pop(key, None) is not None
+        return self.deadlines.pop(key, None) is not None
 
     def clear(self) -> list[K]:
         """Remove all keys and stop the timer; return them, the oldest first."""
-        left = list(self._deadlines)
-        self._deadlines.clear()
+        left = list(self.deadlines)
+        self.deadlines.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -63,12 +64,12 @@ class Expiry(Generic[K]):
     def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
-        while self._deadlines:
-            key, deadline = next(iter(self._deadlines.items()))
+        while self.deadlines:
+            key, deadline = next(iter(self.deadlines.items()))
             if deadline > now:
                 self._timer = self._loop.call_at(deadline, self._expire)
                 return
-            del self._deadlines[key]
+            del self.deadlines[key]
             try:
                 self._on_expiry(key)
             except Exception as error:  # noqa: BLE001 - one key must not keep the others from expiring

@@ -60,6 +60,7 @@ class FastPath(FastContexts):
         super().__init__(hub, connection)
         self._calls = hub.calls
         self._views = hub.views
+        self._results = hub.views.results
         self._upstreams = hub.upstreams
         self._meter = hub.meter
         self._audit = hub.audit
@@ -78,7 +79,7 @@ class FastPath(FastContexts):
         if len(raw) > LARGE_BYTES:
             self._take_large(wire, request_id, raw, partial(self._take_call, wire, request_id, raw))
             return True
-        shown = self._exposure.shown
+        shown = self._exposure.last or self._exposure.shown
         try:
             if shown.native and (call := self._decode_native(raw)).name in shown.native:
                 return self._take_native(wire, request_id, call, shown, raw)
@@ -137,7 +138,8 @@ class FastPath(FastContexts):
         """Hand a request on, to be answered with its result."""
         meta = params.meta
         meter = self._client_meter or self._meter_of(meta)
-        encoder = self._encoder(meta, request.context.caller)
+        policy = self._results.settings.include_structured_content
+        encoder = self._encoders.get(policy) or self._encoder(meta, request.context.caller)
         served = None if self._tracing is None else self._begin_span(self._tracing, request_id, params)
         FastCall(wire, request_id, request, encoder, meter=meter, served=served).send(self._calls)
 
@@ -268,10 +270,8 @@ class FastPath(FastContexts):
             name = meta.client_info.name if meta and meta.client_info else None
             capabilities = NO_CAPABILITIES if caller is None else caller.capabilities
             return ResultEncoder.for_client(self._views, name, self._stamp, capabilities)
-        policy = self._views.results.settings.include_structured_content
-        encoder = self._encoders.get(policy)
-        if encoder is None:
-            client = self._connection.connection.client_params
-            name = client.client_info.name if client else None
-            encoder = self._encoders[policy] = ResultEncoder.for_client(self._views, name, None)
+        client = self._connection.connection.client_params
+        name = client.client_info.name if client else None
+        encoder = ResultEncoder.for_client(self._views, name, None)
+        self._encoders[self._results.settings.include_structured_content] = encoder
         return encoder

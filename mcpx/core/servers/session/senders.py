@@ -175,12 +175,9 @@ class WireSender:
         return _SentOnWire(outgoing, request_id)
 
 
-class _SentOnWire:
-    __slots__ = ("_outgoing", "_request_id")
-
-    def __init__(self, outgoing: Outgoing, request_id: int) -> None:
-        self._outgoing = outgoing
-        self._request_id = request_id
+class _SentOnWire(msgspec.Struct):
+    _outgoing: Outgoing
+    _request_id: int
 
     def recall(self) -> bool:
         return False  # by now it is in the pipe; what the server has read is known by position
