@@ -193,6 +193,12 @@ class ServerPolicy:
         """Find the rule against a resource template, as against a tool."""
         return HELD if self._is_held else self._rules.resources.against_template(template)
 
+    def rule_against_reference(self, uri: str, *, listed: bool = False) -> str | None:
+        """Find the rule against what a completion is for: a template, or a resource without variables."""
+        if "{" in uri:
+            return self.rule_against_template(uri)
+        return self.rule_against_resource(uri, listed=listed)
+
     def rule_against_prompt(self, name: str) -> str | None:
         """Find the rule against a prompt, as against a tool."""
         return HELD if self._is_held else self._rules.prompts.against(name)
@@ -255,3 +261,8 @@ class ServerPolicy:
         if (rule := self._rules.tools.asked(tool.name)) is not None:
             return rule
         return WRITES if self._asks_for_writes and not is_read_only(tool) else None
+
+    def must_agree(self, tool: ToolInfo) -> str | None:
+        """The rule by which a person is asked before the tool runs; None also if they agreed for always."""
+        rule = self.asks(tool)
+        return None if rule is None or (self.pins is not None and self.pins.always(tool.name)) else rule

@@ -47,7 +47,8 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
             seen = _seen_through(policy, info)
             return _by(rule, unknown_tool(seen, name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
-            return _of_resource(uri, policy, info)
+            rule = policy.rule_against_resource(uri, listed=uri in info.resources)
+            return _no_resource(uri, rule, policy, info)
         case GetPrompt(name=name):
             return _of_prompt(name, policy, info)
         case Complete(ref=ref):
@@ -59,9 +60,7 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
 def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
     """Refuse a call without approval: it was not asked about, or the tool is not what it was then."""
     tool = info.tools.get(call.name)
-    if tool is None or (rule := policy.asks(tool)) is None or call.approved == form_of(tool):
-        return None
-    if policy.pins is not None and policy.pins.always(tool.name):
+    if tool is None or (rule := policy.must_agree(tool)) is None or call.approved == form_of(tool):
         return None
     named = f"{shown_name(tool.name)} of {shown_server(info.name)}"
     why = "the rules or the tool have changed while this call waited"
@@ -92,8 +91,7 @@ def not_read_only(tool: ToolInfo) -> CallError:
     return _by("tiers", CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name))
 
 
-def _of_resource(uri: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
-    rule = policy.rule_against_resource(uri, listed=uri in info.resources)
+def _no_resource(uri: str, rule: str | None, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
     if rule is None:
         return None
     return _by(rule, unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED))
@@ -111,11 +109,8 @@ def _of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallEr
         return _of_prompt(about.name, policy, info)
     if about.uri is None:
         return None
-    if "{" not in about.uri:
-        return _of_resource(about.uri, policy, info)
-    if (rule := policy.rule_against_template(about.uri)) is None:
-        return None
-    return _by(rule, unknown_resource(_seen_through(policy, info), about.uri, UriRejection.NOT_LISTED))
+    rule = policy.rule_against_reference(about.uri, listed=about.uri in info.resources)
+    return _no_resource(about.uri, rule, policy, info)
 
 
 def _by(rule: str, error: CallError) -> CallError:

@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.gateway.clients.handles import own_logger
 from mcpx.core.gateway.clients.identity import bearer_in
+from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.frontends.fast_call import CALL
 from mcpx.core.gateway.frontends.fast_parameters import (
     Decoder,
@@ -30,7 +31,6 @@ from mcpx.core.gateway.frontends.fast_parameters import (
     decode_rich_native,
 )
 from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
-from mcpx.core.gateway.peer.server import PeerServer
 from mcpx.core.protocol.context import (
     SESSIONLESS,
     Capabilities,
@@ -88,9 +88,9 @@ def may_be_plain(scope: Scope) -> dict[bytes, bytes] | None:
 class PostedCalls:
     """Takes what it can of the requests at the endpoint of one server."""
 
-    def __init__(self, server: PeerServer) -> None:
-        self._endpoint = server
-        self._name = server.server_name
+    def __init__(self, server: EndpointServer) -> None:
+        self._server = server
+        self._name = server.hub.endpoint.peer or ""
         self._hub = server.hub
         self._decode: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
         self._in_headers: dict[str, tuple[ToolInfo, bool]] = {}  # tools with arguments that headers repeat
@@ -113,7 +113,7 @@ class PostedCalls:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         assert params.meta is not None  # noqa: S101 - it agrees with the headers
-        posted = _PostedCall(self._endpoint, message.id, params, params.meta, scope, given=message.params)
+        posted = _PostedCall(self._server, message.id, params, params.meta, scope, given=message.params)
         await posted.serve(receive, send)
         return True
 
@@ -153,7 +153,7 @@ class _PostedCall:
 
     def __init__(
         self,
-        endpoint: PeerServer,
+        server: EndpointServer,
         request_id: RequestId,
         params: NativeParams,
         meta: Meta,
@@ -164,8 +164,8 @@ class _PostedCall:
         self.client = self  # without a session each request is a client of its own
         self.capabilities: Capabilities = read_capabilities(bytes(meta.capabilities))
         self.log_level = meta.log_level
-        self._hub = endpoint.hub
-        self._peer = endpoint.server_name
+        self._hub = server.hub
+        self._peer = server.hub.endpoint.peer or ""
         self._id = request_id
         self._notifications: deque[list[Bytes]] = deque()
         self._changed = Signal()
@@ -191,9 +191,7 @@ class _PostedCall:
             ),
         )
         self._request = Exec(self._peer, params.name, params.arguments, context, given=given)
-        self._encoder = PeerEncoder(
-            self._hub.views, endpoint.stamp, name=name, capabilities=self.capabilities
-        )
+        self._encoder = PeerEncoder(self._hub.views, server.stamp, name=name, capabilities=self.capabilities)
 
     # --- of the caller
 

@@ -151,7 +151,7 @@ class PeerServer(EndpointServer):
     @cached_property
     def posted_calls(self) -> PostedCalls:
         """What takes plain calls over HTTP; made for the first one."""
-        from mcpx.core.gateway.peer.posted_calls import PostedCalls  # noqa: PLC0415 - it imports this
+        from mcpx.core.gateway.peer.posted_calls import PostedCalls  # noqa: PLC0415 - for peers over HTTP
 
         return PostedCalls(self)
 

@@ -1,20 +1,29 @@
-"""What a server says at its transparent endpoint, as its clients get it.
+"""Answers and notifications of a server at its transparent endpoint, as the client gets them.
 
-Of the lists only what is admitted is shown, in the form that is in force, and what the server says of a
-resource that is not admitted is dropped. Where no rule is set, all of it passes as it is.
+Of the lists only what is admitted is shown, in the form that is in force: an entry that is shown as the
+server gave it keeps its bytes, of one whose annotations are overridden only these are replaced, one that
+cannot be read is not shown. Pages stay pages: cursors are the server's own, and a page may be empty.
+Notifications about a resource that is not admitted are dropped.
+
+What a server lists and says of itself is compared with what is pinned. Its session here is one of its own,
+perhaps the only one: what differs here is a change like any other.
+
+Where no rule is set, everything passes as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from mcp_types import SERVER_INFO_META_KEY
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import Catalogue, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
-from mcpx.core.gateway.transparent.subjects import COMPLETE, Offered, kinds_of
+from mcpx.core.catalog.lists import LISTS, TOOLS
+from mcpx.core.catalog.model import Catalogue, Entry, ToolInfo
+from mcpx.core.gateway.transparent.rules import Offered
+from mcpx.core.gateway.transparent.subjects import COMPLETE, kinds_of
 from mcpx.core.policy.pins import ServerPins
 from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.requests import Passed
@@ -22,6 +31,7 @@ from mcpx.core.servers.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_
 from mcpx.core.servers.offers.pages import decode_entry
 from mcpx.core.servers.passthrough.messages import (
     NOTHING,
+    Members,
     elements_of,
     members_of,
     result_answer,
@@ -30,38 +40,131 @@ from mcpx.core.servers.passthrough.messages import (
 )
 from mcpx.core.wire import envelope
 
-# The pages of a server's lists as a policy lets them be seen.
-#
-# An entry that is shown as the server gave it keeps its bytes; of one whose annotations are overridden only
-# these are replaced; one that cannot be read is not shown. Pages stay pages: cursors are the server's own,
-# and a page may be empty.
+GREETINGS: Final = frozenset({"initialize", "server/discover"})
+UPDATED: Final = "notifications/resources/updated"
+TASK_STATUS: Final = "notifications/tasks/status"
+TASKS_LIST: Final = "tasks/list"
+MAX_TOOLS: Final = 10_000  # of a server that was never seen, whose pages are pinned together
 
-E = TypeVar("E", bound=Entry)
 Show = Callable[[Catalogue], Catalogue]
-"""What is shown of a catalogue: the very entries of it, or others in the place of some, or fewer."""
+"""Returns what is shown of a catalogue: the very entries of it, others in place of some, or fewer."""
 
-_PAGES: Final[dict[str, tuple[str, type[Entry]]]] = {
-    "tools/list": ("tools", ToolInfo),
-    "resources/list": ("resources", ResourceInfo),
-    "resources/templates/list": ("resourceTemplates", TemplateInfo),
-    "prompts/list": ("prompts", PromptInfo),
-}
-LISTS: Final = frozenset(_PAGES)
+
+class Answers:
+    """Answers and notifications of one endpoint. `pins_changed`: what waits for approval has changed."""
+
+    def __init__(self, offered: Offered, pins_changed: Callable[[], None]) -> None:
+        self.pinned = PinnedPages(pins_changed)
+        self._offered = offered
+
+    def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
+        """Return the answer to a request as its client gets it."""
+        result, method = result_of(answer), request.method
+        if result is None:
+            return answer
+        if request.tool is not None:
+            self._offered.note_task(result, request.tool)
+            return answer
+        if method in LISTS:
+            shown = self._page(request, result)
+        elif method in GREETINGS:
+            shown = self._greeting(result)
+        elif method == COMPLETE:
+            shown = self._completion(request, result)
+        elif method == TASKS_LIST:
+            shown = self._tasks(result)
+        else:
+            return answer
+        return answer if shown is result else result_answer(shown)
+
+    def _greeting(self, result: msgspec.Raw) -> msgspec.Raw:
+        """Return what the server says of itself, as it was approved."""
+        policy = self._offered.policy
+        if policy is None or policy.pins is None or not policy.pins.is_active:
+            return result
+        about = about_in(result)
+        self.pinned.note_greeting(policy.pins, about)
+        shown = policy.shown_page(about)
+        return result if shown is about else as_approved(result, about, shown)
+
+    def _page(self, request: Passed, result: msgspec.Raw) -> msgspec.Raw:
+        policy, method = self._offered.policy, request.method
+        if policy is None:
+            return result
+        strict = any(map(policy.restricts, kinds_of(method)))
+        if not (strict or (method == TOOLS.method and policy.reads_tools)):
+            return result
+
+        def show(page: Catalogue) -> Catalogue:
+            self._offered.note_page(page)
+            if method == TOOLS.method and policy.pins is not None:
+                self.pinned.note_page(policy.pins, request.raw, result, page.tools)
+            return policy.shown_page(page)
+
+        return shown_page(method, result, self._offered.server, show, strict=strict)
+
+    def _completion(self, request: Passed, result: msgspec.Raw) -> msgspec.Raw:
+        """Return the values for an argument of a template that make no resource that is not admitted."""
+        policy, members = self._offered.policy, members_of(result)
+        if policy is None or not policy.restricts_resources or "completion" not in members:
+            return result
+        params = members_of(request.raw)
+        template = value_of(members_of(params.get("ref", NOTHING)).get("uri"))
+        argument = value_of(members_of(params.get("argument", NOTHING)).get("name"))
+        resolved = value_of(members_of(params.get("context", NOTHING)).get("arguments"))
+        if not isinstance(template, str) or not isinstance(argument, str):
+            return result
+        given = {"completion": value_of(members["completion"])}
+        known = resolved if isinstance(resolved, dict) else {}
+        shown = admitted_completion(given, policy, template, argument, known)
+        return result if shown is given else _with(members, completion=shown["completion"])
+
+    def _tasks(self, result: msgspec.Raw) -> msgspec.Raw:
+        policy, members = self._offered.policy, members_of(result)
+        tasks = value_of(members.get("tasks"))
+        if policy is None or not policy.restricts("tools") or not isinstance(tasks, list):
+            return result
+        kept = [task for task in tasks if isinstance(task, dict) and self._admits_task(task.get("taskId"))]
+        return _with(members, tasks=kept)
+
+    def admits(self, method: str, params: msgspec.Raw) -> bool:
+        """Return True if a notification of the server may go to the clients."""
+        if method == UPDATED:
+            policy = self._offered.policy
+            if policy is None or not policy.restricts("resources"):
+                return True
+            uri = value_of(members_of(params).get("uri"))
+            return isinstance(uri, str) and self._offered.rule_against(uri) is None
+        return method != TASK_STATUS or self._admits_task(value_of(members_of(params).get("taskId")))
+
+    def _admits_task(self, task: object) -> bool:
+        return self._offered.rule_against_task(task) is None
+
+
+def _with(members: Members, **values: object) -> msgspec.Raw:
+    """Return an object with other values of some members."""
+    encoded = {name: msgspec.Raw(envelope.encode(value)) for name, value in values.items()}
+    return msgspec.Raw(envelope.encode(members | encoded))
+
+
+# --- pages of lists
 
 
 def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, strict: bool) -> msgspec.Raw:
-    """A page with what is shown of it; the very same where that is all.
+    """Return a page with what is shown of it; the very same where that is all.
 
     If it is not `strict`, one that is shown as it is keeps its bytes, whatever else is in it.
     """
-    key, kind = _PAGES[method]
-    members = members_of(result)
-    entries = _entries(members.get(key, NOTHING), kind, server)
-    offered = show(_catalogue(kind, [info for _, info in entries]))
-    shown = {_key_of(info): info for info in _all(offered, kind)}
-    if not strict and all(shown.get(_key_of(info)) is info for _, info in entries):
+    kind = LISTS[method]
+    key, members = kind.key, members_of(result)
+    entries = _entries(members.get(key, NOTHING), kind.info, server)
+    offered = show(kind.catalogue_of(info for _, info in entries))
+    shown = {kind.key_of(info): info for info in kind.entries_of(offered)}
+    if not strict and all(shown.get(kind.key_of(info)) is info for _, info in entries):
         return result
-    kept = [_encoded(raw, info, held) for raw, info in entries if (held := shown.pop(_key_of(info), None))]
+    kept = [
+        _encoded(raw, info, held) for raw, info in entries if (held := shown.pop(kind.key_of(info), None))
+    ]
     folded = key.casefold()
     rest = {name: raw for name, raw in members.items() if name.casefold() != folded}
     listed = msgspec.Raw(b"[" + b",".join(kept) + b"]")
@@ -69,9 +172,9 @@ def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, str
     return msgspec.Raw(envelope.encode({key: listed} | ordered))
 
 
-def _entries(listed: msgspec.Raw, kind: type[E], server: str) -> list[tuple[msgspec.Raw, E]]:
-    """The entries that can be read, with the bytes of each."""
-    found: list[tuple[msgspec.Raw, E]] = []
+def _entries(listed: msgspec.Raw, kind: type[Entry], server: str) -> list[tuple[msgspec.Raw, Entry]]:
+    """Read the entries that can be read, with the bytes of each."""
+    found: list[tuple[msgspec.Raw, Entry]] = []
     for raw in elements_of(listed):
         try:
             decoded, _ = decode_entry(bytes(raw))
@@ -82,7 +185,7 @@ def _entries(listed: msgspec.Raw, kind: type[E], server: str) -> list[tuple[msgs
 
 
 def _encoded(raw: msgspec.Raw, given: Entry, shown: Entry) -> bytes:
-    """An entry as it is shown; without members that stand in it twice, which may be read in two ways."""
+    """Encode an entry as it is shown, each member once: one that stands twice can be read in two ways."""
     if shown is given:
         return envelope.encode(members_of(raw))
     if isinstance(given, ToolInfo) and isinstance(shown, ToolInfo):
@@ -95,44 +198,7 @@ def _encoded(raw: msgspec.Raw, given: Entry, shown: Entry) -> bytes:
     return envelope.encode(shown.to_protocol())
 
 
-def _catalogue(kind: type[Entry], entries: Iterable[Entry]) -> Catalogue:
-    """A catalogue of these entries; of two of one name the first counts."""
-    by_key = {_key_of(entry): entry for entry in reversed(list(entries))}
-    whole = Catalogue(generation=0)
-    if kind is ToolInfo:
-        return replace(whole, tools=by_key)
-    if kind is ResourceInfo:
-        return replace(whole, resources=by_key)
-    field = "templates" if kind is TemplateInfo else "prompts"
-    return replace(whole, **{field: tuple(by_key.values())})
-
-
-def _all(catalogue: Catalogue, kind: type[Entry]) -> Iterable[Entry]:
-    if kind is ToolInfo:
-        return catalogue.tools.values()
-    if kind is ResourceInfo:
-        return catalogue.resources.values()
-    return catalogue.templates if kind is TemplateInfo else catalogue.prompts
-
-
-def _key_of(entry: Entry) -> str:
-    match entry:
-        case ResourceInfo(uri=uri):
-            return uri
-        case TemplateInfo(uri_template=template):
-            return template
-        case ToolInfo(name=name) | PromptInfo(name=name):
-            return name
-    raise TypeError(type(entry).__name__)
-
-
-# What a server lists and says of itself at a transparent endpoint, held against what is pinned.
-#
-# Its session there is one of its own, perhaps the only one: what differs there is a change like any other.
-
-TOOLS_LIST: Final = "tools/list"
-GREETINGS: Final = frozenset({"initialize", "server/discover"})
-MAX_TOOLS: Final = 10_000
+# --- pins
 
 
 class PinnedPages:
@@ -140,7 +206,7 @@ class PinnedPages:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.compared = False
-        """Whether any tools were held against their pins."""
+        """True once any tools were compared with their pins."""
         self._about: Catalogue | None = None  # what the server says of itself, and nothing else
         self._changed = changed
         self._listed: dict[str, ToolInfo] = {}
@@ -175,7 +241,7 @@ class PinnedPages:
 
 
 def about_in(result: msgspec.Raw) -> Catalogue:
-    """What a server says of itself in its answer to `initialize` or `server/discover`."""
+    """Read what a server says of itself in its answer to `initialize` or `server/discover`."""
     members = members_of(result)
     info = members.get("serverInfo")
     if info is None:
@@ -190,8 +256,8 @@ def about_in(result: msgspec.Raw) -> Catalogue:
     )
 
 
-def as_approved(result: msgspec.Raw, about: Catalogue, shown: Catalogue) -> bytes:
-    """The answer with what the server says of itself as it is `shown`, in place of what it said."""
+def as_approved(result: msgspec.Raw, about: Catalogue, shown: Catalogue) -> msgspec.Raw:
+    """Return the answer with what the server says of itself as it is `shown`, in place of what it said."""
     members = members_of(result)
     if shown.instructions is None:
         members.pop("instructions", None)
@@ -203,108 +269,8 @@ def as_approved(result: msgspec.Raw, about: Catalogue, shown: Catalogue) -> byte
         if shown.server_title is not None:
             info["title"] = msgspec.Raw(envelope.encode(shown.server_title))
         members["serverInfo"] = msgspec.Raw(envelope.encode(info))
-    return envelope.encode(members)
+    return msgspec.Raw(envelope.encode(members))
 
 
 def _text(value: Any) -> str | None:
     return value[:MAX_TEXT_CHARS] if isinstance(value, str) and value else None
-
-
-UPDATED: Final = "notifications/resources/updated"
-TASK_STATUS: Final = "notifications/tasks/status"
-TASKS_LIST: Final = "tasks/list"
-
-
-class Answers:
-    """Answers and notifications of one endpoint. `pins_changed`: what waits for approval has changed."""
-
-    def __init__(self, offered: Offered, pins_changed: Callable[[], None]) -> None:
-        self.pinned = PinnedPages(pins_changed)
-        self._offered = offered
-
-    def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
-        """The answer to a request as its client gets it."""
-        result, method = result_of(answer), request.method
-        if result is None:
-            return answer
-        if request.tool is not None:
-            self._offered.note_task(result, request.tool)
-        elif method in LISTS:
-            return self._shown_page(request, answer, result)
-        elif method in GREETINGS:
-            return self._shown_greeting(answer, result)
-        elif method == COMPLETE:
-            return self._shown_completion(request, answer, result)
-        elif method == TASKS_LIST:
-            return self._shown_tasks(answer, result)
-        return answer
-
-    def _shown_greeting(self, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
-        """What the server says of itself, as it was approved."""
-        policy = self._offered.policy
-        if policy is None or policy.pins is None or not policy.pins.is_active:
-            return answer
-        about = about_in(result)
-        self.pinned.note_greeting(policy.pins, about)
-        shown = policy.shown_page(about)
-        return answer if shown is about else result_answer(as_approved(result, about, shown))
-
-    def _shown_page(self, request: Passed, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
-        policy, method = self._offered.policy, request.method
-        if policy is None:
-            return answer
-        strict = any(map(policy.restricts, kinds_of(method)))
-        if not (strict or (method == TOOLS_LIST and policy.reads_tools)):
-            return answer
-
-        def show(page: Catalogue) -> Catalogue:
-            self._offered.note_page(page)
-            if method == TOOLS_LIST and policy.pins is not None:
-                self.pinned.note_page(policy.pins, request.raw, result, page.tools)
-            return policy.shown_page(page)
-
-        page = shown_page(method, result, self._offered.server, show, strict=strict)
-        return answer if page is result else result_answer(page)
-
-    def _shown_completion(self, request: Passed, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
-        """The values for an argument of a template that make no resource that is not admitted."""
-        policy, members = self._offered.policy, members_of(result)
-        if policy is None or not policy.restricts_resources or "completion" not in members:
-            return answer
-        params = members_of(request.raw)
-        template = value_of(members_of(params.get("ref", NOTHING)).get("uri"))
-        argument = value_of(members_of(params.get("argument", NOTHING)).get("name"))
-        resolved = value_of(members_of(params.get("context", NOTHING)).get("arguments"))
-        if not isinstance(template, str) or not isinstance(argument, str):
-            return answer
-        given = {"completion": value_of(members["completion"])}
-        known = resolved if isinstance(resolved, dict) else {}
-        shown = admitted_completion(given, policy, template, argument, known)
-        if shown is given:
-            return answer
-        completion = msgspec.Raw(envelope.encode(shown["completion"]))
-        return result_answer(envelope.encode(members | {"completion": completion}))
-
-    def _shown_tasks(self, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
-        policy = self._offered.policy
-        if policy is None or not policy.restricts("tools"):
-            return answer
-        members = members_of(result)
-        tasks = value_of(members.get("tasks"))
-        if not isinstance(tasks, list):
-            return answer
-        kept = [task for task in tasks if isinstance(task, dict) and self._admits_task(task.get("taskId"))]
-        return result_answer(envelope.encode(members | {"tasks": msgspec.Raw(envelope.encode(kept))}))
-
-    def admits(self, method: str, params: msgspec.Raw) -> bool:
-        """Whether a notification of the server may go to the clients."""
-        if method == UPDATED:
-            policy = self._offered.policy
-            if policy is None or not policy.restricts("resources"):
-                return True
-            uri = value_of(members_of(params).get("uri"))
-            return isinstance(uri, str) and self._offered.rule_against(uri) is None
-        return method != TASK_STATUS or self._admits_task(value_of(members_of(params).get("taskId")))
-
-    def _admits_task(self, task: object) -> bool:
-        return self._offered.rule_against_task(task) is None

@@ -20,12 +20,11 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.audit.entry import Entry
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.transparent.answers import Answers
-from mcpx.core.gateway.transparent.asking import Asking, approval_request, declared_by
-from mcpx.core.gateway.transparent.enforcement import Enforcement
 from mcpx.core.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
+from mcpx.core.gateway.transparent.questions import Caller, Questions, approval_request
 from mcpx.core.gateway.transparent.recording import AUDITED, begin, observe, origin_of, traced
-from mcpx.core.gateway.transparent.signing_in import Caller, SigningIn
-from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Offered, Subject
+from mcpx.core.gateway.transparent.rules import Enforcement, Offered
+from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
 from mcpx.core.policy.questions import ApprovalRequest
 from mcpx.core.protocol.context import InputAnswers, Origin, Transport
 from mcpx.core.protocol.requests import Passed, Peer
@@ -105,8 +104,7 @@ class TransparentSessions:
         self._token = None if bearer is None else bearer.token
         self._transport: Transport = transport
         self._view = HubView(hub, Endpoint(profile=None if bearer is None else bearer.token.profile))
-        self._asking = Asking(hub.approvals)
-        self._signing_in = SigningIn(hub, server)
+        self._questions = Questions(hub, server)
         offered = Offered(server, lambda: self._view.upstreams.get(server))
         self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
         self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.compared)
@@ -120,43 +118,35 @@ class TransparentSessions:
         """
         if self._hub.tracing.on:
             request = self._traced(client, request, reply)
-        if not self._signing_in.concerns(request):
-            self._submit_or_reject(client, request, reply)
-            return
-        who = self._sessionless if client is None else client
-        self._signing_in.submit(
-            request,
-            reply,
-            send=partial(self._submit_or_reject, client),
-            caller=lambda: Caller(
-                request,
-                who,
-                declared_by(request, client),
-                modern=is_modern(request.method, request.raw),
-            ),
-        )
+        modern = is_modern(request.method, request.raw)
+        caller = Caller(request, client, self._sessionless, modern=modern)
+        send = partial(self._submit_or_reject, caller)
+        if self._questions.may_sign_in(request):
+            self._questions.submit(request, reply, send=send, caller=caller)
+        else:
+            send(request, reply)
 
-    def _submit_or_reject(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+    def _submit_or_reject(self, caller: Caller, request: Passed, reply: RawReply) -> None:
         try:
-            self._submit(client, request, reply)
+            self._submit(caller, request, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
             reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
         finally:
             self._rules.forget()
 
-    def _submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+    def _submit(self, caller: Caller, request: Passed, reply: RawReply) -> None:
+        client = caller.session
         if client is not None:
             client.note_request(request.method, request.raw)
         entry = self._audit(client, request, reply)
         upstream = self._view.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
-        modern = is_modern(request.method, request.raw)
-        if (refusal := refusal_of(request, upstream.config, modern=modern)) is not None:
+        if (refusal := refusal_of(request, upstream.config, modern=caller.modern)) is not None:
             reply.resolve(error_answer(refusal))
             return
-        session = client if client is not None and (client.greeted or not modern) else None
-        version = MODERN_PROTOCOL_VERSIONS[-1] if modern else (client and client.version) or ""
+        session = client if client is not None and (client.greeted or not caller.modern) else None
+        version = MODERN_PROTOCOL_VERSIONS[-1] if caller.modern else (client and client.version) or ""
 
         def send(agreed: Passed) -> None:
             guarded = self._rules.guarded(agreed, version=version, agreed=agreed is not request)
@@ -164,30 +154,27 @@ class TransparentSessions:
 
         def judge(answers: InputAnswers | None = None) -> None:
             subject = self._rules.admitted(request, version=version)
-            call = None
-            if subject.tool is not None:
-                call = self._approval_request(client, request, subject, answers)
+            call = None if subject.tool is None else self._approval_request(caller, request, subject, answers)
             if call is None:
                 send(request)
             else:
-                self._asking.admit(call, request, reply, send=send, again=judge, modern=modern, entry=entry)
+                self._questions.admit(
+                    call, request, reply, send=send, again=judge, caller=caller, entry=entry
+                )
 
         judge()
 
     def _approval_request(
-        self, client: DirectClient | None, request: Passed, subject: Subject, answers: InputAnswers | None
+        self, caller: Caller, request: Passed, subject: Subject, answers: InputAnswers | None
     ) -> ApprovalRequest | None:
-        """A call as a person is asked about it, if they are; with the `answers` of its client."""
-        forms = self._offered.forms_of(subject.tool or "")
+        """Return a call as a person is asked about it, if they are; with the `answers` of its client."""
         upstream = self._view.registry.upstream(self.server)
-        who = self._sessionless if client is None else client
         return approval_request(
             request,
             subject,
-            forms,
+            self._offered.forms_of(subject.tool or ""),
             upstream.policy,
-            client=who,
-            session=client,
+            caller,
             for_all=self._token is None,
             asks_likewise=upstream.config.is_remote_mcpx,
             answers=answers,
@@ -257,7 +244,7 @@ class TransparentSessions:
     def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
         """The answer of the server as its client gets it. Never raises."""
         try:
-            return self._asking.continued(request, self._answers.shown(request, answer))
+            return self._questions.continued(request, self._answers.shown(request, answer))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a server says may only cost its answer
             return to_answer(as_call_error(error, self.server, request.method))
 
@@ -288,7 +275,7 @@ class TransparentSessions:
     def leave(self, client: DirectClient) -> None:
         """End what belongs to a client that has left."""
         client.connected = False
-        self._asking.client_left(client)
+        self._questions.client_left(client)
         self._hub.fleet.direct.leave(client)
 
     def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:

@@ -10,23 +10,21 @@ is kept as it came.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import mcp_types
-import msgspec
 import structlog
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
+from mcpx.core.catalog.lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
 from mcpx.core.catalog.model import (
     JSON,
     Catalogue,
     Entry,
     LeftOut,
-    PromptInfo,
     ResourceInfo,
     TemplateInfo,
     ToolInfo,
@@ -96,41 +94,6 @@ class OmissionLog:
 
 
 Failure = MCPError | BadListing | MalformedMessage | ResponseTooLarge | TimeoutError
-
-
-class _Kind(msgspec.Struct, Generic[E], frozen=True):
-    """One of the four lists: how it is requested, what its entries become, and where they are kept."""
-
-    word: str
-    method: str
-    key: str
-    info: type[E]
-    key_of: Callable[[E], str]
-    known: Callable[[Catalogue], list[E]]
-
-
-TOOLS: Final = _Kind(
-    "tool", "tools/list", "tools", ToolInfo, lambda it: it.name, lambda known: [*known.tools.values()]
-)
-RESOURCES: Final = _Kind(
-    "resource",
-    "resources/list",
-    "resources",
-    ResourceInfo,
-    lambda it: it.uri,
-    lambda known: [*known.resources.values()],
-)
-TEMPLATES: Final = _Kind(
-    "resource template",
-    "resources/templates/list",
-    "resourceTemplates",
-    TemplateInfo,
-    lambda it: it.uri_template,
-    lambda known: [*known.templates],
-)
-PROMPTS: Final = _Kind(
-    "prompt", "prompts/list", "prompts", PromptInfo, lambda it: it.name, lambda known: [*known.prompts]
-)
 
 
 class Lister:
@@ -211,7 +174,7 @@ class Lister:
         resources = await self._optional_list(RESOURCES, declared=declared, ask=ask)
         return resources, await self._optional_list(TEMPLATES, declared=declared, ask=bool(resources))
 
-    async def _optional_list(self, kind: _Kind[E], *, declared: bool, ask: bool) -> list[E]:
+    async def _optional_list(self, kind: ListKind[E], *, declared: bool, ask: bool) -> list[E]:
         """A list without which the others are still of use.
 
         Raises:
@@ -233,16 +196,16 @@ class Lister:
                 return []
             return self._keep_last(kind, error)
 
-    def _keep_last(self, kind: _Kind[E], error: Failure) -> list[E]:
+    def _keep_last(self, kind: ListKind[E], error: Failure) -> list[E]:
         """Leave a whole list out, and keep what was known of it."""
-        known = kind.known(self._last) if self._last is not None else []
+        known = kind.entries_of(self._last) if self._last is not None else []
         reason = _reason(error, self._patience)
         if known:
             reason += "; what was known of it is kept"
         self._omissions.note(kind.method, reason)
         return known
 
-    async def _read(self, kind: _Kind[E]) -> list[E]:
+    async def _read(self, kind: ListKind[E]) -> list[E]:
         pages = Pages(kind.key, lambda cursor: self._session.ask_page(kind.method, cursor), self._budget)
         found: dict[str, E] = {}
         number = 0
@@ -259,14 +222,14 @@ class Lister:
             self._note_rest(kind, pages, len(found))
         return list(found.values())
 
-    def _note_rest(self, kind: _Kind[Any], pages: Pages, kept: int) -> None:
+    def _note_rest(self, kind: ListKind[Any], pages: Pages, kept: int) -> None:
         reason = f"{pages.incomplete}; the first {kept:,} are kept"
         if pages.skipped:
             self._omissions.note(kind.word, reason, count=pages.skipped)
         else:
             self._omissions.note(kind.method, reason)
 
-    def _entry(self, kind: _Kind[E], entry: bytes, number: int) -> E | None:
+    def _entry(self, kind: ListKind[E], entry: bytes, number: int) -> E | None:
         """One entry; an invalid one is noted and left out."""
         try:
             decoded, changes = decode_entry(entry)

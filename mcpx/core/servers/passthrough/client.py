@@ -15,6 +15,7 @@ import msgspec
 from mcp import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
+from mcpx.core.catalog.lists import LISTS
 from mcpx.core.protocol.requests import Passed, Peer
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.messages import (
@@ -110,14 +111,6 @@ INITIALIZED: Final = "notifications/initialized"
 SET_LEVEL: Final = "logging/setLevel"
 SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"
-LISTS: Final = {
-    "tools/list": "notifications/tools/list_changed",
-    "resources/list": "notifications/resources/list_changed",
-    "resources/templates/list": "notifications/resources/list_changed",
-    "prompts/list": "notifications/prompts/list_changed",
-}
-"""The notification for each list that a client may have."""
-
 Ask = Callable[[str, msgspec.Raw | bytes], Awaitable[msgspec.Raw]]
 """Sends a request and returns the result.
 
@@ -222,7 +215,7 @@ class DirectClient:
             result = await _tried(ask, method, params)
             if result is not None and _digest(result) != digest:
                 self.note_result(method, params, result)
-                changed[LISTS[method]] = None
+                changed[LISTS[method].changed] = None
         for method in changed:
             self.peer.notify(method, msgspec.Raw())
         for uri in list(self._subscriptions):
@@ -231,7 +224,7 @@ class DirectClient:
     def announce_lists(self) -> None:
         """Tell the client that the lists that it has got are shown differently."""
         if self.peer is not None and self._initialized is not None:
-            for method in dict.fromkeys(LISTS[listed] for listed in self._lists):
+            for method in dict.fromkeys(LISTS[listed].changed for listed in self._lists):
                 self.peer.notify(method, msgspec.Raw())
 
 
