@@ -23,13 +23,13 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.cluster.node.spec import ServerSpec, demand_of
+from mcpx.cluster.node_link import Endpoint
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Demand, NodeView, candidates, misfit, spread
 from mcpx.cluster.ray_client import RayError, RayProcess
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.transport.link import ConnectionLost
-from mcpx.core.servers.transport.placement import Endpoint
 
 log = structlog.get_logger()
 NODE_WAIT_S: Final = 20.0  # for Ray to be joined, and for a node that starts; beside the connect timeout

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
 from mcpx.cluster.node.spec import placed_spec
 from mcpx.cluster.node.starting import NodeAddress
+from mcpx.cluster.node_link import Endpoint, NodeLink, open_placed
 from mcpx.cluster.node_table import Node, NodeTable, as_node_says, statuses, use_of
 from mcpx.cluster.node_watch import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, NodeWatch, ask
 from mcpx.cluster.placement import starts_at_once
@@ -36,8 +38,9 @@ from mcpx.core.config import ServerConfig
 from mcpx.core.daemon.status import NodeStatus
 from mcpx.core.servers.fleet.supervision import try_again
 from mcpx.core.servers.transport.link import ConnectionLost
-from mcpx.core.servers.transport.placement import Endpoint, PlacedUse
+from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.receiver import OnMalformed
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -70,8 +73,14 @@ class Cluster:
 
     # --- for the transports
 
+    def connect(
+        self, server: ServerConfig, session: str, *, limit: int, on_malformed: OnMalformed
+    ) -> AbstractAsyncContextManager[NodeLink]:
+        """Connect a session to a node that takes the server; see `Placement`."""
+        return open_placed(self, server, session, limit=limit, on_malformed=on_malformed)
+
     async def place(self, server: ServerConfig, session: str) -> Endpoint:
-        """The node for a session with that server; see `Placement`."""
+        """The node for a session with that server; see `Places`."""
         spec = placed_spec(server)
         if spec is None:
             raise ConnectionLost("it is not placed on a node", retryable=False)
@@ -90,11 +99,11 @@ class Cluster:
         )
 
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
-        """Have `on_lost` called when the node of a session is given up; see `Placement`."""
+        """Have `on_lost` called when the node of a session is given up; see `Places`."""
         return self.assignments.watch(session, endpoint, on_lost)
 
     def refused(self, session: str) -> None:
-        """The node of a session has no room for it; see `Placement`."""
+        """Take in that the node of a session has no room for it; see `Places`."""
         if (node := self.assignments.node_of(session)) is not None:
             node.refused(session)
 

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from mcpx.cluster.cluster import COUNT_S
+from mcpx.cluster.node_link import MAX_PLACES
 from mcpx.cluster.node_table import FULL_S, PROMISE_S
 from mcpx.cluster.placement import MEMORY_RESERVE, Demand, NodeView, has_memory, starts_at_once
-from mcpx.core.servers.transport.node_link import MAX_PLACES
 from scripts.lab.simulation.figures import Figures, Recovery
 from scripts.lab.simulation.parts import Gateway, Known, Node, Session
 from scripts.lab.simulation.world import World

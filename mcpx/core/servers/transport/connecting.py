@@ -177,9 +177,10 @@ def _connected(  # noqa: PLR0917 - it is called once
             redact=redact,
         )
     if isinstance(transport, Placed):
-        from mcpx.core.servers.transport.node_link import open_placed  # noqa: PLC0415 - for those in a cluster
-
-        return open_placed(placing, limit=limit, on_malformed=hooks.on_malformed)
+        if placing is None or placing.placement is None:
+            raise ConnectionLost("it is placed on a node, and there is no cluster", retryable=False)
+        place = placing.placement.connect
+        return place(placing.server, placing.session, limit=limit, on_malformed=hooks.on_malformed)
     from mcpx.core.servers.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
 
     missed = hooks.on_events_missed

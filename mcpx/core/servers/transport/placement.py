@@ -1,35 +1,20 @@
 """Placement of servers on the nodes of a cluster: what the transport asks, and who answers.
 
-The transport of a placed server asks a `Placement` for an endpoint at each connection. The cluster
-(`mcpx.cluster`) is one; without a cluster there is none, and such a server cannot be started.
+The transport of a placed server asks a `Placement` for each connection. The cluster (`mcpx.cluster`) is one;
+without a cluster there is none, and such a server cannot be started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """A node that takes a server: its name, where it listens, and what proves either side to the other.
-
-    `certificate` is the one that the node shows, in PEM. `greeting` is the first line of the gateway, without
-    its end: the token, and the server that it wants.
-    """
-
-    node: str
-    host: str
-    port: int
-    certificate: str
-    greeting: bytes
-
-    def __repr__(self) -> str:
-        return f"Endpoint(node={self.node!r}, host={self.host!r}, port={self.port})"
+from mcpx.core.servers.transport.link import Link
+from mcpx.core.wire.receiver import OnMalformed
 
 
 class PlacedUse(msgspec.Struct, frozen=True):
@@ -42,26 +27,15 @@ class PlacedUse(msgspec.Struct, frozen=True):
 class Placement(Protocol):
     """Decides where servers run. A session is known by its name at the supervisor (`Session.child`)."""
 
-    async def place(self, server: ServerConfig, session: str) -> Endpoint:
-        """The node for a session with that server.
+    def connect(
+        self, server: ServerConfig, session: str, *, limit: int, on_malformed: OnMalformed
+    ) -> AbstractAsyncContextManager[Link]:
+        """Connect a session to a node that takes the server; at exit the connection is closed.
+
+        `limit` is the longest message in bytes. The link is lost when the node does not answer any more.
 
         Raises:
-            ConnectionLost: There is no node that can take it, and why.
-        """
-        ...
-
-    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
-        """Have `on_lost` called, once, with the reason when that node does not answer any more.
-
-        Call the result when the session has ended, or was never opened. The callback must neither wait nor
-        raise.
-        """
-        ...
-
-    def refused(self, session: str) -> None:
-        """The node of a session has no room for it: nothing is placed there for a while.
-
-        Ask for another place before you call what `watch` gave: what is reserved goes along.
+            ConnectionLost: There is no node that can take it, and why; or none can be reached.
         """
         ...
 

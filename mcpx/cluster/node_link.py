@@ -1,21 +1,21 @@
 """The link to a server on a node of a cluster: messages as lines over TLS.
 
-Each connection asks the `Placement` for a node, connects to it, and says which server it wants; from the
-node's answer on it is an MCP session at the node's endpoint for that server. It is lost when the connection
-breaks, and at once when the placement gives the node up. What was in flight then may have been run.
+Each connection asks for a place, connects to that node, and says which server it wants; from the node's
+answer on it is an MCP session at the node's endpoint for that server. It is lost when the connection breaks,
+and at once when the node is given up. What was in flight then may have been run.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import msgspec
 
+from mcpx.core.config import ServerConfig
 from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
-from mcpx.core.servers.transport.placement import Endpoint, Placement, Placing
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.channel import PeerNotReading
 from mcpx.core.wire.dispatcher import WireDispatcher
@@ -32,6 +32,50 @@ MAX_PLACES: Final = 8  # nodes that are tried in turn, where one has no room; th
 NO_ROOM: Final = frozenset({"memory", "full", "stopping"})
 """Answers of a node that has nothing against the server itself."""
 MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: reading one takes 0.1 s
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A node that takes a server: its name, where it listens, and what proves either side to the other.
+
+    `certificate` is the one that the node shows, in PEM. `greeting` is the first line of the gateway, without
+    its end: the token, and the server that it wants.
+    """
+
+    node: str
+    host: str
+    port: int
+    certificate: str
+    greeting: bytes
+
+    def __repr__(self) -> str:
+        return f"Endpoint(node={self.node!r}, host={self.host!r}, port={self.port})"
+
+
+class Places(Protocol):
+    """Where sessions are placed. A session is known by its name at the supervisor (`Session.child`)."""
+
+    async def place(self, server: ServerConfig, session: str) -> Endpoint:
+        """The node for a session with that server.
+
+        Raises:
+            ConnectionLost: There is no node that can take it, and why.
+        """
+        ...
+
+    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+        """Have `on_lost` called, once, with the reason when that node does not answer any more.
+
+        Call the result when the session has ended, or was never opened. The callback must neither wait nor
+        raise.
+        """
+        ...
+
+    def refused(self, session: str) -> None:
+        """The node of a session has no room for it: nothing is placed there for a while.
+
+        Ask for another place before you call what `watch` gave: what is reserved goes along.
+        """
+        ...
 
 
 class _Answer(msgspec.Struct):
@@ -81,7 +125,7 @@ class NodeLink(NoProcess):
         return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.is_set() else None
 
     def renew(self) -> None:
-        """Nothing: the placement notices a connection that has died."""
+        """Do nothing: a node that does not answer is given up."""
 
     def give_up(self, reason: str) -> None:
         """End the connection. The process stays: the node knows better whether it hangs."""
@@ -98,16 +142,14 @@ class NodeLink(NoProcess):
 
 @asynccontextmanager
 async def open_placed(
-    placing: Placing | None, *, limit: int, on_malformed: OnMalformed
+    places: Places, server: ServerConfig, session: str, *, limit: int, on_malformed: OnMalformed
 ) -> AsyncIterator[NodeLink]:
-    """Connect to the node that the placement says; at exit the connection is closed.
+    """Connect to the node that `places` says; at exit the connection is closed.
 
     Raises:
         ConnectionLost: There is no node, it cannot be reached, or it refuses the server.
     """
-    if placing is None or placing.placement is None:
-        raise ConnectionLost("it is placed on a node, and there is no cluster", retryable=False)
-    place = await _placed(placing.placement, placing)
+    place = await _placed(places, server, session)
     try:
         link = NodeLink(place.channel, place.node, limit=limit, on_malformed=on_malformed)
         place.on_lost = link.lost.set
@@ -122,20 +164,20 @@ async def open_placed(
 class _Place:
     """A connection to the node of a session, and the watch over that node."""
 
-    def __init__(self, placement: Placement, session: str, endpoint: Endpoint) -> None:
+    def __init__(self, places: Places, session: str, endpoint: Endpoint) -> None:
         self.node = endpoint.node
         self.given_up = Ending()
         self.on_lost: Callable[[str], None] = self.given_up.set
         self.channel: TlsChannel
-        self.end_watch = placement.watch(session, endpoint, self._on_lost)
+        self.end_watch = places.watch(session, endpoint, self._on_lost)
 
     def _on_lost(self, reason: str) -> None:
         self.given_up.set(reason)
         self.on_lost(reason)
 
 
-async def _placed(placement: Placement, placing: Placing) -> _Place:
-    """Connect to the first node that takes the session, of those that the placement says.
+async def _placed(places: Places, server: ServerConfig, session: str) -> _Place:
+    """Connect to the first node that takes the session, of those that `places` says.
 
     Raises:
         ConnectionLost: As above.
@@ -143,15 +185,15 @@ async def _placed(placement: Placement, placing: Placing) -> _Place:
     before: _Place | None = None
     for number in range(MAX_PLACES):
         try:
-            endpoint = await placement.place(placing.server, placing.session)
+            endpoint = await places.place(server, session)
         finally:
             if before is not None:
                 before.end_watch()
-        place = before = _Place(placement, placing.session, endpoint)
+        place = before = _Place(places, session, endpoint)
         try:
             place.channel = await _connected(endpoint, place.given_up)
         except _NoRoom:
-            placement.refused(placing.session)
+            places.refused(session)
             if number == MAX_PLACES - 1:
                 place.end_watch()
                 raise
