@@ -7,25 +7,25 @@ class SupervisorError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
-class MailboxFull(SupervisorError):  # noqa: N818 - a condition, named like queue.Full
+class MailboxFull(SupervisorError):
     """The mailbox holds as many messages as it may; nothing was put in."""
 
 
-class MailboxClosed(SupervisorError):  # noqa: N818 - as above
+class MailboxClosed(SupervisorError):
     """The mailbox takes no more messages; nothing was put in."""
 
 
-class NoSuchChild(SupervisorError, LookupError):  # noqa: N818 - as above
+class NoSuchChild(SupervisorError, LookupError):
     """No child of that name is supervised here."""
 
 
-class DuplicateChild(SupervisorError, ValueError):  # noqa: N818 - as above
+class DuplicateChild(SupervisorError, ValueError):
     """A child of that name is supervised here already."""
 
 
-class TooManyRestarts(SupervisorError):  # noqa: N818 - as above
+class TooManyRestarts(SupervisorError):
     """Children failed more often than the restart intensity allows: the supervisor gives up."""
 
 
-class SignificantChildFailed(SupervisorError):  # noqa: N818 - as above
+class SignificantChildFailed(SupervisorError):
     """A significant child ended with a failure, and its supervisor with it."""

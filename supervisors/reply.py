@@ -15,7 +15,7 @@ import anyio
 R = TypeVar("R")
 
 
-class Abandoned(Exception):  # noqa: N818 - a condition: what a slot is settled with when its asker is gone
+class Abandoned(Exception):
     """The asker no longer waits for the answer."""
 
     begun = False

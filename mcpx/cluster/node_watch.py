@@ -62,7 +62,7 @@ MAX_CAUSE_CHARS: Final = 300
 _LINE: Final = msgspec.json.Decoder(WatchLine)
 
 
-class NodeRefused(MCPXError):  # noqa: N818 - a condition
+class NodeRefused(MCPXError):
     """A node did not do what it was asked, or could not be reached."""
 
 

@@ -33,7 +33,7 @@ LAST_LINES: Final = 5  # of its standard error
 MAX_ERROR_LINE: Final = 4_096  # bytes
 
 
-class RayProcessEnded(MCPXError):  # noqa: N818 - a condition
+class RayProcessEnded(MCPXError):
     """The process has ended. With `is_final`, starting it again cannot help."""
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:

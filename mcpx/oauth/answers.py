@@ -49,11 +49,11 @@ _CLAIMS: Final = ("preferred_username", "email", "name", "sub")
 _JWT_PARTS: Final = 3
 
 
-class EndpointMoved(SignInError):  # noqa: N818 - a condition
+class EndpointMoved(SignInError):
     """There is no token endpoint where it was: the metadata that name it may be old."""
 
 
-class ClientMetadataRefused(SignInError):  # noqa: N818 - a condition
+class ClientMetadataRefused(SignInError):
     """A client with these properties is not registered, but perhaps one with others."""
 
 

@@ -130,7 +130,7 @@ async def _found(network: OAuthNetwork, challenge: Challenge | None) -> Discover
     return found
 
 
-class _StaleClient(Exception):  # noqa: N818 - a condition, not a mistake
+class _StaleClient(Exception):
     """The authorization server does not know the client that MCPX once registered."""
 
 

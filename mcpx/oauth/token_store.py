@@ -90,7 +90,7 @@ class TokenStore(Protocol):
 # --- the files
 
 
-class UnusableRecord(Exception):  # noqa: N818 - a condition
+class UnusableRecord(Exception):
     """A record is not one that MCPX has written for this identity; the text says why."""
 
 

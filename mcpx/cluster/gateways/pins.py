@@ -40,7 +40,7 @@ ATTEMPTS: Final = 10  # at one server in a round, while other gateways write
 MAX_RECORD_CHARS: Final = 16_000_000  # of what the store takes
 
 
-class _NotShared(Exception):  # noqa: N818 - a condition
+class _NotShared(Exception):
     """The reason why a server's pins are not shared."""
 
 

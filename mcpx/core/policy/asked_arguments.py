@@ -32,7 +32,7 @@ _MARKED: Final = re.compile(rf'"{_MARK}([^"]*)"')
 _ARGUMENTS: Final = "arguments"  # of a call; of `exec` they are among those of the call
 
 
-class Unreadable(ValueError):  # noqa: N818 - a condition
+class Unreadable(ValueError):
     """JSON about which nobody can be asked; the text is the rest of a sentence that begins with its name."""
 
 

@@ -47,7 +47,7 @@ class Loaded(NamedTuple):
     problem: str | None = None
 
 
-class UntrustedFile(Exception):  # noqa: N818 - a condition
+class UntrustedFile(Exception):
     """A file is not what MCPX has written; the text says why."""
 
 

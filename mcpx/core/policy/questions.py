@@ -90,7 +90,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         return NotApproved(self, why, is_refusal=is_refusal)
 
 
-class NotApproved(CallError):  # noqa: N818 - a condition
+class NotApproved(CallError):
     """No person has agreed to a call; `is_refusal` where one has refused."""
 
     def __init__(self, call: ApprovalRequest, why: str, *, is_refusal: bool) -> None:

@@ -97,7 +97,7 @@ _MAX_PROBLEM_CHARS: Final = 300
 _IN_FUNCTION: Final = re.compile(r"In function (\w+\()")
 
 
-class BadExpression(ValueError):  # noqa: N818 - a condition
+class BadExpression(ValueError):
     """The expression cannot be used; `str()` says why, and shows the place."""
 
 

@@ -67,7 +67,7 @@ _MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own hav
 _MAX_METHODS: Final = 8  # named in an error
 
 
-class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
+class InputRequired(CallError):
     """The server wants input from its client before it goes on: an error for callers that cannot give any.
 
     `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
@@ -84,7 +84,7 @@ class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condi
         self.result = result
 
 
-class UnknownResultType(CallError):  # noqa: N818 - a condition
+class UnknownResultType(CallError):
     """A result of a type that MCPX does not know (2026-07-28); `result` are its members, as they came.
 
     To a client of that revision it is passed on as it is, and the client refuses what it does not know. But a

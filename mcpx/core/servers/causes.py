@@ -35,11 +35,11 @@ MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 _VARYING: Final = re.compile(r"\w*\d\w*")  # times, ports and pids, which differ in the same complaint
 
 
-class NoAnswer(Exception):  # noqa: N818 - a condition
+class NoAnswer(Exception):
     """The server did not finish its handshake and first listing in time."""
 
 
-class EraRefused(Exception):  # noqa: N818 - a condition
+class EraRefused(Exception):
     """The server does not agree to the only era of the protocol that it was asked in, as `error` says."""
 
     def __init__(self, era: Era, error: Exception) -> None:
@@ -48,11 +48,11 @@ class EraRefused(Exception):  # noqa: N818 - a condition
         self.error = error
 
 
-class BadListing(Exception):  # noqa: N818 - a condition
+class BadListing(Exception):
     """The server's lists cannot be used."""
 
 
-class Unhealthy(Exception):  # noqa: N818 - a condition
+class Unhealthy(Exception):
     """The server is there, but does not answer MCP."""
 
 

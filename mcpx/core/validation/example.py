@@ -28,7 +28,7 @@ _FORMATS: Final = {
 }
 
 
-class _Unknown(Exception):  # noqa: N818 - a condition
+class _Unknown(Exception):
     """Nothing can be said of a value."""
 
 

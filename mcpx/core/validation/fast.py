@@ -32,7 +32,7 @@ TYPES: Final[dict[str, frozenset[type]]] = {
 }
 
 
-class Unsupported(Exception):  # noqa: N818 - a condition
+class Unsupported(Exception):
     """The schema uses a keyword, or a form of one, that the fast check does not know."""
 
 

@@ -29,7 +29,7 @@ MAX_REASON_CHARS: Final = 200
 MAX_OPTIONS: Final = 20  # of an enumeration, or of known names, in one problem
 
 
-class UnusableSchema(Exception):  # noqa: N818 - a condition
+class UnusableSchema(Exception):
     """The schema is invalid, refers to what is not in it, or to itself without end."""
 
 

@@ -39,7 +39,7 @@ CAN_COUNT_UNREAD: Final = sys.platform.startswith(
 PIPE_BYTES: Final = 1 << 20  # so that a large message takes fewer turns
 
 
-class PeerNotReading(OSError):  # noqa: N818 - a condition
+class PeerNotReading(OSError):
     """The peer left more than `limit` bytes unread."""
 
     def __init__(self, limit: int) -> None:

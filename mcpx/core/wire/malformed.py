@@ -151,11 +151,11 @@ _LAST: Final = re.compile(
 )
 
 
-class ResponseTooLarge(Exception):  # noqa: N818 - a condition
+class ResponseTooLarge(Exception):
     """The answer was longer than a message may be, and was skipped."""
 
 
-class MalformedMessage(Exception):  # noqa: N818 - a condition
+class MalformedMessage(Exception):
     """The answer was no JSON, or no UTF-8."""
 
 

@@ -50,7 +50,7 @@ _ERROR_HEAD: Final = re.compile(
 _NULL: Final = b"null"  # in the place of an error: there is none
 
 
-class ConnectionEnded(MCPError):  # noqa: N818 - a condition
+class ConnectionEnded(MCPError):
     """The connection ended with the request open; a server's own error of that code is another matter."""
 
     def __init__(self) -> None:

@@ -120,7 +120,7 @@ CONNECT_TIMEOUT_S: Final = 10.0  # to reach the other side and shake hands; it m
 CERTIFICATE_ERROR: Final = "it shows another certificate than the one that is known: this is not the node"
 
 
-class WrongCertificate(OSError):  # noqa: N818 - a condition
+class WrongCertificate(OSError):
     """The other side does not show the certificate that it is known by."""
 
     def __init__(self) -> None:

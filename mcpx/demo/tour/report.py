@@ -24,7 +24,7 @@ INDENT: Final = 4
 RECORDED_SESSIONS: Final = Path(__file__).with_name("recorded_sessions.json")
 
 
-class StepFailed(Exception):  # noqa: N818 - a finding
+class StepFailed(Exception):
     """Something did not do what the demonstration says it does; the text is for the reader."""
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 LEAVE_S = 10.0  # after the end of its input; FastMCP takes its time
 
 
-class Unmeasured(Exception):  # noqa: N818 - what the run tells, not a fault of the code
+class Unmeasured(Exception):
     """Something could not be measured; the text says why."""
 
 

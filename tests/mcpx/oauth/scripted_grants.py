@@ -22,7 +22,7 @@ ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 NO_STORE = {"cache-control": "no-store"}
 
 
-class Refused(Exception):  # noqa: N818 - an answer
+class Refused(Exception):
     """A request is refused, as OAuth has it."""
 
     def __init__(self, status: int, error: str, text: str = "") -> None:

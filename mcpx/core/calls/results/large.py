@@ -225,7 +225,7 @@ def patience_for(results: ResultRenderer, server: str) -> float:
     return PATIENCE_S if config is None else config.call_limits.queue_timeout
 
 
-class NoTurn(Exception):  # noqa: N818 - a condition
+class NoTurn(Exception):
     """Other work had all turns for as long as this one may wait; `str()` says how long."""
 
 

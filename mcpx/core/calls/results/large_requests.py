@@ -49,7 +49,7 @@ class LargeCall(msgspec.Struct):
     tool_arguments: msgspec.Raw
 
 
-class NotTakenApart(Exception):  # noqa: N818 - a condition
+class NotTakenApart(Exception):
     """A large call that is not read: it is `unreadable`, or nobody had the time to, for that `reason`."""
 
     def __init__(self, reason: str, *, unreadable: bool = False) -> None:

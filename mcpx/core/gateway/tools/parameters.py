@@ -26,7 +26,7 @@ _MAX_DIGITS: Final = 18
 _MAX_COMBINED: Final = 50  # schemas looked at for the names of a tool's parameters
 
 
-class WrongParameter(Exception):  # noqa: N818 - a condition
+class WrongParameter(Exception):
     """A parameter of one of the three tools is of the wrong type; `str()` says which and how."""
 
 

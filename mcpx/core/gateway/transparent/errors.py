@@ -15,7 +15,7 @@ from mcpx.core.wire.enclosed import enclose
 from mcpx.errors import CallError, Code, Outcome, internal_error
 
 
-class NotAdmitted(CallError):  # noqa: N818 - as the protocol sees it, there is nothing
+class NotAdmitted(CallError):
     """A request for what the rules of a person do not admit. `response` is what its client gets."""
 
     def __init__(

@@ -75,7 +75,7 @@ _OWN_TYPE: Final = frozenset(["type", "$ref", "enum", "const", "anyOf", "oneOf",
 _REQUIRING: Final = frozenset(["required", "title", "description"])
 
 
-class Inexpressible(ValueError):  # noqa: N818 - says what the schema is
+class Inexpressible(ValueError):
     """A schema that TypeScript cannot say; its JSON has to be shown."""
 
 

@@ -37,7 +37,7 @@ _RESERVED: Final = frozenset(
 )
 
 
-class Unresolvable(LookupError):  # noqa: N818 - says what the reference is
+class Unresolvable(LookupError):
     """A `$ref` that does not lead to a schema inside this one."""
 
 

@@ -38,7 +38,7 @@ Raises:
 """
 
 
-class InvalidEntry(ValueError):  # noqa: N818 - a condition
+class InvalidEntry(ValueError):
     """An entry cannot be used. The text completes the sentence "left out: ..."."""
 
 

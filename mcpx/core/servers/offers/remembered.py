@@ -68,7 +68,7 @@ MAX_TEMPORARY_S: Final = 3600.0  # age of a file that its writer has not finishe
 _SUFFIX: Final = ".json"
 
 
-class UnreadableCatalogue(ValueError):  # noqa: N818 - a condition
+class UnreadableCatalogue(ValueError):
     """The bytes are no catalogue."""
 
 

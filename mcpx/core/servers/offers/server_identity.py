@@ -42,14 +42,14 @@ def server_identity(server: ServerConfig) -> str:
 def _programs(stdio: Stdio) -> Iterator[tuple[str | int, ...]]:
     """The folder that the server works in, its command, and its scripts."""
     try:
-        folder = stdio.cwd or os.getcwd()  # noqa: PTH109 - text to text
+        folder = stdio.cwd or os.getcwd()
     except FileNotFoundError:
         folder = ""
     yield (folder,)
     found = program_of(stdio, in_force())
-    yield from _file(found or os.path.join(folder, stdio.command), any_kind=True)  # noqa: PTH118
+    yield from _file(found or os.path.join(folder, stdio.command), any_kind=True)
     for argument in stdio.args[:MAX_ARGUMENTS]:
-        yield from _file(os.path.join(folder, argument), any_kind=argument.endswith(_SCRIPTS))  # noqa: PTH118
+        yield from _file(os.path.join(folder, argument), any_kind=argument.endswith(_SCRIPTS))
 
 
 def program_of(stdio: Stdio, environment: Environment) -> str | None:
@@ -61,7 +61,7 @@ def program_of(stdio: Stdio, environment: Environment) -> str | None:
     if found is None:
         return None
     parent, name = os.path.split(found)
-    return os.path.join(os.path.realpath(parent), name)  # noqa: PTH118 - text to text
+    return os.path.join(os.path.realpath(parent), name)
 
 
 def _file(path: str, *, any_kind: bool) -> Iterator[tuple[str | int, ...]]:
@@ -70,7 +70,7 @@ def _file(path: str, *, any_kind: bool) -> Iterator[tuple[str | int, ...]]:
     A file that is neither may be data, which the server changes itself.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - text to text
+        found = os.stat(path)
     except (OSError, ValueError):  # the latter: a null byte
         return
     if stat.S_ISREG(found.st_mode) and (any_kind or found.st_mode & stat.S_IXUSR):

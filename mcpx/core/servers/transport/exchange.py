@@ -39,7 +39,7 @@ UNAUTHORIZED: Final = "mcpx.unauthorized"
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
-class NotExecuted(Exception):  # noqa: N818 - a condition
+class NotExecuted(Exception):
     """The server provably did not run the request: it was not reached, or it does not know the session."""
 
 
@@ -55,7 +55,7 @@ class PersonNeeded(NotExecuted):
         self.scopes = scopes
 
 
-class ConnectionDropped(Exception):  # noqa: N818 - a condition
+class ConnectionDropped(Exception):
     """The connection of this one exchange ended before the answer; the request may have been run."""
 
 
@@ -63,7 +63,7 @@ class StreamLeft(ConnectionDropped):
     """MCPX itself has left the stream, to open it again on a new connection."""
 
 
-class Refused(Exception):  # noqa: N818 - a condition
+class Refused(Exception):
     """The server answered with an HTTP status in place of a message.
 
     `retry_after_s` is the time it asks to wait, in seconds; `explanation` is its own text, if it gave one.

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3  # lines of one session
 
 
-class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
+class ConnectionLost(Exception):
     """The connection ended by itself. `stderr` is the tail of what the server wrote to standard error.
 
     `retryable` says whether connecting again can help, `held` whether a person has to sign in before it can,

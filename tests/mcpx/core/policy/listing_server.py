@@ -20,7 +20,7 @@ TOOLS, PROMPTS, RESOURCES = OFFER["tools"], OFFER["prompts"], OFFER["resources"]
 TEMPLATES = OFFER["templates"]
 
 
-class Refused(Exception):  # noqa: N818 - it is what the server says
+class Refused(Exception):
     """A request that is answered by an error."""
 
 
