@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.running.bounded import end
+from mcpx.core.running.bounded import end, running
 from mcpx.core.system.control_protocol import PROBE_KEY
 from mcpx.core.system.polling import readable
 from mcpx.core.text import one_line
@@ -48,25 +48,20 @@ def ask(command: Sequence[str], environ: Mapping[str, str], *, client: str, with
     `within_s` bounds the whole, but for the end.
     """
     try:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=dict(environ),
-            start_new_session=True,
-        )
+        with running(command, environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            return _ask(_Conversation(process, time.monotonic() + within_s), client)
     except OSError as error:
         return Answer(problem=f"cannot be started: {error.strerror}")
-    conversation = _Conversation(process, time.monotonic() + within_s)
+
+
+def _ask(conversation: _Conversation, client: str) -> Answer:
     try:
         return _converse(conversation, client)
     except (_NoAnswerError, OSError) as error:
         said = one_line(conversation.said.decode(errors="replace"))
         return Answer(problem=f"{error}: {said}" if said else str(error))
     finally:
-        _end(process)
+        conversation.end()
 
 
 def _converse(conversation: _Conversation, client: str) -> Answer:
@@ -97,6 +92,8 @@ class _Conversation:
     """One request at a time with a process, until the deadline."""
 
     def __init__(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        assert process.stdin and process.stdout and process.stderr  # noqa: PT018, S101 - made with pipes
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._process = process
         self._deadline = deadline
         self._rest = b""
@@ -105,9 +102,9 @@ class _Conversation:
         """The end of what came on standard error."""
 
     def send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - made with a pipe
         with suppress(BrokenPipeError):  # the end of its output says so
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._stdin.write(json.dumps(message).encode() + b"\n")
+            self._stdin.flush()
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the result."""
@@ -130,9 +127,7 @@ class _Conversation:
 
     def _line(self, method: str) -> bytes:
         """The next line of standard output; what comes on standard error meanwhile is kept."""
-        assert self._process.stdout is not None  # noqa: S101 - made with pipes
-        assert self._process.stderr is not None  # noqa: S101
-        open_streams = [self._process.stderr, self._process.stdout]  # the reason before the end
+        open_streams = [self._stderr, self._stdout]  # the reason before the end
         while b"\n" not in self._rest:
             left_s = self._deadline - time.monotonic()
             ready = readable(open_streams, max(0.0, left_s))
@@ -140,7 +135,7 @@ class _Conversation:
                 raise _NoAnswerError(f"does not answer {method} in time")
             for stream in ready:
                 chunk = os.read(stream.fileno(), 1 << 16)
-                if stream is self._process.stderr:
+                if stream is self._stderr:
                     self.said = (self.said + chunk)[-SAID_BYTES:]
                     if not chunk:
                         open_streams.remove(stream)
@@ -151,12 +146,9 @@ class _Conversation:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close its input, and wait for its end; a process that stays is killed, with its group."""
-    assert process.stdin is not None  # noqa: S101 - made with a pipe
-    with suppress(OSError):
-        process.stdin.close()
-    end(process, wait_s=LEAVE_TIMEOUT_S)
-    if process.stderr is not None:
-        process.stderr.close()
+    def end(self) -> None:
+        """Close its input, and wait for its end; a process that stays is killed, with its group."""
+        with suppress(OSError):
+            self._stdin.close()
+        end(self._process, wait_s=LEAVE_TIMEOUT_S)
+        self._stderr.close()

@@ -8,7 +8,6 @@ import plistlib
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -17,6 +16,7 @@ from typing import Final
 
 from mcpx.core.daemon.service import ServiceError, service
 from mcpx.core.daemon.service_files import MARK
+from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.setup.doctor.installation import Finding, Installation, note, ok, wrong
 from mcpx.version import __version__
 
@@ -90,18 +90,10 @@ def _other_installation(path: str | None) -> Iterator[Finding]:
 def _version_of(command: str) -> str | None:
     """The version of another MCPX; None if the command is something else."""
     try:
-        done = subprocess.run(
-            [command, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=VERSION_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = run([command, "--version"], os.environ, timeout_s=VERSION_TIMEOUT_S)
+    except (OSError, OutOfBounds):
         return None
-    match = re.match(r"mcpx, version (\S+)", done.stdout)
+    match = re.match(r"mcpx, version (\S+)", done.output.decode(errors="replace"))
     return match[1] if match else None
 
 
