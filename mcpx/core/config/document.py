@@ -23,6 +23,43 @@ from mcpx.errors import ConfigError
 
 _NAME_SHOWN: Final = 60
 """Characters of a name in a message; more would bury the message."""
+_ALLOW: Final = 'use "tools": {"allow": [...]}'
+_DENY: Final = 'use "tools": {"deny": [...]}'
+_HINTS: Final = {
+    "timeout": 'use "call_timeout", in seconds',
+    "initTimeout": 'use "connect_timeout", in seconds',
+    "startup_timeout_sec": 'use "connect_timeout"',
+    "tool_timeout_sec": 'use "call_timeout"',
+    "inputs": "nobody can be asked; use environment variables",
+    "enabledTools": _ALLOW,
+    "includeTools": _ALLOW,
+    "enabled_tools": _ALLOW,
+    "disabledTools": _DENY,
+    "excludeTools": _DENY,
+    "disabled_tools": _DENY,
+    "projects": "the servers of single projects are not read",
+}
+"""Keys of other clients that have a counterpart here, or that would be missed."""
+_OTHER_WORDS: Final = {
+    "arguments": "args",
+    "cmd": "command",
+    "directory": "cwd",
+    "endpoint": "url",
+    "environment": "env",
+    "environmentVariables": "env",
+    "envs": "env",
+    "workingDirectory": "cwd",
+}
+"""What people write for some keys. A misspelling of one is a misspelling of the key."""
+_NO_MISSPELLINGS: Final = frozenset({"source"})
+"""Keys of other clients that are spelled much like some of MCPX's."""
+_SHORT: Final = 5
+"""Letters of a key up to which one wrong letter is a misspelling: too large a share of them for `nearest`."""
+_SHORTEST: Final = 3
+_PLACES_SHOWN: Final = 3
+_MAX_GUESSES: Final = 50  # of one configuration
+_MAX_UNUSED: Final = 8
+"""Keys of the top level that have a line each; a file with more is another program's settings."""
 
 
 def quote(name: str) -> str:
@@ -148,45 +185,6 @@ def _decoded(data: bytes, where: str) -> str:
 
 
 # --- mistakes and remarks
-
-
-_ALLOW: Final = 'use "tools": {"allow": [...]}'
-_DENY: Final = 'use "tools": {"deny": [...]}'
-_HINTS: Final = {
-    "timeout": 'use "call_timeout", in seconds',
-    "initTimeout": 'use "connect_timeout", in seconds',
-    "startup_timeout_sec": 'use "connect_timeout"',
-    "tool_timeout_sec": 'use "call_timeout"',
-    "inputs": "nobody can be asked; use environment variables",
-    "enabledTools": _ALLOW,
-    "includeTools": _ALLOW,
-    "enabled_tools": _ALLOW,
-    "disabledTools": _DENY,
-    "excludeTools": _DENY,
-    "disabled_tools": _DENY,
-    "projects": "the servers of single projects are not read",
-}
-"""Keys of other clients that have a counterpart here, or that would be missed."""
-_OTHER_WORDS: Final = {
-    "arguments": "args",
-    "cmd": "command",
-    "directory": "cwd",
-    "endpoint": "url",
-    "environment": "env",
-    "environmentVariables": "env",
-    "envs": "env",
-    "workingDirectory": "cwd",
-}
-"""What people write for some keys. A misspelling of one is a misspelling of the key."""
-_NO_MISSPELLINGS: Final = frozenset({"source"})
-"""Keys of other clients that are spelled much like some of MCPX's."""
-_SHORT: Final = 5
-"""Letters of a key up to which one wrong letter is a misspelling: too large a share of them for `nearest`."""
-_SHORTEST: Final = 3
-_PLACES_SHOWN: Final = 3
-_MAX_GUESSES: Final = 50  # of one configuration
-_MAX_UNUSED: Final = 8
-"""Keys of the top level that have a line each; a file with more is another program's settings."""
 
 
 def similar(key: str, known: Iterable[str]) -> str | None:

@@ -48,6 +48,11 @@ _UNUSED: Final = frozenset(
     {"audience", "audiences", "authorizationurl", "registrationurl", "tokenparamname", "tokenurl", "type"}
 )
 """Keys of other clients that MCPX has no counterpart for: it takes from the server what they say."""
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "grant": get_args(Grant),
+    "token_auth": get_args(TokenAuth),
+    "callback_host": get_args(CallbackHost),
+}
 
 
 class Spelled(msgspec.Struct, frozen=True):
@@ -315,11 +320,6 @@ def _usable_key(pem: str) -> str:
     return pem
 
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "grant": get_args(Grant),
-    "token_auth": get_args(TokenAuth),
-    "callback_host": get_args(CallbackHost),
-}
 _PROBLEMS: Final[Mapping[str, Problem]] = {
     "algorithm": lambda text: None if text in ALGORITHMS else f"expected one of {', '.join(ALGORITHMS)}",
     "client_metadata_url": _bad_metadata_url,

@@ -31,6 +31,7 @@ _PLAIN: Final = re.compile(r"[^\n]*")
 _COMMENT: Final = re.compile(r"(?:^|[ \t])#.*")
 _ESCAPE: Final = re.compile(r"\\(.)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
+MAX_BYTES: Final = 1 << 20
 
 
 class EnvFileError(ValueError):
@@ -87,9 +88,6 @@ def _replaced(written: str, environ: Mapping[str, str], *, escapes: bool) -> str
         return value or (found[3] or "")
 
     return _ESCAPE.sub(replace, written)
-
-
-MAX_BYTES: Final = 1 << 20
 
 
 class EnvFileProblem(Exception):

@@ -55,6 +55,9 @@ _PLAIN: Final = re.compile(
 )
 """Values that are no secrets: literals, short numbers, options of a command line, references."""
 _LETTER: Final = re.compile(r"\w")
+Level = Literal["error", "warning", "note"]
+_PLACE: Final = re.compile(r":(\d+):(\d+)$")
+_OF_COMMANDS: Final = ".command"  # the end of the path of a command that is not found
 
 
 def safe_excerpt(text: str, offset: int) -> str:
@@ -90,11 +93,6 @@ def _masked(line: str) -> str:
 
 
 # --- the findings
-
-
-Level = Literal["error", "warning", "note"]
-_PLACE: Final = re.compile(r":(\d+):(\d+)$")
-_OF_COMMANDS: Final = ".command"  # the end of the path of a command that is not found
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,19 @@ Patterns = tuple[NonEmpty, ...]
 Approve = Literal["off", "writes"]
 Pin = Literal["off", "warn", "block"]
 Audit = Literal["off", "on", "full"]
+MAX_AMOUNT: Final = 1_000_000_000
+Amount = Annotated[float, Meta(ge=0, le=MAX_AMOUNT)]
+YEAR_S: Final = 31_536_000
+"""The longest duration: a longer one is a slip, and timers need a bound."""
+MAX_RESULT_TOKENS: Final = 1_000_000
+Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Sessions = Literal["shared", "per_client"]
+Era = Literal["handshake", "modern"]
+"""Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
+FLAT: Final = frozenset({"call_limits", "health"})
+"""Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
 
 
 def doc(meaning: str) -> Meta:
@@ -114,10 +127,6 @@ class Quota(ProcessLimits, frozen=True, kw_only=True):
 # --- place
 
 
-MAX_AMOUNT: Final = 1_000_000_000
-Amount = Annotated[float, Meta(ge=0, le=MAX_AMOUNT)]
-
-
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The demands of a server on the node that it runs on. A slip must not send it to any node."""
 
@@ -134,22 +143,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = False
 
 
-# --- times, sessions and the whole
-
-
-YEAR_S: Final = 31_536_000
-"""The longest duration: a longer one is a slip, and timers need a bound."""
-MAX_RESULT_TOKENS: Final = 1_000_000
-
-Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
-SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
-Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-Sessions = Literal["shared", "per_client"]
-Era = Literal["handshake", "modern"]
-"""Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
-
-FLAT: Final = frozenset({"call_limits", "health"})
-"""Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
+# --- the settings
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):

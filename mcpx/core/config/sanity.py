@@ -30,6 +30,10 @@ _NAMES_SHOWN: Final = 5
 
 Remarks = Iterator[tuple[tuple[str, ...], str]]
 """Keys inside a server's entry, and what is odd there."""
+SOON: Final = timedelta(days=14)
+_KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "Ed25519 or Ed448"}
+"""By the beginning of an algorithm, the kind of its keys."""
+_CURVES: Final = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r1"}
 
 
 def odd_commands(server: ServerConfig, config: Config) -> Remarks:
@@ -116,12 +120,6 @@ def _is_literal(value: str, expanded: list[str]) -> bool:
 
 
 # --- certificates and keys as they are today
-
-
-SOON: Final = timedelta(days=14)
-_KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "Ed25519 or Ed448"}
-"""By the beginning of an algorithm, the kind of its keys."""
-_CURVES: Final = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r1"}
 
 
 def odd_credentials(server: ServerConfig) -> Remarks:

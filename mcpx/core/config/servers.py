@@ -49,6 +49,9 @@ _EXPANDED: Final = frozenset(
     {"command", "args", "env", "env_file", "envFile", "cwd", "headers", "tls", *URL_KEYS, *AUTH_KEYS}
 )
 """Keys of an entry in whose strings references are expanded."""
+_STDIO_ONLY: Final = ("args", "env", "cwd")
+_REMOTE_ONLY: Final = ("headers", "tls", *AUTH_KEYS)
+_BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 
 def read_server(
@@ -193,10 +196,6 @@ def _plain(word: str) -> str:
 
 
 _PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
-
-_STDIO_ONLY: Final = ("args", "env", "cwd")
-_REMOTE_ONLY: Final = ("headers", "tls", *AUTH_KEYS)
-_BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 
 def read_transport(

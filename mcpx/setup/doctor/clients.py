@@ -30,6 +30,11 @@ from mcpx.setup.doctor.configuration import holds_secret, readable_by_others
 from mcpx.setup.doctor.installation import Finding, Fix, Installation, note, ok, wrong
 from mcpx.setup.doctor.probe import Answer, ask
 
+ANSWER_TIMEOUT_S: Final = 15.0  # to shake hands and list the tools; it takes 0.1 s
+AT_ONCE: Final = 4  # probes
+OWN_NAMES: Final = {"vscode": "visual-studio-code", "copilot": "github-copilot-cli"}
+"""What clients call themselves in the handshake, where that is not their name in the table."""
+
 
 def check_clients(installation: Installation) -> Iterator[Finding]:
     """Check each client's file, then what MCPX's entries in them start."""
@@ -158,12 +163,6 @@ def _reinstalling(file: ClientFile, installation: Installation) -> Fix:
 
 
 # --- what the entries start
-
-
-ANSWER_TIMEOUT_S: Final = 15.0  # to shake hands and list the tools; it takes 0.1 s
-AT_ONCE: Final = 4  # probes
-OWN_NAMES: Final = {"vscode": "visual-studio-code", "copilot": "github-copilot-cli"}
-"""What clients call themselves in the handshake, where that is not their name in the table."""
 
 
 class Probe(NamedTuple):

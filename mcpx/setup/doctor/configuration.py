@@ -24,6 +24,11 @@ from mcpx.setup.doctor.installation import Finding, Fix, Installation, note, ok,
 
 ENV_FILE: Final = re.compile(r"\benv_?file(\[\d+\])?$", re.IGNORECASE)
 """The end of the path of a file of variables, of which only is noted that others can read it."""
+READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
+_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
+_OF_AUTH: Final = ("client_secret", "private_key")
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\b(bearer|basic|token)\b", re.IGNORECASE)
+MAX_NAMED: Final = 5  # changes of one server
 
 
 def check_configuration(installation: Installation) -> Iterator[Finding]:
@@ -73,12 +78,6 @@ def _environment(environment: Environment) -> Iterator[Finding]:
 # --- secrets in files
 
 
-READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
-_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
-_OF_AUTH: Final = ("client_secret", "private_key")
-_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\b(bearer|basic|token)\b", re.IGNORECASE)
-
-
 def holds_secret(entry: Mapping[str, Any]) -> bool:
     """Return True if a secret is written in an entry of MCPX's form: its name or its looks call it one."""
     auth = entry.get("auth")
@@ -120,9 +119,6 @@ def check_changes(_installation: Installation) -> Iterator[Finding]:
 
 
 # --- approvals and changes
-
-
-MAX_NAMED: Final = 5  # changes of one server
 
 
 def check_approvals(installation: Installation) -> Iterator[Finding]:

@@ -29,6 +29,8 @@ _COMMAND: Final = re.compile(r"(?:mcpx|chmod|kill|export) (?:(?![;,] ).)+")
 _PLACEHOLDER: Final = re.compile(r"(?<!\S)[A-Z]{2,}(?!\S)")
 Level = Literal["ok", "note", "wrong"]
 """`note`: worth knowing, works all the same. `wrong`: something does not work, or is not safe."""
+STATUS_TIMEOUT_S: Final = 3.0  # for a daemon to say how it is; it does so at once
+START_TIMEOUT_S: Final = 30.0  # for a server to start, unless the user says otherwise
 
 
 class Fix(NamedTuple):
@@ -82,10 +84,6 @@ def wrong(
 
 
 # --- what is examined
-
-
-STATUS_TIMEOUT_S: Final = 3.0  # for a daemon to say how it is; it does so at once
-START_TIMEOUT_S: Final = 30.0  # for a server to start, unless the user says otherwise
 
 
 class Installation:

@@ -48,6 +48,8 @@ SOURCES: Final = {
     "deno": "install Deno: https://deno.com",
 }
 """Where the commands come from that most servers are started with."""
+MARGIN_S: Final = 3.0  # beyond the time of one start, for the machine
+NOWHERE: Final = Path("/nowhere/mcpx")  # where nothing can be kept, nothing is
 
 
 def check_servers(installation: Installation) -> Iterator[Finding]:
@@ -178,10 +180,6 @@ def _is_ready_in_daemon(name: str, installation: Installation) -> bool:
 
 
 # --- one start of each
-
-
-MARGIN_S: Final = 3.0  # beyond the time of one start, for the machine
-NOWHERE: Final = Path("/nowhere/mcpx")  # where nothing can be kept, nothing is
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ REINSTALL: Final = f"pip install --force-reinstall {DISTRIBUTION}"
 VERSION_TIMEOUT_S: Final = 10.0  # for another installation to say its version
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([<>=!~0-9.,\s]*)$")
 _BOUND: Final = re.compile(r"(>=|<)\s*([0-9.]+)")
+_EXEC_START = re.compile(r"^ExecStart=:?(.*)$", re.MULTILINE)
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def check_versions(installation: Installation) -> Iterator[Finding]:
@@ -98,10 +100,6 @@ def _version_of(command: str) -> str | None:
 
 
 # --- the service unit
-
-
-_EXEC_START = re.compile(r"^ExecStart=:?(.*)$", re.MULTILINE)
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def check_service(installation: Installation) -> Iterator[Finding]:

@@ -21,6 +21,14 @@ from mcpx.setup.documents import DocumentError, line_end_of, nested
 _EMPTY_LINE_BEFORE: Final = re.compile(r"(?:\A|(?<=\n))[ \t]*\r?\n\Z")
 _EMPTY_LINE: Final = re.compile(r"[ \t]*\r?\n")
 _LINE_END: Final = re.compile(r"\r?\n\Z")
+Keys = tuple[str, ...]
+_KEY_PART: Final = re.compile(r"""[ \t]*("(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*'|[\w-]+)[ \t]*""")
+_STRING: Final = re.compile(
+    r'''"""(?:[^\\]|\\(?s:.))*?"{3,5}|\'\'\'(?s:.)*?'{3,5}|"(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*\''''
+)
+_SCALAR: Final = re.compile(r"[^\s,\]}#]+(?: \d\d:[^\s,\]}#]+)?")
+_GAP: Final = re.compile(r"(?:[ \t\r\n]++|#[^\r\n]*+)*+")
+_REST_OF_LINE: Final = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
 
 
 def read(text: str) -> Any:
@@ -36,13 +44,13 @@ def read(text: str) -> Any:
 
 def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
     """The text with the value at a path replaced, or added: an object as a table, anything else as a key."""
-    keys, places = _keys(path), scan(text)
+    keys, places = _keys(path), _scan(text)
     for place in places:
         if place.value and keys[: len(place.path)] == place.path:
             return _set_inline(text, place.value, keys[len(place.path) :], value)
     if any(each.path[: len(keys)] == keys for each in places):
         text = remove_value(text, keys)
-        places = scan(text)
+        places = _scan(text)
     if isinstance(value, dict) and value:
         return _add_tables(text, places, keys, value)
     return _add_key(text, places, keys, value)
@@ -55,7 +63,7 @@ def append_item(text: str, path: Sequence[str | int], value: Any) -> str:
 
 def remove_value(text: str, path: Sequence[str | int]) -> str:
     """The text without a key or a table, and without the tables inside it."""
-    keys, places = _keys(path), scan(text)
+    keys, places = _keys(path), _scan(text)
     for index, place in reversed(list(enumerate(places))):
         if place.value and len(place.path) < len(keys) and keys[: len(place.path)] == place.path:
             return _remove_inline(text, place.value, keys[len(place.path) :])
@@ -176,12 +184,6 @@ def _remove_inline(text: str, span: tuple[int, int], keys: Keys) -> str:
     return text
 
 
-def _members(text: str, start: int) -> list[Place]:
-    if not text.startswith("{", start):
-        raise DocumentError("expected a table")
-    return members(text, start)
-
-
 def _cut_table(text: str, start: int, end: int) -> str:
     """The text without the lines of a table, and without one empty line that sets it apart."""
     if empty := _EMPTY_LINE_BEFORE.search(text, 0, start):
@@ -218,17 +220,6 @@ def _inline(value: Any) -> str:
 # --- where the tables, keys and values of a file stand
 
 
-Keys = tuple[str, ...]
-
-_KEY_PART: Final = re.compile(r"""[ \t]*("(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*'|[\w-]+)[ \t]*""")
-_STRING: Final = re.compile(
-    r'''"""(?:[^\\]|\\(?s:.))*?"{3,5}|\'\'\'(?s:.)*?'{3,5}|"(?:[^"\\\r\n]|\\.)*"|'[^'\r\n]*\''''
-)
-_SCALAR: Final = re.compile(r"[^\s,\]}#]+(?: \d\d:[^\s,\]}#]+)?")
-_GAP: Final = re.compile(r"(?:[ \t\r\n]++|#[^\r\n]*+)*+")
-_REST_OF_LINE: Final = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
-
-
 class Place(msgspec.Struct, frozen=True):
     """A header, or a key with its value, as the path that it defines.
 
@@ -242,7 +233,7 @@ class Place(msgspec.Struct, frozen=True):
     value: tuple[int, int] | None = None
 
 
-def scan(text: str) -> list[Place]:
+def _scan(text: str) -> list[Place]:
     """The headers and the keys of a file in their order; what is inside a value is not looked at."""
     places: list[Place] = []
     table: Keys = ()
@@ -262,8 +253,10 @@ def scan(text: str) -> list[Place]:
     return places
 
 
-def members(text: str, opening: int) -> list[Place]:
-    """The members of the inline table whose brace is at an offset."""
+def _members(text: str, opening: int) -> list[Place]:
+    """Return the members of the inline table whose brace is at an offset."""
+    if not text.startswith("{", opening):
+        raise DocumentError("expected a table")
     found = []
     at = _skip(text, opening + 1)
     while at < len(text) and text[at] != "}":
@@ -295,7 +288,7 @@ def _keys_at(text: str, at: int) -> tuple[Keys, int]:
 def _value_end(text: str, at: int) -> int:
     """The offset behind the value at an offset."""
     if text.startswith("{", at):
-        inside = members(text, at)
+        inside = _members(text, at)
         return _skip(text, _behind_comma(text, inside[-1].end) if inside else at + 1) + 1
     if text.startswith("[", at):
         here = _skip(text, at + 1)

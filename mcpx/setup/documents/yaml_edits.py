@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, Final
 
@@ -25,6 +26,13 @@ _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:[ \t]#[^\r\n]*)?(?=\r|\n|\Z)")
 _EMPTY: Final = {"mapping": "{}", "sequence": "[]"}
+_MAX_VALUES: Final = 100_000
+"""Values of a file with its aliases filled in: few bytes of YAML may stand for more than a memory holds."""
+_MAX_BRACKETS: Final = 200
+"""Brackets inside each other; the library takes minutes for thousands."""
+_BRACKET: Final = re.compile(r"[\[{\]}]")
+_COLON: Final = re.compile(r"[ \t]*:")
+_ALIAS: Final = re.compile(r"(?:[ \t]*:|-)?[ \t]*\*[^\s,\[\]{}]+")
 
 
 class _Style(msgspec.Struct, frozen=True):
@@ -36,14 +44,22 @@ class _Style(msgspec.Struct, frozen=True):
 
 
 def read(text: str) -> Any:
-    """The value of a text; no value is an empty object."""
-    value = load(text)
+    """Return the value of a text; no value is an empty object.
+
+    Raises:
+        DocumentError: It is not one YAML document, or holds what plain Python does not.
+    """
+    _check_depth(text)
+    if "&" in text:  # an anchor: what it stands for may be counted only in nodes
+        _compose(text)
+    with _refusing():
+        value = YAML(typ="safe", pure=True).load(text)
     return {} if value is None else value
 
 
 def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
     """The text with the value at a path replaced, or added with the keys above it."""
-    root = scan(text)
+    root = _scan(text)
     if root is None:
         return _append_block(text, _block(nested(path, value), 0, _style(text, None)))
     place, rest, above = _deepest(root, path)
@@ -59,7 +75,7 @@ def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
 
 def append_item(text: str, path: Sequence[str | int], value: Any) -> str:
     """The text with one more item at the end of the list at a path, which is made if there is none."""
-    root = scan(text)
+    root = _scan(text)
     place, rest, _ = _deepest(root, path) if root else (None, path, ())
     if place is None or rest or not place.children:
         return set_value(text, path, [value])
@@ -68,7 +84,7 @@ def append_item(text: str, path: Sequence[str | int], value: Any) -> str:
 
 def remove_value(text: str, path: Sequence[str | int]) -> str:
     """The text without the key or item at a path."""
-    root = scan(text)
+    root = _scan(text)
     place, rest, above = _deepest(root, path) if root else (None, path, ())
     if place is None or rest or not above:
         return text
@@ -209,17 +225,6 @@ def _scalar(value: Any) -> str:
 # --- where the keys, items and values of a file stand
 
 
-_MAX_VALUES: Final = 100_000
-"""Values of a file with its aliases filled in: few bytes of YAML may stand for more than a memory holds."""
-
-_MAX_BRACKETS: Final = 200
-"""Brackets inside each other; the library takes minutes for thousands."""
-
-_BRACKET: Final = re.compile(r"[\[{\]}]")
-_COLON: Final = re.compile(r"[ \t]*:")
-_ALIAS: Final = re.compile(r"(?:[ \t]*:|-)?[ \t]*\*[^\s,\[\]{}]+")
-
-
 class Place(msgspec.Struct, frozen=True):
     """A value: `text[start:end]`, behind a key at `key_start`, an item's dash, or nothing.
 
@@ -244,52 +249,33 @@ class Place(msgspec.Struct, frozen=True):
         return next((each for each in self.children if each.key == step), None)
 
 
-def load(text: str) -> Any:
-    """The value of a text.
-
-    Raises:
-        DocumentError: It is not one YAML document, or holds what plain Python does not.
-    """
-    _check_depth(text)
-    if "&" in text:  # an anchor: what it stands for may be counted only in nodes
-        compose(text)
-    with _Refusal():
-        return YAML(typ="safe", pure=True).load(text)
-
-
 def _check_depth(text: str) -> None:
     depths = accumulate(1 if found[0] in "[{" else -1 for found in _BRACKET.finditer(text))
     if max(depths, default=0) > _MAX_BRACKETS:
         raise DocumentError("this is nested too deeply")
 
 
-def compose(text: str) -> Any:
-    """The node of a text, as `ruamel.yaml` has it; `None` for a text with no value.
-
-    Raises:
-        DocumentError: It is not one YAML document, or is too large with its aliases filled in.
-    """
+def _compose(text: str) -> Any:
+    """Return the node of a text, as `ruamel.yaml` has it; None for a text with no value."""
     _check_depth(text)
-    with _Refusal():
+    with _refusing():
         node = YAML(typ="rt", pure=True).compose(text)
         if node is not None and _size(node, {}) > _MAX_VALUES:
             raise DocumentError("this YAML is too large, or refers to itself")
         return node
 
 
-class _Refusal:
-    """Turns the errors of the library into `DocumentError`."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, MarkedYAMLError):
-            mark = error.problem_mark or error.context_mark
-            place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            raise DocumentError(f"this is not YAML: {error.problem or error.context}", *place) from None
-        if isinstance(error, YAMLError | ValueError | RecursionError):
-            raise DocumentError(f"this is not YAML: {str(error).splitlines()[0]}") from None
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn the errors of the library into `DocumentError`."""
+    try:
+        yield
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise DocumentError(f"this is not YAML: {error.problem or error.context}", *place) from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise DocumentError(f"this is not YAML: {str(error).splitlines()[0]}") from None
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
@@ -304,13 +290,9 @@ def _size(node: Any, known: dict[int, int]) -> int:
     return size
 
 
-def scan(text: str) -> Place | None:
-    """The outermost value of a text, with the places of all inside it.
-
-    Raises:
-        DocumentError: It is not one YAML document.
-    """
-    node = compose(text)
+def _scan(text: str) -> Place | None:
+    """Return the outermost value of a text, with the places of all inside it."""
+    node = _compose(text)
     return None if node is None else _place(text, node, node.start_mark.index, None, node.start_mark.index)
 
 
