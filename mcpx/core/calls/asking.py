@@ -1,7 +1,13 @@
-"""Calls that a person has to agree to: what `mcpx.core.policy.approvals` decides about the calls of clients.
+"""Questions before a call goes on: a person's approval, input that its server requires, a sign-in.
 
-The router has each such call admitted before it is sent, and `mcpx.core.calls.calls` asks the person. Each
-request of a client that is refused or asked about ends with a CallError, so every way to call a tool is
+A call that a rule asks about passes `admitted` on its way down the pipeline, or ends there with
+`ApprovalRequired`. A server of 2026-07-28 may ask for input in the place of a result (`InputRequired`), and a
+call of an account that nobody is signed in to ends with `SignInNeeded`. All three come to `Rounds`. A client
+of 2026-07-28 gets the questions as the result of its own request, if it declared that it can be asked such
+things, and repeats the request with the answers. A client of an older revision is asked by requests to it,
+and the request is sent again with its answers, until there is a result.
+
+Each request of a client that is refused or asked about ends with a CallError, so every way to call a tool is
 covered.
 """
 
@@ -37,12 +43,6 @@ from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import kind_of
 from mcpx.errors import CallError, Code
 
-# Input that a server of 2026-07-28 requests in the place of a result (`InputRequiredResult`).
-#
-# A client of that revision gets the input requests as the result of its own request, if it declared that it
-# can be asked such things, and repeats the request with the answers. A client of an older one is asked by
-# requests to it. Used by `mcpx.core.calls.calls`, which repeats the call.
-
 R = TypeVar("R")
 Render = Callable[[msgspec.Raw], R | Apart[R]]
 """Makes something of a result; a large one apart."""
@@ -52,10 +52,95 @@ MAX_METHOD_SHOWN: Final = 64  # characters of a method that does not exist
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.25)  # where the server only wants to be asked again, by round
 
 
-async def rendered(render: Render[R], raw: msgspec.Raw) -> R:
-    """Make of a result what `render` does."""
-    made = render(raw)
-    return await made if isinstance(made, Apart) else made
+# --- approval
+
+
+def admitted(
+    approvals: Approvals,
+    upstream: VisibleServer,
+    tool: ToolInfo,
+    call: CallTool,
+    *,
+    rule: str | None,
+    given: bytes | msgspec.Raw,
+    reply: RawReply,
+) -> CallTool:
+    """The call as it may be sent now; `rule` is the one by which a person is asked, if any.
+
+    `given` is what the client sent, as in `Exec`.
+
+    The audit log learns from the reply's entry what became of that.
+
+    Raises:
+        CallError: As from `Approvals.admit`.
+    """
+    context = call.context
+    caller = context.caller
+    client = context.client or (caller and caller.client)
+    asked = ApprovalRequest(
+        client=client,
+        session=None if context.client is not None and context.client.sessionless else client,
+        can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
+        for_all=context.client is None or not context.client.principal,
+        policy=upstream.policy,
+        tool=tool,
+        arguments=call.arguments,
+        given=given,
+        rule=rule,
+        answers=context.answers,
+        asks_likewise=upstream.config.is_remote_mcpx,
+    )
+    entry = reply.observer
+    found = noted(approvals, asked, entry if isinstance(entry, Entry) else None)
+    if found.answers is not context.answers:
+        context = replace(context, answers=found.answers)
+    return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
+
+
+def noted(approvals: Approvals, call: ApprovalRequest, entry: Entry | None) -> Admitted:
+    """Judge a call by `Approvals`, and note that in the call's entry.
+
+    Raises:
+        CallError: As from `Approvals.admit`.
+    """
+    try:
+        found = approvals.admit(call)
+    except ApprovalRequired:
+        _note(entry, call.rule, "asked")
+        raise
+    except NotApproved as error:
+        _note(entry, call.rule, "refused" if error.is_refusal else None)
+        raise
+    _note(entry, call.rule, found.by)
+    return found
+
+
+def _note(entry: Entry | None, rule: str | None, approval: Approval | None) -> None:
+    if entry is not None and rule is not None:
+        entry.rule, entry.approval = rule, approval
+
+
+async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: CallerHandle) -> InputAnswers:
+    """Ask the client's person. What comes of it, if only that nobody has answered, `Approvals` judges."""
+    answer: JSON | None = None
+    question = need.question
+    try:
+        with anyio.move_on_after(need.within_s) as scope:
+            question.withdraw = scope.cancel
+            try:
+                answer = await caller.ask(ELICITATION, need.params, None)
+            except MCPError as error:
+                answer = {"action": "cancel", "error": error.message}
+    except BaseException:
+        approvals.forget(question)
+        raise
+    finally:
+        question.withdraw = None
+    responses = {} if answer is None else {KEY: answer}
+    return InputAnswers(msgspec.json.encode(responses), question.state)
+
+
+# --- input
 
 
 def input_requests(need: InputRequired, caller: CallerHandle, *, from_mcpx: bool) -> dict[str, JSON]:
@@ -145,92 +230,13 @@ def refused(server: str, error: MCPError) -> CallError:
     return CallError(Code.UPSTREAM_ERROR, text, server=server, details={"client": answer})
 
 
-def admitted(
-    approvals: Approvals,
-    upstream: VisibleServer,
-    tool: ToolInfo,
-    call: CallTool,
-    *,
-    rule: str | None,
-    given: bytes | msgspec.Raw,
-    reply: RawReply,
-) -> CallTool:
-    """The call as it may be sent now; `rule` is the one by which a person is asked, if any.
-
-    `given` is what the client sent, as in `Exec`.
-
-    The audit log learns from the reply's entry what became of that.
-
-    Raises:
-        CallError: As from `Approvals.admit`.
-    """
-    context = call.context
-    caller = context.caller
-    client = context.client or (caller and caller.client)
-    asked = ApprovalRequest(
-        client=client,
-        session=None if context.client is not None and context.client.sessionless else client,
-        can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
-        for_all=context.client is None or not context.client.principal,
-        policy=upstream.policy,
-        tool=tool,
-        arguments=call.arguments,
-        given=given,
-        rule=rule,
-        answers=context.answers,
-        asks_likewise=upstream.config.is_remote_mcpx,
-    )
-    entry = reply.observer
-    found = noted(approvals, asked, entry if isinstance(entry, Entry) else None)
-    if found.answers is not context.answers:
-        context = replace(context, answers=found.answers)
-    return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
-
-
-def noted(approvals: Approvals, call: ApprovalRequest, entry: Entry | None) -> Admitted:
-    """What `Approvals` says of a call, written into the call's entry.
-
-    Raises:
-        CallError: As from `Approvals.admit`.
-    """
-    try:
-        found = approvals.admit(call)
-    except ApprovalRequired:
-        _note(entry, call.rule, "asked")
-        raise
-    except NotApproved as error:
-        _note(entry, call.rule, "refused" if error.is_refusal else None)
-        raise
-    _note(entry, call.rule, found.by)
-    return found
-
-
-def _note(entry: Entry | None, rule: str | None, approval: Approval | None) -> None:
-    if entry is not None and rule is not None:
-        entry.rule, entry.approval = rule, approval
-
-
-async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: CallerHandle) -> InputAnswers:
-    """Ask the client's person. What comes of it, if only that nobody has answered, `Approvals` judges."""
-    answer: JSON | None = None
-    question = need.question
-    try:
-        with anyio.move_on_after(need.within_s) as scope:
-            question.withdraw = scope.cancel
-            try:
-                answer = await caller.ask(ELICITATION, need.params, None)
-            except MCPError as error:
-                answer = {"action": "cancel", "error": error.message}
-    except BaseException:
-        approvals.forget(question)
-        raise
-    finally:
-        question.withdraw = None
-    responses = {} if answer is None else {KEY: answer}
-    return InputAnswers(msgspec.json.encode(responses), question.state)
-
-
 # --- rounds: a request is repeated with what the client has answered, until there is a result
+
+
+async def rendered(render: Render[R], raw: msgspec.Raw) -> R:
+    """Make of a result what `render` does."""
+    made = render(raw)
+    return await made if isinstance(made, Apart) else made
 
 
 class Rounds:
@@ -251,7 +257,7 @@ class Rounds:
         self._result_of = result_of
 
     async def provide_input(self, request: Request, need: InputRequired, render: Render[R]) -> R | JSON:
-        """What follows where the server asks for input, or a person has to agree to the call.
+        """Obtain the input that the server asks for, or a person's approval, and send the request again.
 
         A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
         repeated with its answers until there is a result; that is rendered.
@@ -293,7 +299,7 @@ class Rounds:
         raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
 
     async def _when_signed_in(self, request: Request, need: SignInNeeded, render: Render[R]) -> R | JSON:
-        """What follows where a person has to sign in first; or the link by which they can, as a result.
+        """Retry after sign-in, or return the sign-in link.
 
         Raises:
             CallError: They have not signed in, or the call that was sent then failed.

@@ -63,7 +63,7 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool itself reported a failure."""
+        """True if the tool itself reported a failure."""
         return self.shaped.is_error
 
     @property

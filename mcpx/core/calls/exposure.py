@@ -1,4 +1,4 @@
-"""Which tools clients are shown, and how: by the three tools, natively under their own names, or both.
+"""Exposure: the tools that clients are shown, by the three tools, natively under their own names, or both.
 
 A client's own choice goes before the setting of a server (`expose`), and that before the one for all. What is
 `pinned` is native for all clients. One `Exposure` serves all clients that have made the same choice. It is
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What clients are shown at a moment."""
+    """The tools that clients are shown at a moment."""
 
     three: bool
     """Whether the three tools."""
@@ -63,7 +63,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Exposure:
-    """What the clients of one choice are shown; `choice` is None for those that have made none."""
+    """The exposure of the clients of one choice; `choice` is None for those that have made none."""
 
     def __init__(
         self, choice: Expose | None, config: Callable[[], Config], upstreams: Mapping[str, VisibleServer]
@@ -77,7 +77,7 @@ class Exposure:
 
     @property
     def shown(self) -> Shown:
-        """What is shown now."""
+        """The tools shown now."""
         if self.last is None:
             self.last = self._make(self._config())
         return self.last
@@ -87,7 +87,7 @@ class Exposure:
         self.last = None
 
     def described(self, servers: Iterable[ServerInfo]) -> list[ServerInfo]:
-        """Those of the servers that the descriptions of the three tools name."""
+        """Select the servers that the descriptions of the three tools name."""
         aside = self.shown.native_servers
         return [server for server in servers if server.name not in aside]
 
@@ -133,7 +133,7 @@ class Exposure:
         )
 
     def _read_only_open_world(self, config: Config) -> bool:
-        """Whether a read-only tool does not say that it is of a closed world, or may be listed yet."""
+        """Return True if some read-only tool may reach the open world, or may be listed yet."""
         for name, upstream in self._upstreams.items():
             server, known = config.servers.get(name), upstream.catalogue
             if server is None or server.disabled is not None:
@@ -167,7 +167,7 @@ def _is_open_read(tool: ToolInfo) -> bool:
 
 
 def is_pinned(server: ServerConfig, tool: str) -> bool:
-    """Whether a tool of that server is native whatever is chosen."""
+    """Return True if a tool of that server is native whatever is chosen."""
     return any(fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
 
 
@@ -190,7 +190,7 @@ def unused_pins(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[
 
 
 def unused_tools(config: Config, upstreams: Mapping[str, VisibleServer]) -> list[str]:
-    """What profiles say of tools that there are not, a remark each, once their server has listed."""
+    """Remark on the tools in profiles that do not exist, once their server has listed."""
     return [
         f"profiles.{name}.tools: {server} has no tool that fits {pattern!r}"
         for name, profile in config.profiles.items()

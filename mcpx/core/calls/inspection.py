@@ -1,4 +1,4 @@
-"""What inspect answers, for the model and for programs; and resources, where no URI is given.
+"""The answers of inspect, for the model and for programs; and of resources, where no URI is given.
 
 Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server, but those
 that are asleep are started where a tool of theirs is shown. The model
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.names import Servers, find_server, list_servers, own_name, resolve_tool
+from mcpx.core.calls.names import MAX_TOOLS, Found, Servers, find_server, find_tools, list_servers
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.search_indexing import SearchIndexing
 from mcpx.core.catalog.model import JSON, ToolInfo, present
@@ -30,7 +30,6 @@ from mcpx.core.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.core.rendering.inspection.servers import about, servers_listing
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer
-from mcpx.core.rendering.suggest import unknown_tool
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.text import one_line, shown_name
 from mcpx.core.validation.checker import ArgumentChecker
@@ -38,9 +37,6 @@ from mcpx.core.validation.example import example_arguments
 from mcpx.errors import NAME_LEN, CallError
 from supervisors import Reply
 
-Found = tuple[ServerInfo, ToolInfo]
-
-MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
@@ -173,7 +169,7 @@ class Inspector:
         return _result(text, plain)
 
     def _changed(self, server: str, tool: str | None = None) -> tuple[JSON, JSON]:
-        """What waits for approval of the server, or of one tool: for the model, and for programs."""
+        """List what waits for approval of the server, or of one tool: for the model, and for programs."""
         return said_of(find_server(self._servers, server).policy, tool)
 
     def _search(self, request: Inspect) -> ToolResult:
@@ -270,7 +266,7 @@ def _state(info: ServerInfo) -> JSON:
 
 
 def _shows_tools(found: JSON) -> bool:
-    """Whether a search shows tools of this server by more than their names."""
+    """Return True if a search shows tools of this server by more than their names."""
     return any("signature" in tool for tool in found["tools"])
 
 
@@ -306,50 +302,3 @@ def _resources(info: ServerInfo) -> JSON:
         "not_shown": len(info.resources) + len(templates) - len(resources) - len(templates[:_MAX_RESOURCES]),
     }
     return {name: entries for name, entries in listed.items() if entries}
-
-
-# --- the tools that are asked for, by the names that a model gave
-
-
-def find_tools(servers: Servers, request: Inspect) -> tuple[list[Found], list[CallError]]:
-    """Return the tools that are asked for, and an error for each one that there is not.
-
-    Raises:
-        CallError: There is none of them.
-    """
-    server, names = request.server_name, request.tool_names
-    infos = list_servers(servers)
-    if server and not names and own_name(servers, server) not in servers:
-        names = ("",)  # it may be the name of a tool
-    found: dict[tuple[str, str], Found] = {}
-    problems: list[CallError] = []
-    for name in names[:MAX_TOOLS]:
-        for part in [name] if _is_one(infos, server, name) else name.split(","):
-            try:
-                info, tool = _find_tool(servers, infos, server, part.strip())
-            except CallError as error:
-                problems.append(error)
-            else:
-                found[info.name, tool.name] = info, tool
-    if problems and not found:
-        raise problems[0]
-    return list(found.values())[:MAX_TOOLS], problems
-
-
-def _is_one(infos: Sequence[ServerInfo], server: str, name: str) -> bool:
-    """Return True if a name is that of one tool, and not of several with commas between them."""
-    return "," not in name or any(name in info.tools for info in infos if server in ("", info.name))
-
-
-def _find_tool(servers: Servers, infos: Sequence[ServerInfo], server_name: str, tool_name: str) -> Found:
-    try:
-        server, tool = resolve_tool(infos, server_name, tool_name)
-    except CallError:
-        if not server_name:
-            raise
-        server, tool = server_name, tool_name
-    upstream = find_server(servers, server)
-    info = upstream.info()
-    if tool not in info.tools:
-        raise upstream.policy.refusal(tool) or unknown_tool(info, tool, infos)
-    return info, info.tools[tool]

@@ -1,4 +1,4 @@
-"""Which tool a call means, where its names are not exactly a server and one of its tools.
+"""Names: the server, tool or resource that a caller means.
 
 Pure over the snapshots of all servers. Models write `git.git_status`, leave the server's name out, or give
 the tool's as the server's. That is understood where it can mean one tool only; exact names always win. A
@@ -13,12 +13,13 @@ from typing import Final
 
 import anyio
 
-from mcpx.core.catalog.model import Catalogue
+from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.catalog.naming import native_name, own_uri
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.catalog.uris import UriRejection, uri_rejection
+from mcpx.core.protocol.messages import Inspect
 from mcpx.core.rendering.search_answer import best_tools
-from mcpx.core.rendering.suggest import unknown_resource, unknown_server
+from mcpx.core.rendering.suggest import unknown_resource, unknown_server, unknown_tool
 from mcpx.core.servers.call_errors import unavailable
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import cut, quoted, shown_name
@@ -29,6 +30,9 @@ Names = tuple[str, str]
 Servers = Mapping[str, VisibleServer]
 """The servers of one view, by name."""
 
+Found = tuple[ServerInfo, ToolInfo]
+
+MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
 MAX_NAMED: Final = 5  # servers in an error
 MAX_TOOLS_NAMED: Final = 20
 INSPECT_WAIT_S: Final = 5.0  # the state of a server that takes longer is an answer, too
@@ -143,6 +147,53 @@ def not_listed(info: ServerInfo, tool_name: str) -> CallError:
     """`server_unavailable`: the server has not listed its tools yet, or not since last time, and why."""
     what = "has not listed its tools yet" if info.catalogue is None else "is not available"
     return unavailable(info, what, tool_name or None)
+
+
+# --- the tools that inspect is asked for
+
+
+def find_tools(servers: Servers, request: Inspect) -> tuple[list[Found], list[CallError]]:
+    """Return the tools that are asked for, and an error for each one that there is not.
+
+    Raises:
+        CallError: There is none of them.
+    """
+    server, names = request.server_name, request.tool_names
+    infos = list_servers(servers)
+    if server and not names and own_name(servers, server) not in servers:
+        names = ("",)  # it may be the name of a tool
+    found: dict[tuple[str, str], Found] = {}
+    problems: list[CallError] = []
+    for name in names[:MAX_TOOLS]:
+        for part in [name] if _is_one(infos, server, name) else name.split(","):
+            try:
+                info, tool = _find_tool(servers, infos, server, part.strip())
+            except CallError as error:
+                problems.append(error)
+            else:
+                found[info.name, tool.name] = info, tool
+    if problems and not found:
+        raise problems[0]
+    return list(found.values())[:MAX_TOOLS], problems
+
+
+def _is_one(infos: Sequence[ServerInfo], server: str, name: str) -> bool:
+    """Return True if a name is that of one tool, and not of several with commas between them."""
+    return "," not in name or any(name in info.tools for info in infos if server in ("", info.name))
+
+
+def _find_tool(servers: Servers, infos: Sequence[ServerInfo], server_name: str, tool_name: str) -> Found:
+    try:
+        server, tool = resolve_tool(infos, server_name, tool_name)
+    except CallError:
+        if not server_name:
+            raise
+        server, tool = server_name, tool_name
+    upstream = find_server(servers, server)
+    info = upstream.info()
+    if tool not in info.tools:
+        raise upstream.policy.refusal(tool) or unknown_tool(info, tool, infos)
+    return info, info.tools[tool]
 
 
 # --- first listings: what is known of a server from last time may be so no more

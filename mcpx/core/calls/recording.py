@@ -36,7 +36,7 @@ Target = tuple[Kind, str, msgspec.Raw | bytes]
 
 
 def target_of(request: Request) -> Target | None:
-    """What a request is for; None for one that is not written."""
+    """Return what a request is for; None for one that is not recorded."""
     if isinstance(request, Exec):
         return "tool", request.tool_name, request.arguments
     if isinstance(request, Read):

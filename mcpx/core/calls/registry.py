@@ -27,7 +27,7 @@ from mcpx.core.servers.visible_server import VisibleServer
 
 
 class Registry:
-    """What all servers offer, by name. Names are looked up exactly, aliases too."""
+    """The offers of all servers, by name. Names are looked up exactly, aliases too."""
 
     def __init__(self, upstreams: Mapping[str, VisibleServer], calls: ToolCalls) -> None:
         self._upstreams = upstreams
@@ -89,7 +89,7 @@ class Registry:
     # --- reading
 
     def may_read(self, server_name: str, uri: str) -> bool:
-        """Whether there is such a server, and this URI may be sent to it."""
+        """Return True if there is such a server, and this URI may be sent to it."""
         upstream = self._upstreams.get(server_name)
         known = upstream.catalogue if upstream else None
         if upstream is None or known is None or uri_rejection(uri, known) is not None:

@@ -50,7 +50,7 @@ class PendingSignIn(Protocol):
 
     @property
     def note(self) -> str | None:
-        """What to tell a person before they open the link; None for nothing."""
+        """Text for a person before they open the link; None for nothing."""
         ...
 
     @property
@@ -298,7 +298,7 @@ class _Link:
 
 
 def _what_is_wanted(need: SignInNeeded) -> str:
-    """What the person is to do, for the question; scopes are the server's words."""
+    """Say what the person is to do, for the question; scopes are the server's words."""
     if not need.wants_more:
         return "you to sign in"
     scopes = one_line(" ".join(need.details.get("wanted_scopes", ())))
@@ -306,12 +306,12 @@ def _what_is_wanted(need: SignInNeeded) -> str:
 
 
 def _may_open_links(caller: CallerHandle) -> bool:
-    """Whether the person behind a client can be given links: it opens them, on this machine."""
+    """Return True if the person behind a client can be given links: it opens them, on this machine."""
     return caller.is_local and caller.capabilities.refusal(ELICITATION, _URL_MODE) is None
 
 
 def _refusal_in(answer: JSON) -> str | None:
-    """Why the answer to a link is no yes; None where it is."""
+    """Explain why the answer to a link is no yes; None where it is."""
     if answer.get("action") == "accept":
         return None
     if isinstance(error := answer.get("error"), str):

@@ -78,7 +78,7 @@ class Tasks:
         return None if task is None or task.until < self._clock() else task
 
     def heard(self, task: Task, result: Members) -> Members:
-        """What the server said of a task, for its client; the task is known for as long again."""
+        """Rewrite what the server said of a task for its client; the task is known for as long again."""
         self._forget(task)
         if len(self) >= self._max_tasks:
             self._make_room()
@@ -90,7 +90,7 @@ class Tasks:
         return result | {"taskId": task.shown_id}
 
     def has_open(self, server: str) -> bool:
-        """Whether the server works on a task, so that it must not be stopped."""
+        """Return True if the server works on a task, so that it must not be stopped."""
         now = self._clock()
         known = (task for tasks in self._by_owner.values() for task in tasks.values())
         return any(task.server == server and task.open and task.until >= now for task in known)
@@ -114,7 +114,7 @@ class Tasks:
 
 
 def _lifetime_s(result: Members) -> float:
-    """How long to know a task of which the server said this."""
+    """Return the seconds for which to know a task of which the server said this."""
     ttl_ms = _value(result.get("ttlMs"))
     if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float) or not ttl_ms >= 0:
         return MAX_AGE_S

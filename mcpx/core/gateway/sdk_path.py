@@ -1,7 +1,18 @@
-"""One request to an upstream for the SDK's server: its client hears of progress and log messages, in order.
+"""Requests to an upstream for the SDK's server, and results that go past its models.
 
-The fast path does the same for streams without the SDK. Both only build the context of a call, and leave the
-rest to `mcpx.core.calls.calls`, so they give the same answers.
+`run` builds the context of a call, whose client hears of progress and log messages in order, and leaves the
+rest to `mcpx.core.calls.calls`. The fast path does the same for streams without the SDK, so both give the
+same answers.
+
+The SDK checks the results of the protocol's methods against its models of a revision, drops what these do not
+know, and refuses blocks of unknown types. So handlers that pass on what others wrote are called by a
+middleware of ours (`unsieved`), with checked parameters as ever, and own their results whole: the envelope of
+2026-07-28 (`resultType`, the `_meta` with MCPX's `serverInfo`) too. They return `enclose(pieces)`
+(`mcpx.core.wire.enclosed`), which goes through all transports and comes out as these bytes: on a stream by
+`mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.frontends.http.endpoints`. For a further handler on
+the gateway's server, add its method to `METHODS`; another server gets `unsieved(server, methods)` among its
+`middleware`. A middleware may as well answer by itself with `enclose(raw)`, and
+`MCPError(code, message, enclose(data))` does the same for the data of an error.
 """
 
 from __future__ import annotations
@@ -36,21 +47,6 @@ from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError
 from supervisors import Signal
-
-# Results that are JSON already: how a handler of any server gives one to any client, unread and unchanged.
-#
-# The SDK checks the results of the protocol's methods against its models of a revision, drops what these do
-# not know, and refuses blocks of unknown types. So handlers that pass on what others wrote are called by a
-# middleware of ours (`unsieved`), with checked parameters as ever, and own their results whole: the
-# envelope of 2026-07-28 (`resultType`, the `_meta` with MCPX's `serverInfo`) too. They return
-# `enclose(pieces)` (`mcpx.core.wire.enclosed`), which goes through all transports and comes out as these
-# bytes: on a stream by `mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.frontends.http.endpoints`.
-#
-# For a further handler on the gateway's server, add it there as to any server of the SDK, its method to
-# `METHODS`, and return `enclose(...)`. Another server gets `unsieved(server, methods)` among its
-# `middleware`, and over HTTP an `EncodedResults` around its application. A middleware may as well answer by
-# itself, any method, with `enclose(raw)`; `MCPError(code, message, enclose(data))` does the same for the
-# data of an error.
 
 METHODS: Final = frozenset(
     {
@@ -91,7 +87,7 @@ def stamp_of(server: Server[Any]) -> bytes:
 
 
 def is_modern(ctx: Context) -> bool:
-    """Whether the result of a request has the envelope of 2026-07-28."""
+    """Return True if the result of a request has the envelope of 2026-07-28."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
@@ -154,7 +150,7 @@ def _context(hub: HubView, ctx: Context, notifications: _NotificationQueue) -> R
 
 
 def _answers(ctx: Context) -> InputAnswers | None:
-    """What the client brings to a request that it repeats.
+    """Read the answers that the client brings to a request that it repeats.
 
     Raises:
         MCPError: It cannot be read.

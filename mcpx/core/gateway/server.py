@@ -87,7 +87,7 @@ class GatewayServer(EndpointServer):
 
     @property
     def announces_native(self) -> bool:
-        """Whether there may be resources and prompts of servers."""
+        """True if there may be resources and prompts of servers."""
         return self._native.enabled
 
     async def _answer_peers(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -140,7 +140,7 @@ class GatewayServer(EndpointServer):
         return await call.of_native(params.name, params.arguments, self.exposure)
 
     def _input_schema(self, name: str) -> JSON | None:
-        """What the headers of a call over HTTP are held against."""
+        """Return the schema that the headers of a call over HTTP are checked against."""
         if name in tools.SCHEMAS:
             return tools.SCHEMAS[name]
         tool = self.exposure.shown.native.get(name)

@@ -65,7 +65,7 @@ def _begun(hub: HubView, ctx: Context) -> ServedRequest:
 
 
 def _headers(ctx: Context) -> dict[str, str]:
-    """What the headers say of trace and session, where the request came over HTTP."""
+    """Read trace and session from the headers, where the request came over HTTP."""
     if ctx.request is None:
         return {}
     given = ctx.request.headers

@@ -21,15 +21,14 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.rendering.result_reading import to_server
 from mcpx.core.text import cut
 
-# Where a request comes from, for the audit log: made once for each client that has a connection.
-
 Transport = Literal["stdio", "socket", "http", "control", "page", "library"]
 MAX_CLIENT_CHARS: Final = 128
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=True):
-    """Who asks, and over what. `control` is the command line, `page` the one in a browser, and `library` a
-    program with a hub of its own.
+    """The asker of a request, and over what, for the audit log: made once for each connection.
+
+    `control` is the command line, `page` the one in a browser, `library` a program with a hub of its own.
     """
 
     transport: Transport
@@ -56,7 +55,7 @@ def this_user() -> str:
 
 
 def client_text(name: str | None, version: str | None) -> str | None:
-    """What a client calls itself, in one text; None where it has no name."""
+    """Join a client's name and version; None where it has no name."""
     if not name:
         return None
     return cut(f"{name}/{version}" if version else name, MAX_CLIENT_CHARS)
@@ -90,7 +89,7 @@ OnStep = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 def wants(wanted: str | None, level: str) -> bool:
-    """Whether a client that set the level `wanted` (None: none) is to get a message of `level`."""
+    """Return True if a client that set the level `wanted` (None: none) is to get a message of `level`."""
     return wanted is not None and _RANK.get(level, -1) >= _RANK.get(wanted, len(LEVELS))
 
 
@@ -118,7 +117,7 @@ class Capabilities:
         """As JSON, for the `_meta` of a 2026-07-28 request."""
 
     def has_extension(self, name: str) -> bool:
-        """Whether the client declared that extension of the protocol."""
+        """Return True if the client declared that extension of the protocol."""
         return name in (self._declared.extensions or ())
 
     def refusal(self, method: str, params: JSON) -> MCPError | None:
@@ -194,7 +193,7 @@ class CallerHandle(Protocol):
 
     @property
     def modern(self) -> bool:
-        """Whether it can be asked only in the answer to its own request (2026-07-28)."""
+        """True if it can be asked only in the answer to its own request (2026-07-28)."""
         ...
 
     @property
@@ -202,12 +201,12 @@ class CallerHandle(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether its person is at this machine, as far as is known, and it came with no token of a name."""
+        """True if its person is at this machine, as far as is known, and it came with no token of a name."""
         ...
 
     @property
     def is_peer(self) -> bool:
-        """Whether it is another MCPX, which says itself which server asks."""
+        """True for another MCPX, which says itself which server asks."""
         ...
 
     @property
@@ -229,7 +228,7 @@ class CallerHandle(Protocol):
 
 
 class InputAnswers(msgspec.Struct, frozen=True):
-    """What a client adds when it repeats a request that was answered with `inputRequests`."""
+    """Members that a client adds when it repeats a request that was answered with `inputRequests`."""
 
     responses: bytes | msgspec.Raw = b""
     """A JSON object, or nothing."""

@@ -1,6 +1,7 @@
 """The requests of clients, the command line and programs, as values: what the decoder of each way in makes.
 
-A requester makes one with its context (`RequestContext`), for `mcpx.core.calls.pipeline`.
+A requester makes one with its context (`RequestContext`), for `mcpx.core.calls.pipeline`. What a client has
+written into it for the server behind it, above all into its `_meta`, is encoded by `meta_for_server`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from mcpx.core.protocol.requests import NO_CONTEXT, Complete, GetPrompt, Request
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.validation.bounds import holds_nonfinite
 from mcpx.errors import CallError, Outcome, internal_error
-
-# What a client writes into a request for the server behind it, above all into its `_meta`.
 
 _RESERVED: Final = ("io.modelcontextprotocol/", "mcpx/")
 """Prefixes of the keys that each connection has for itself: those of the protocol's envelope, and MCPX's."""
@@ -45,7 +44,7 @@ def members_for_server(meta: Mapping[str, Any]) -> bytes:
 
 
 def encode_for_server(value: Any, what: str) -> bytes:
-    """What a client gave, as JSON; `what` names it in the error.
+    """Encode what a client gave; `what` names it in the error.
 
     Raises:
         MCPError: A number is beyond what JSON can say.
@@ -60,7 +59,7 @@ def encode_for_server(value: Any, what: str) -> bytes:
 
 
 class Inspect(msgspec.Struct, frozen=True):
-    """What is offered by all servers ("") or one, some of its tools, or what fits a query.
+    """Look up the offers of all servers ("") or one, some of its tools, or what fits a query.
 
     The answer is a `ToolResult`.
     """

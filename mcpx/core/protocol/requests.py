@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcpx.core.protocol.call_trace import CallTrace
 
 
-# What a direct session delivers to: a client, or one of its open requests.
+# --- passthrough: whom a session delivers a server's messages to
 
 OnAnswer = Callable[[msgspec.Raw], None]
 """Called once with an answer: the member `"result":...` or `"error":...` of its message, in JSON. Must not
@@ -35,7 +35,7 @@ class Peer(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether the client's person is at this machine, and it came with no token of a name."""
+        """True if the client's person is at this machine, and it came with no token of a name."""
         ...
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
@@ -53,7 +53,7 @@ the token. Must not raise."""
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a request comes from. All of it is empty for a program that uses MCPX as a library."""
+    """The origin of a request. All of it is empty for a program that uses MCPX as a library."""
 
     client: ClientId | None = None
     """The client whose session it uses, with a server that has one for each client."""
@@ -79,7 +79,7 @@ INTERNAL_CONTEXT: Final = RequestContext(own=True)
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What every request carries."""
+    """Members of every request."""
 
     safe: bool = True
     """Whether running it twice does no harm: then it may be sent once more after a lost connection."""

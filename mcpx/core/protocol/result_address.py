@@ -60,7 +60,7 @@ class ResultAddress(msgspec.Struct, frozen=True):
 
 
 def is_result_address(uri: str) -> bool:
-    """Whether a URI has the form of an address."""
+    """Return True if a URI has the form of an address."""
     return _ADDRESS.fullmatch(uri) is not None
 
 

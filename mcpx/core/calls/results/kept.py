@@ -119,7 +119,7 @@ class KeptResults:
         return None if kept is None or self._is_old(kept) else kept
 
     def find_rows(self, text: str) -> Rows | None:
-        """As `mcpx.core.rendering.json_rows` does; those of the text that was read last are remembered."""
+        """Find the rows of a text (`mcpx.core.rendering.json_rows`); those of the last one are remembered."""
         if self._last_read is None or self._last_read[0] is not text:
             rows = find_rows(text)
             if rows is None or len(text) > MAX_REMEMBERED_CHARS or rows.total > MAX_REMEMBERED_ROWS:

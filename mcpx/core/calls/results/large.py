@@ -1,7 +1,8 @@
-"""Large results for models, made in workers one at a time: what `ResultViews` does with small ones at once.
+"""Large results and costly projections, made in workers: what `ResultViews` does with small ones at once.
 
-The event loop hands a large result over and takes back what is small
-(`mcpx.core.calls.results.worker`); the rest of what goes out are ranges of the server's own bytes.
+The event loop hands a large result over and takes back what is small (`mcpx.core.calls.results.worker`); the
+rest of what goes out are ranges of the server's own bytes. `Projector` applies expressions to results, on the
+event loop where that is cheap.
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ class Projector:
 
 
 def problem_of(answer: NoAnswer) -> str:
-    """What to say of a projection that was given up."""
+    """Explain why a projection was given up."""
     if answer.slow:
         return f"{answer.reason}; take less, or begin with a filter or a slice"
     return "it takes too much memory, or gives too much" if answer.began else answer.reason

@@ -120,7 +120,7 @@ def _split(frame: memoryview) -> _Split:
 
 
 def _place(part: msgspec.Raw, frame: memoryview, start: int) -> Place:
-    """Where a part stands in the frame, behind a place."""
+    """Find a part in the frame, behind a place."""
     whole: Any = frame.obj  # the buffer, which can be searched
     begins = len(whole) - len(frame)
     found = whole.find(part, begins + start) - begins

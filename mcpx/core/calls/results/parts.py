@@ -1,7 +1,7 @@
-"""The part of a result's texts that fits a limit, and the line that says where it goes on. Pure.
+"""The part of a result that a model gets: the page that fits a limit, or what `select` takes. Pure.
 
 A result can have several texts. They are shown in order, each cut at whole rows or lines
-(`mcpx.core.rendering.budget`); where one is cut, the page ends.
+(`mcpx.core.rendering.budget`); where one is cut, the page ends, and its last line says where it goes on.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from mcpx.core.rendering.result_members import is_given, text_block, texts_of
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.errors import CallError, Code, Outcome
-
-# What `select` takes its part of, and what is said where there is no such part. Pure.
 
 _DONE: Final = "The call was carried out: do not repeat it."
 
@@ -53,7 +51,7 @@ def check_expression(expression: str, *, server: str, tool: str | None = None) -
 
 
 def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
-    """What can be selected from the result of a tool: its structured content, else its texts.
+    """Find what can be selected from the result of a tool: its structured content, else its texts.
 
     None for a result that is shown as it is: an error of the tool, or a question.
 
@@ -72,7 +70,7 @@ def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
 
 
 def may_be_json(text: str) -> bool:
-    """Whether a text begins as a JSON object or array does."""
+    """Return True if a text begins as a JSON object or array does."""
     return text.lstrip(" \t\r\n")[:1] in {"{", "["}
 
 
@@ -110,7 +108,7 @@ _ATTEMPTS: Final = 4  # to stay within a limit in characters
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """How much of a result is shown: `tokens` as they are estimated (0: all), or `chars` where given.
+    """The size to which a result is cut: `tokens` as they are estimated (0: all), or `chars` where given.
 
     The rest is read with the resources tool, or `as_resource` of the protocol.
     """
@@ -125,7 +123,7 @@ class Limit(msgspec.Struct, frozen=True):
         return self if 0 < least < size else None
 
     def holds(self, texts: Sequence[str]) -> bool:
-        """Whether texts are within it."""
+        """Return True if texts are within it."""
         if self.chars is not None:
             return sum(map(len, texts)) <= self.chars
         if not self.tokens or sum(map(len, texts)) <= self.tokens:
@@ -154,7 +152,7 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing is left."""
+        """True if nothing is left."""
         return not self.left and not self.more_texts
 
     @property
@@ -165,7 +163,7 @@ class Page(msgspec.Struct, frozen=True):
         return ", then ".join([*([rows] if self.left else []), *([texts] if self.more_texts else [])])
 
     def address(self, result_id: str) -> ResultAddress:
-        """Where the result with this id goes on."""
+        """Return the address at which the result with this id goes on."""
         return ResultAddress(result_id, self.block, self.start, in_characters=self.unit == "characters")
 
 

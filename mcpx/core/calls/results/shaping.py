@@ -1,7 +1,10 @@
 """A result as its client gets it: passed through, rendered, or cut to its limit. Pure, but for what it keeps.
 
-The same code makes small results on the event loop and large ones in a worker (`mcpx.core.large_results`), so
-it imports neither the SDK nor an event loop.
+The same code makes small results on the event loop and large ones in a worker
+(`mcpx.core.calls.results.worker`), so it imports neither the SDK nor an event loop. Every path to a model or
+a program renders with the hub's one `ResultRenderer`, the one place that holds the settings for this: a
+reload replaces its `settings` once. What an upstream's result becomes is in `mcpx.core.rendering.results`;
+its bytes for clients are made by `mcpx.core.gateway.tools.encoding`.
 """
 
 from __future__ import annotations
@@ -24,12 +27,6 @@ from mcpx.core.rendering.result_members import Bytes, enveloped, text_block, tex
 from mcpx.core.rendering.result_reading import read_resource_result, read_tool_result
 from mcpx.core.rendering.results import ToolResult, members_of, shape_resource, shape_tool_result
 from mcpx.core.rendering.toon import TextForm, encode
-
-# How results are shown, by the settings in force: the one place that holds these settings.
-#
-# Every path to a model or a program renders with the hub's one `ResultRenderer`, so a reload replaces its
-# `settings` once, and all of them follow. What an upstream's result becomes is in
-# `mcpx.core.rendering.results`; its bytes for clients are made by `mcpx.core.gateway.tools.encoding`.
 
 _NEVER_TOON: Final = 1.0
 
@@ -97,7 +94,7 @@ class ResultRenderer:
         return msgspec.json.encode(value).decode()
 
     def form(self, *, toon: bool = True) -> TextForm | None:
-        """How text that is JSON is shown; None for as it came. Without `toon` it is compact JSON at most."""
+        """Return the form for JSON text; None for as it came. Without `toon`, compact JSON at most."""
         settings = self.settings
         if not settings.toon_compression_enabled:
             return None
@@ -114,7 +111,7 @@ _BYTES_PER_TOKEN: Final = 16  # of a limit; a larger result is over it in any fo
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
-    """What is to be made of a result: all that the result itself does not say.
+    """The form that a result is to have: all that the result itself does not say.
 
     `limit` is None where it is surely within, `further` is for the other pages. `structured`,
     `structured_is_shown` and `stamp` are the client's, as for `ResultEncoder`.
@@ -313,7 +310,7 @@ def _over(shaped: ToolResult, limit: Limit) -> str | None:
 
 
 def _may_fit(limit: Limit, size: int) -> bool:
-    """Whether a result of `size` bytes may be within a limit in its shortest form."""
+    """Return True if a result of `size` bytes may be within a limit in its shortest form."""
     return size <= _BYTES_PER_TOKEN * (limit.tokens if limit.chars is None else limit.chars)
 
 

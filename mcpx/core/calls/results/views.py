@@ -1,4 +1,4 @@
-"""What a model gets of a result: all of it, the part within its limit, or the part that it selected.
+"""Views of results for a model: all of a result, the part within its limit, or the part that it selected.
 
 Called by the gateway for `exec` and for resources, on every path to a client; programs and the command line
 get results whole. What is over its limit is cut (`mcpx.core.calls.results.parts`), its texts are kept
@@ -154,7 +154,7 @@ class ResultViews:
         check_expression(request.select or "", server=request.server_name, tool=request.tool_name)
 
     def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | None:
-        """What a projection takes its part of; None for a result that is shown as it is.
+        """Find what a projection takes its part of; None for a result that is shown as it is.
 
         Raises:
             CallError: As from `tool`.
@@ -191,7 +191,7 @@ class ResultViews:
     # --- kept results
 
     def has(self, address: ResultAddress, client: ClientId | None) -> bool:
-        """Whether the result is kept for this client."""
+        """Return True if the result is kept for this client."""
         return self.kept.get(address.id, client) is not None
 
     async def read(self, address: ResultAddress, client: ClientId | None) -> ToolResult:

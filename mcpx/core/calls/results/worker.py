@@ -42,7 +42,7 @@ class Display(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShapingJob(msgspec.Struct, frozen=True, array_like=True):
-    """What is to be done with a large result; `result_id` is for its texts, if they are kept.
+    """A task for the worker: shape a large result; `result_id` is for its texts, if they are kept.
 
     With `select`, the `limit` of the order is for the part that it gives, however large that is. With `at`,
     it is a page of the texts that were kept, or the part of them that it selects.

@@ -1,4 +1,4 @@
-"""What the fast paths of streams share: the context of a request, and its answer, with no SDK and no task.
+"""The shared half of the fast paths of streams: a request's context, and its answer, without SDK and task.
 
 `FastContexts` is the base of what decodes requests: it knows which client they come from, and how that is
 reached. A `FastCall` is one request until it is answered: what follows on its result, up to the response.
@@ -212,7 +212,7 @@ class FastContexts:
         self._plain: RequestContext | None = None  # of calls without members of their own
 
     def _is_open(self, meta: Meta | None) -> bool:
-        """Whether the connection is past its opening, and the request is of its era."""
+        """Return True if the connection is past its opening, and the request is of its era."""
         connection = self._connection
         if connection.era is Era.HANDSHAKE:
             return connection.connection.initialize_accepted and not (meta and meta.version)
@@ -247,7 +247,7 @@ class FastContexts:
         return self._plain
 
     def _origin(self, meta: Meta | None) -> Origin:
-        """Who asks, for the audit log."""
+        """Return the origin of a request."""
         info: ClientInfo | Implementation | None
         if self._connection.era is Era.MODERN:
             info = meta.client_info if meta else None

@@ -33,7 +33,7 @@ class OwnArguments(Arguments, gc=False, forbid_unknown_fields=True):
 
 
 class ClientInfo(msgspec.Struct, gc=False):
-    """What a client of 2026-07-28 calls itself."""
+    """Name and version of a client of 2026-07-28."""
 
     name: str = ""
     version: str = ""
@@ -151,7 +151,7 @@ _Rich = TypeVar("_Rich", _RichParams, _RichNativeParams, _RichReadParams)
 
 
 def _rich_decoder(params_type: type[_Rich]) -> Callable[[msgspec.Raw], _Rich]:
-    """What decodes the params of any such request, those too whose `_meta` holds something for the server.
+    """Make a decoder for the params of any such request, with what `_meta` holds for the server.
 
     It raises as `decode` does.
     """
@@ -184,7 +184,7 @@ class Decoder(Generic[P]):
         self._rich = rich
 
     def __call__(self, raw: msgspec.Raw) -> P:
-        """As `decode`."""
+        """Decode the params of a request."""
         try:
             return self._decode(raw)
         except msgspec.ValidationError:

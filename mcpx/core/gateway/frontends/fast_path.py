@@ -192,7 +192,7 @@ class FastPath(FastContexts):
         return named if named.name == tools.EXEC or self._is_query(named.name) else None
 
     def _is_query(self, name: str) -> bool:
-        """Whether it is the name of the query tool, and there is one."""
+        """Return True for the name of the query tool, where there is one."""
         return name == tools.QUERY and self._exposure.shown.query
 
     def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
@@ -257,7 +257,7 @@ class FastPath(FastContexts):
         return None
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
-        """What counts the calls of this client."""
+        """Return the meter of this client."""
         if self._connection.era is Era.MODERN:
             return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
         client = self._connection.connection.client_params
@@ -265,7 +265,7 @@ class FastPath(FastContexts):
         return self._client_meter
 
     def _encoder(self, meta: Meta | None, caller: CallerHandle | None = None) -> ResultEncoder:
-        """What encodes results for this client, by the settings in force."""
+        """Make the encoder of results for this client, by the settings in force."""
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
             capabilities = NO_CAPABILITIES if caller is None else caller.capabilities

@@ -1,8 +1,15 @@
-"""Tools as the protocol has them, under their own names: their definitions, and pages of them. Pure.
+"""Lists and reads as the protocol has them: entries under MCPX's names, definitions, and pages. Pure.
 
-A definition has everything that the server gave, under the protocol's names. Only what would make a strict
-client refuse the whole list, and so the tools of all other servers, is mended or left out: official clients
-want schemas to be of objects, with objects for properties and texts for what is required.
+Everything that the upstream gave is there under the protocol's names; only what names a resource or prompt is
+put into MCPX's namespace. Titles and descriptions are for people, and lose what would mislead a reader
+(`mcpx.core.text`); names and values do not. Of tools, only what would make a strict client refuse the whole
+list, and so the tools of all other servers, is mended or left out: official clients want schemas to be of
+objects, with objects for properties and texts for what is required.
+
+A cursor contains the position where the page ended and a digest of its last entry. The next page begins
+behind that entry, wherever it is by then; where it is gone, at the same position. So what stays listed is
+neither repeated nor skipped, unless the order itself changes. A cursor is valid for the list that it came
+from.
 """
 
 from __future__ import annotations
@@ -24,11 +31,8 @@ from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, w
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
 from mcpx.core.text import is_clean, one_line, paragraphs
 
-# Catalogue entries and upstream results as the protocol's own lists and reads present them. Pure.
-#
-# Everything that the upstream gave is there under the protocol's names; only what names a resource or
-# prompt is put into MCPX's namespace. Titles and descriptions are for people, and lose what would mislead a
-# reader (`mcpx.core.text`); names and values do not.
+# --- entries and results
+
 
 ListEntry = ResourceInfo | TemplateInfo | PromptInfo
 Rename = Callable[[str], str]
@@ -120,12 +124,8 @@ def _renamed(item: Any, rename: Rename) -> Any:
     return item
 
 
-# Long lists in pages, with cursors that survive changes of the list. Pure.
-#
-# A cursor contains the position where the page ended and a digest of its last entry. The next page begins
-# behind that entry, wherever it is by then; where it is gone, at the same position. So what stays listed is
-# neither repeated nor skipped, unless the order itself changes. A cursor is valid for the list that it came
-# from.
+# --- pages
+
 
 PAGE_ENTRIES: Final = 1000  # many hosts never ask for a second page
 

@@ -1,34 +1,39 @@
-"""Finding the resource or prompt that a client names, among all servers that are offered natively.
+"""The resource or prompt that a client names, among all servers that are offered natively.
 
 A name is one of `mcpx.core.catalog.naming`. A server's own URI, as results of tools contain it, is accepted
-too where only one server offers it. Waits, for a bounded time, for the first listing of the server in
-question.
+too where only one server offers it. `Lookup` waits, for a bounded time, for the first listing of the server
+in question. `kept_page` reads results that are kept for a client as the resources that they are, and
+`ListenStreams` are the streams of `subscriptions/listen` (2026-07-28), on which a client hears of changes to
+the resources that it names until it leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+import anyio
+import mcp_types
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
-from mcp_types import INVALID_PARAMS
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
+from mcpx.core.calls.names import resolve_uri
 from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.core.catalog.uris import is_offered
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.identity import connection_of, session_client
-from mcpx.core.gateway.clients.subscribers import ResourceTarget
+from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native.errors import UnknownNameError, about_resource, no_such_resource
 from mcpx.core.protocol.result_address import KEPT_SERVER, read_address
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.text import shown_name
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import CallError
-
-# Results that are kept for a client, read as resources. Called by the handlers of `resources/read`.
 
 
 async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str) -> list[JSON] | None:
@@ -48,6 +53,9 @@ async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str)
         raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
     return [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
 
+
+MAX_STREAMS: Final = 1024  # as in the SDK
+Context = ServerRequestContext[Any, Any]
 
 MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long
 
@@ -111,7 +119,7 @@ class Lookup:
         return ResourceTarget(upstream, own, client_uri, rename, partial(self._is_shown, upstream.name))
 
     def _is_shown(self, server: str, own_uri: str) -> bool:
-        """Whether the clients see a resource of that server at the moment."""
+        """Return True if the clients see a resource of that server at the moment."""
         upstream = self._hub.upstreams.get(server)
         if upstream is None:
             return not self._hub.hides(server)
@@ -145,3 +153,64 @@ class Lookup:
         if named is not None and upstream is not None:
             error.rule = upstream.policy.rule_against_prompt(named[1])
         raise error
+
+
+class ListenStreams:
+    """The open streams of an endpoint. `lists_natively` says whether it lists resources and prompts."""
+
+    def __init__(
+        self,
+        hub: HubView,
+        subscribers: Subscribers,
+        bus: InMemorySubscriptionBus,
+        lookup: Lookup,
+        lists_natively: Callable[[], bool],
+    ) -> None:
+        self._hub = hub
+        self._subscribers = subscribers
+        self._bus = bus
+        self._lookup = lookup
+        self._lists_natively = lists_natively
+        self._open_streams = 0
+
+    async def listen(
+        self, ctx: Context, params: mcp_types.SubscriptionsListenRequestParams
+    ) -> mcp_types.SubscriptionsListenResult:
+        """Acknowledge what will be delivered, and deliver it until the client leaves.
+
+        Raises:
+            MCPError: `MAX_STREAMS` are open.
+        """
+        if self._open_streams >= MAX_STREAMS:
+            raise MCPError(INTERNAL_ERROR, f"{MAX_STREAMS} streams are open already; close one, or try later")
+        self._open_streams += 1
+        try:
+            wanted = params.notifications
+            async with self._subscribers.open_stream(self._bus, await self._targets(ctx, wanted)) as stream:
+                native = self._lists_natively()
+                honoured = wanted.model_copy(
+                    update={
+                        "resource_subscriptions": stream.uris or None,
+                        "resources_list_changed": wanted.resources_list_changed if native else None,
+                        "prompts_list_changed": wanted.prompts_list_changed if native else None,
+                    }
+                )
+                taken = params.model_copy(update={"notifications": honoured})
+                return await ListenHandler(stream)(ctx, taken)
+        finally:
+            self._open_streams -= 1
+
+    async def _targets(self, ctx: Context, wanted: mcp_types.SubscriptionFilter) -> list[ResourceTarget]:
+        """The resources of a filter that may be subscribed to; the others are left out."""
+        found: dict[str, ResourceTarget] = {}
+
+        async def find(uri: str) -> None:
+            with suppress(MCPError, CallError):
+                target = await self._lookup.resource(uri, version=ctx.protocol_version)
+                resolve_uri(target.upstream, target.own_uri)
+                found[uri] = target
+
+        async with anyio.create_task_group() as tasks:  # together: a server may be on its way
+            for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
+                tasks.start_soon(find, uri)
+        return list(found.values())

@@ -32,9 +32,8 @@ from mcpx.core.gateway.clients.identity import origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native import lists
 from mcpx.core.gateway.native.errors import about_resource, as_protocol_error
-from mcpx.core.gateway.native.listening import ListenStreams
 from mcpx.core.gateway.native.lists import PAGE_ENTRIES, page_of
-from mcpx.core.gateway.native.lookup import Lookup, kept_page
+from mcpx.core.gateway.native.lookup import ListenStreams, Lookup, kept_page
 from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.messages import Forward, Read, Request, meta_for_server
@@ -86,7 +85,7 @@ class ResourcesAndPrompts:
 
     @property
     def enabled(self) -> bool:
-        """Whether any server is offered natively, or may be later: of a peer, or at an endpoint for some."""
+        """True if any server is offered natively, or may be later: of a peer, or at an endpoint for some."""
         config = self._hub.config
         entries = (*config.servers.values(), *config.peers.values())
         return not self._hub.endpoint.shows_all or any(server.native for server in entries)
@@ -109,7 +108,7 @@ class ResourcesAndPrompts:
     # --- the form in which entries, results and failures are given
 
     def _key(self, info: lists.ListEntry) -> str:
-        """What names an entry of a list."""
+        """Return the name of an entry of a list."""
         return lists.offered_as(info)[1]
 
     def _entry(self, info: lists.ListEntry) -> JSON:
@@ -286,7 +285,7 @@ class ResourcesAndPrompts:
 
 
 def completes(catalogue: Catalogue) -> bool:
-    """Whether the server completes arguments; the first revision could not declare it."""
+    """Return True if the server completes arguments; the first revision could not declare it."""
     return "completions" in catalogue.capabilities or catalogue.protocol_version == "2024-11-05"
 
 

@@ -106,7 +106,7 @@ class ResultEncoder:
         return self._shaped(raw, request, limit)
 
     def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | list[Bytes] | Apart[list[Bytes]]:
-        """What can be selected from; or the result of a tool: one that is shown as it is, or the part.
+        """Find what can be selected from; or encode the result of a tool that is shown as it is.
 
         Raises:
             CallError: As from `tool`.

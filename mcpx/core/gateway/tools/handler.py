@@ -144,7 +144,7 @@ class ToolCall:
         )
 
     async def _ask(self, request: Exec | Read, render: Render[R]) -> R | JSON:
-        """What `render` makes of the server's result."""
+        """Send a request, and render its result."""
         return await sdk_path.run(self._hub, self._ctx, request, self._metered.rendering(request, render))
 
     async def _exec_request(self, given: ExecParameters, *, read_only: bool) -> Exec:

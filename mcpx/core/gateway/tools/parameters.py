@@ -100,7 +100,7 @@ def _given(given: JSON, name: str) -> Any:
 
 
 def _comes_with_more(given: JSON) -> bool:
-    """Whether the host has added members of its own."""
+    """Return True if the host has added members of its own."""
     return any(mark in given for mark in _HOST_MARKS)
 
 
