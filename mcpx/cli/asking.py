@@ -13,55 +13,58 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from mcpx.cli.known_names import complete_profile
+from mcpx.core.daemon.control_client import request as send
+from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
+from mcpx.errors import DaemonError
 
 if TYPE_CHECKING:
     from mcpx.core.catalog.model import JSON
 
-profile_option = click.option(
-    "--profile",
-    metavar="NAME",
-    help="As the clients of this profile see it.",
-    shell_complete=complete_profile,
-)
+RELOAD_TIMEOUT_S: Final = 60.0  # servers that stop get their grace time
+Report = Callable[[Any], None]
 QUIET_S: Final = 2.0  # that a call runs before a terminal is told so
 
 
-def ask(config_path: str | None, control_request: JSON, progress: ProgressLine | None = None) -> JSON:
-    """The response of the daemon, or of servers started for this alone.
+class Control:
+    """The control requests of one command: carried out by the daemon, else in this process.
 
-    Raises:
-        MCPXError: The request failed.
+    Where no daemon ran for the first request, none is looked for again: what is open in this process (a
+    sign-in that waits for its answer) is no daemon's business.
     """
-    report = progress.show if progress is not None else None
-    if (answer := ask_daemon(config_path, control_request, report)) is not None:
-        return answer
-    from mcpx.core.system.light_imports import light_sdk
 
-    with light_sdk():
-        from mcpx.cli.own_process import perform_alone
+    def __init__(self, config_path: str | None) -> None:
+        self._config_path = config_path
+        self._in_process = False
 
-    return perform_alone(config_path, control_request, report or (lambda _step: None))
+    def ask(self, request: JSON, report: Report | None = None) -> JSON:
+        """Return the response. `report` takes what comes before it; what it raises ends the request.
+
+        Raises:
+            MCPXError: The request failed.
+        """
+        if not self._in_process and (answer := ask_daemon(self._config_path, request, report)) is not None:
+            return answer
+        self._in_process = True
+        from mcpx.cli.in_process import perform  # configuration and policy, which a daemon has loaded already
+
+        return perform(self._config_path, request, report or (lambda _step: None))
 
 
-def ask_daemon(
-    config_path: str | None, control_request: JSON, report: Callable[[JSON], None] | None = None
-) -> JSON | None:
+def ask(config_path: str | None, request: JSON, report: Report | None = None) -> JSON:
+    """Return the response to the only control request of a command, as `Control.ask`."""
+    return Control(config_path).ask(request, report)
+
+
+def ask_daemon(config_path: str | None, request: JSON, report: Report | None = None) -> JSON | None:
     """The response of the daemon; None where none runs.
 
     Raises:
         MCPXError: The request failed.
     """
-    from mcpx.core.daemon.control_client import request
-    from mcpx.core.system.paths import daemon_paths
-    from mcpx.errors import DaemonError
-
     try:
         # a call has deadlines of its own
-        return request(daemon_paths(config_path), control_request, within=None, on_progress=report)
+        return send(daemon_paths(config_path), request, within=None, on_progress=report)
     except DaemonError:  # then no daemon can be there
         return None
 

@@ -1,58 +1,34 @@
-"""The group of all commands: how its help is ordered, what an unknown command is told, and how errors end it.
+"""The group of all commands: its help and completion, what an unknown command is told, and how errors end it.
 
-`SECTIONS` says in which part of the help each command stands; a command that it does not name stands in the
-last part. Ctrl-C ends every command with 130 and without a word. An error of MCPX or of the system is one
+Ctrl-C ends every command with 130 and without a word. An error of MCPX or of the system is one
 line on standard error, never a traceback; with `--json` it is also `{"error": TEXT}` on standard output.
 """
 
 from __future__ import annotations
 
 import errno
+import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, NoReturn, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from mcpx.cli.printing import echo
+from mcpx.core.daemon.control_client import RefusedError
 from mcpx.core.daemon.startup_report import report, take_starter
-from mcpx.errors import ConfigError, MCPXError, leaves
+from mcpx.core.text.nearest import nearest
+from mcpx.errors import CallError, ConfigError, MCPXError, leaves
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
-SECTIONS: Final = {
-    "Get in": ("demo", "import", "install", "uninstall"),
-    "Your servers": (
-        "list",
-        "add",
-        "add-json",
-        "remove",
-        "enable",
-        "disable",
-        "login",
-        "logout",
-        "secret",
-        "mcp",
-    ),
-    "Every day": (
-        "ui",
-        "top",
-        "status",
-        "inspect",
-        "exec",
-        "resources",
-        "prompts",
-        "approve",
-        "audit",
-        "stats",
-        "daemon",
-        "cluster",
-    ),
-    "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
-    "For programs": ("attach", "serve", "token"),
-}
-OTHERS: Final = "More"
+Section = Mapping[str, tuple[str, str]]
+"""The commands of a section of the help by name: each its place, and what it does in a line."""
+HIDDEN: Final = frozenset({"mcp"})
+"""Commands that completion leaves out."""
 _AS_JSON: Final = "mcpx.as_json"
 
 
@@ -69,20 +45,31 @@ class Group(click.Group):
 
 
 class Cli(Group):
-    """The root command. Besides those that are added, it has the commands of `places`, imported when used."""
+    """The root command, with the commands of a table: each is imported when it is used.
 
-    def __init__(self, *args: Any, places: Mapping[str, str], **options: Any) -> None:
+    Help and completion are made of the table alone.
+    """
+
+    def __init__(self, *args: Any, table: Mapping[str, Section], **options: Any) -> None:
         super().__init__(*args, **options)
-        self._places = places
+        self._table = table
+        self._known = {name: known for section in table.values() for name, known in section.items()}
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *self._places})
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(self._known)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands and (place := self._places.get(cmd_name)):
-            module, _, name = place.partition(":")
+        if cmd_name not in self.commands and cmd_name in self._known:
+            module, _, name = self._known[cmd_name][0].partition(":")
             self.add_command(getattr(import_module(f"mcpx.{module}"), name), cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = (
+            each for each in self.list_commands(ctx) if each.startswith(incomplete) and each not in HIDDEN
+        )
+        items = [CompletionItem(name, help=self._known[name][1]) for name in names]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **options: Any) -> Any:
         """As click's; what was printed is written out before the exit code is decided."""
@@ -114,29 +101,20 @@ class Cli(Group):
                 raise
             _end(found, as_json=as_json)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write a section for each task."""
-        known = all_commands(self, ctx)
-        placed = {name for names in SECTIONS.values() for name in names}
-        sections = {**SECTIONS, OTHERS: tuple(name for name in known if name not in placed)}
-        limit = formatter.width - 6 - max(map(len, known))
-        for title, names in sections.items():
-            rows = [(name, known[name].get_short_help_str(limit)) for name in names if name in known]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-
-
-def all_commands(group: click.Group, ctx: click.Context) -> dict[str, click.Command]:
-    """The commands of a group by name, in the order of the alphabet."""
-    found = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}
-    return {name: command for name, command in found.items() if command is not None}
+        limit = formatter.width - 6 - max(map(len, self._known))
+        for title, commands in self._table.items():
+            rows = [
+                (name, click.Command(name, help=text).get_short_help_str(limit) if name in HIDDEN else text)
+                for name, (_, text) in commands.items()
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> click.UsageError:
     """The error for a command that there is not, with the nearest one."""
-    from mcpx.core.text.nearest import nearest
-
     near = nearest(name, known)
     hint = f"; did you mean {near[0]}?" if near else "; mcpx help lists them"
     return click.UsageError(f"no such command: {name}{hint}", ctx)
@@ -165,16 +143,11 @@ def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
 
 
 def _print_error(text: str, details: dict[str, Any]) -> None:
-    import json
-
     echo(json.dumps({"error": text, **details}, indent=2, ensure_ascii=False))
 
 
 def _details(error: Exception) -> dict[str, Any]:
     """What the daemon, or a call, says of the error besides its text."""
-    from mcpx.core.daemon.control_client import RefusedError
-    from mcpx.errors import CallError
-
     if isinstance(error, RefusedError):
         return error.response
     return error.to_dict() if isinstance(error, CallError) else {}
@@ -202,6 +175,4 @@ def _flush() -> None:
 
 def _discard(stream: TextIO) -> None:
     """Have Python write nothing more to a standard stream as it exits."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
+from mcpx.core.daemon.control_client import request
+from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import is_clean, one_line
+from mcpx.paths import config_file
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from mcpx.core.catalog.model import JSON
     from mcpx.core.config import Config
 
@@ -107,8 +109,6 @@ def complete_token(
 
 def _offered(names: Callable[[], list[tuple[str, str]]], incomplete: str) -> list[CompletionItem]:
     """The names that begin so, in time or not at all: completion never fails and never waits."""
-    from click.shell_completion import CompletionItem
-
     try:
         with _in_time():
             found = names()
@@ -141,9 +141,6 @@ def _config_of(ctx: click.Context) -> str | None:
 
 
 def _ask(config_path: str | None, control_request: JSON) -> JSON | None:
-    from mcpx.core.daemon.control_client import request
-    from mcpx.core.system.paths import daemon_paths
-
     return request(daemon_paths(config_path), control_request, within=PATIENCE_S)
 
 
@@ -157,7 +154,6 @@ def _servers(config_path: str | None) -> list[str]:
 def _read(config_path: str | None) -> Config:
     """The configuration as it stands in the file: read, and nothing else."""
     from mcpx.core.config import parse
-    from mcpx.paths import config_file
 
     path = config_file(config_path)
     return parse(path.read_bytes(), where=str(path), folder=path.parent)

@@ -11,55 +11,79 @@ from typing import Final
 
 import click
 
-from mcpx.cli.group import Cli
+from mcpx.cli.group import Cli, no_such_command
+from mcpx.cli.options import json_option
+from mcpx.cli.printing import print_json
 from mcpx.version import __version__
 
 COMMANDS: Final = {
-    "add": "cli.servers:add",
-    "add-json": "cli.servers:add_json",
-    "approve": "cli.approve:approve",
-    "audit": "cli.audit:audit",
-    "check": "cli.check:check",
-    "cluster": "cli.cluster:cluster",
-    "completion": "cli.completion:completion",
-    "config": "cli.check:config",
-    "daemon": "cli.daemon:daemon",
-    "demo": "demo.tour.command:demo",
-    "disable": "cli.servers:disable",
-    "doctor": "cli.doctor:doctor",
-    "enable": "cli.servers:enable",
-    "exec": "cli.calls:exec_tool",
-    "help": "cli.about:show_help",
-    "import": "cli.importing:import_servers",
-    "inspect": "cli.offers:inspect",
-    "install": "cli.install:install",
-    "list": "cli.servers:list_servers",
-    "login": "cli.login:login",
-    "logout": "cli.login:logout",
-    "logs": "cli.running:logs",
-    "mcp": "cli.servers:mcp",
-    "prompts": "cli.offers:prompts",
-    "reload": "cli.running:reload_config",
-    "remove": "cli.servers:remove",
-    "resources": "cli.offers:resources",
-    "restart": "cli.running:restart",
-    "secret": "cli.secret:secret",
-    "serve": "cli.serve:serve",
-    "stats": "cli.stats:stats",
-    "status": "cli.running:status",
-    "token": "cli.token:token",
-    "top": "top.command:top",
-    "ui": "cli.ui:ui",
-    "undo": "cli.undo:undo",
-    "uninstall": "cli.install:uninstall",
-    "version": "cli.about:version",
+    "Get in": {
+        "demo": ("demo.tour.command:demo", "See it at work; needs no configuration."),
+        "import": ("cli.setup.importing:import_servers", "Take over the servers of your AI clients."),
+        "install": ("cli.setup.install:install", "Put MCPX into your AI clients."),
+        "uninstall": ("cli.setup.install:uninstall", "Take MCPX out of your AI clients."),
+    },
+    "Your servers": {
+        "list": ("cli.setup.servers:list_servers", "The servers of the configuration."),
+        "add": ("cli.setup.servers:add", "Add a server."),
+        "add-json": ("cli.setup.servers:add_json", "Add a server, given as JSON."),
+        "remove": ("cli.setup.servers:remove", "Take servers out."),
+        "enable": ("cli.setup.servers:enable", "Switch servers on."),
+        "disable": ("cli.setup.servers:disable", "Switch servers off, and keep them."),
+        "login": ("cli.trust.login:login", "Sign in to a server."),
+        "logout": ("cli.trust.login:logout", "Sign out of a server."),
+        "secret": ("cli.trust.secrets:secret", "Secrets in the keychain."),
+        "mcp": (
+            "cli.setup.servers:mcp",
+            (
+                "Add, list and remove servers, as in other clients: mcpx mcp add is mcpx add,"
+                " like claude mcp add."
+            ),
+        ),
+    },
+    "Every day": {
+        "ui": ("cli.operations.ui:ui", "The daemon's page, in the browser."),
+        "top": ("top.command:top", "The servers, live on the whole terminal."),
+        "status": ("cli.operations.running:status", "The servers, a row each."),
+        "inspect": ("cli.calls.offers:inspect", "What the servers offer."),
+        "exec": ("cli.calls.exec:exec_tool", "Run a tool."),
+        "resources": ("cli.calls.offers:resources", "List resources, or read one."),
+        "prompts": ("cli.calls.offers:prompts", "List prompts, or get one."),
+        "approve": ("cli.trust.approve:approve", "Agree to tools that changed."),
+        "audit": ("cli.trust.audit:audit", "What was run, by whom, and how it ended."),
+        "stats": ("cli.operations.stats:stats", "The tokens that MCPX has saved."),
+        "daemon": ("cli.operations.daemon:daemon", "One process for all clients: start, stop, status."),
+        "cluster": (
+            "cli.operations.cluster:cluster",
+            "Servers on the nodes of a Ray cluster: start, status, drain.",
+        ),
+    },
+    "When something is wrong": {
+        "doctor": ("cli.setup.doctor:doctor", "Say what is wrong, and what to type."),
+        "check": ("cli.setup.check:check", "Check a configuration."),
+        "logs": ("cli.operations.running:logs", "What a server says on standard error."),
+        "restart": ("cli.operations.running:restart", "Restart one server."),
+        "reload": ("cli.operations.running:reload_config", "Read the configuration again."),
+        "undo": ("cli.setup.undo:undo", "Take back the last change of files."),
+        "config": ("cli.setup.check:config", "About the configuration file."),
+    },
+    "For programs": {
+        "attach": ("cli.main:attach", "Join a client to the daemon."),
+        "serve": ("cli.operations.serve:serve", "Serve a client over stdio, or many over HTTP."),
+        "token": ("cli.trust.secrets:token", "Tokens for HTTP clients."),
+    },
+    "More": {
+        "completion": ("cli.setup.completion:completion", "Complete names in your shell."),
+        "help": ("cli.main:show_help", "Show the help of a command."),
+        "version": ("cli.main:version", "Print the version."),
+    },
 }
-"""Where each command is: a module of `mcpx`, and its name there. It is imported when it is used."""
+"""The commands by sections of the help: the place of each in `mcpx`, imported when used, and what it does."""
 
 
 @click.group(
     cls=Cli,
-    places=COMMANDS,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="mcpx")
@@ -74,13 +98,44 @@ def cli() -> None:
     """
 
 
-@cli.command(short_help="Join a client to the daemon.", add_help_option=False)
+@click.command(short_help="Join a client to the daemon.", add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def attach(arguments: tuple[str, ...]) -> None:
     """Join standard input and output to the daemon, which is started if none runs.
 
     Listed here for its help; `mcpx attach` itself goes another way, that imports less.
     """
-    from mcpx.attach.command import main
+    from mcpx.attach.command import main  # a client that starts this pays for nothing else
 
     sys.exit(main(list(arguments)))
+
+
+@click.command("help", short_help="Show the help of a command.")
+@click.argument("command", nargs=-1)
+@click.pass_context
+def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """Show what a COMMAND does and takes; without one, all commands."""
+    shown = ctx.find_root()
+    for name in command:
+        group = shown.command
+        found = group.get_command(shown, name) if isinstance(group, click.Group) else None
+        if found is None:
+            known = group.list_commands(shown) if isinstance(group, click.Group) else ()
+            raise no_such_command(name, known, ctx)
+        shown = click.Context(found, info_name=name, parent=shown)
+    if shown.command.name == "attach":
+        from mcpx.attach.command import USAGE  # the modules of the shim, which no other command needs
+
+        click.echo(USAGE, nl=False)
+        return
+    click.echo(shown.get_help())
+
+
+@click.command(short_help="Print the version.")
+@json_option
+def version(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Print the version of MCPX."""
+    if as_json:
+        print_json({"version": __version__})
+    else:
+        click.echo(f"mcpx, version {__version__}")

@@ -15,19 +15,27 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcpx.core.text import escaped
+from mcpx.core.text import escaped, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 MAX_ROWS: Final = 21
 """Of a plan: the question stands right under it, on a screen of 24."""
 PIPE_WIDTH: Final = 100_000  # cells; a pipe has no width of its own, and nothing is cut or wrapped there
+Columns = Mapping[str, Mapping[str, Any]]
+"""Headers, each with the options of its column (rich's `add_column`)."""
+Cell = str | tuple[str, str]
+"""A text, or a text and its style."""
+NO_WRAP: Final = {"no_wrap": True}
+RIGHT: Final = {"justify": "right"}
+FOLD: Final = {"overflow": "fold"}
 _PADDING: Final = re.compile(r" +$", re.MULTILINE)
 _SURROGATES: Final = "backslashreplace"
 
@@ -71,6 +79,31 @@ def console(*, err: bool = False) -> Console:
     if without_style():
         return Console(stderr=err, color_system=None)
     return Console(stderr=err)
+
+
+def print_table(headers: Columns, rows: Iterable[Sequence[Cell]], *, gap: int = 2) -> None:
+    """Print rows of texts, `gap` cells apart."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for header, options in headers.items():
+        table.add_column(header, **options)
+    for row in rows:
+        table.add_row(*map(_text, row))
+    console().print(table)
+
+
+def print_texts(texts: Iterable[Cell]) -> None:
+    """Print texts, a line each, wrapped between words on a terminal."""
+    for text in texts:
+        console().print(_text(text))
+
+
+def _text(cell: Cell) -> Text:
+    from rich.text import Text  # never read as markup
+
+    text, style = (cell, "") if isinstance(cell, str) else cell
+    return Text(one_line(text), style=style)
 
 
 class _Unpadded:

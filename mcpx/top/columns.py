@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from mcpx.cli.stats import tokens
-from mcpx.cli.status_table import count, duration, remarks, shown_state
+from mcpx.cli.operations.stats import tokens
+from mcpx.cli.operations.status_table import count, duration, remarks, shown_state
 from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
 from mcpx.top.history import Row, bars

@@ -9,7 +9,10 @@ from typing import Final
 
 import click
 
-from mcpx.cli.daemon import with_config
+from mcpx.cli.options import with_config
+from mcpx.core.system.paths import daemon_paths
+from mcpx.errors import MCPXError
+from mcpx.top.polling import Polling
 
 DUMB_TERMINALS: Final = frozenset({"", "dumb", "unknown"})
 
@@ -26,9 +29,6 @@ def top(config_path: str | None) -> None:
     and have no good answer, refused those of which nothing was sent. Saved tokens reached no model.
     """
     _check_terminal()
-    from mcpx.core.system.paths import daemon_paths
-    from mcpx.top.polling import Polling
-
     polling = Polling(daemon_paths(config_path))
     first = polling.ask()  # before textual is imported: that there is no daemon is said at once
     if not os.environ.get("NO_COLOR"):
@@ -47,8 +47,6 @@ def _check_terminal() -> None:
         MCPXError: It is drawn on standard error and reads keys from standard input: one of them, or standard
             output, is something else, or the terminal cannot move its cursor or has no letters for curves.
     """
-    from mcpx.errors import MCPXError
-
     instead = "mcpx status shows the same once, mcpx status --watch again every second"
     streams = {"input": sys.stdin, "output": sys.stdout, "error": sys.stderr}
     if other := [name for name, stream in streams.items() if stream is None or not stream.isatty()]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from mcpx.cli.changing import RELOAD_TIMEOUT_S
-from mcpx.cli.status_table import converted
+from mcpx.cli.asking import RELOAD_TIMEOUT_S
+from mcpx.cli.operations.status_table import converted
 from mcpx.core.daemon.control_client import request_or_fail
 from mcpx.core.daemon.status import Status
 from mcpx.core.system.paths import DaemonPaths

@@ -20,8 +20,8 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Button, Footer, Log, Static
 
-from mcpx.cli.stats import saved, tokens
-from mcpx.cli.status_table import count, duration, remarks, shown_state
+from mcpx.cli.operations.stats import saved, tokens
+from mcpx.cli.operations.status_table import count, duration, remarks, shown_state
 from mcpx.core.daemon.status import Cost, ServerStatus, SignInStatus, Status, Tokens
 from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line

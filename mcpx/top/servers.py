@@ -18,7 +18,7 @@ from textual.coordinate import Coordinate
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from mcpx.cli.status_table import daemon_line, problems, remarks
+from mcpx.cli.operations.status_table import daemon_line, problems, remarks
 from mcpx.core.daemon.status import Status
 from mcpx.core.text import one_line
 from mcpx.top.columns import MANY, MEMORY, SORTS, Fitted, chosen, fitted, rate, signed_tokens

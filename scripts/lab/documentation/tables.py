@@ -15,7 +15,6 @@ from typing import Any, Final
 import click
 
 from mcpx.attach.command import USAGE
-from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo, State
@@ -288,8 +287,9 @@ def _first_sentence(text: str) -> str:
 
 
 def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in all_commands(group, click.Context(group)).items():
-        if command.hidden:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        if (command := group.get_command(context, name)) is None or command.hidden:
             continue
         if isinstance(command, click.Group):
             yield from _walk(command, (*path, name))

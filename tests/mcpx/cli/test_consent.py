@@ -12,7 +12,7 @@ from tests.mcpx.terminal import CTRL_C, Terminal
 
 COMMAND = """
 import click
-from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.options import changing_options, exit_unchanged, may_go_on
 
 @click.command()
 @changing_options

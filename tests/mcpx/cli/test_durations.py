@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcpx.cli.durations import LONGEST, duration_of
+from mcpx.cli.options import LONGEST, duration_of
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1 h", 3600), ("0d", 0)])

@@ -12,8 +12,8 @@ import click
 import pytest
 
 from mcpx import __version__
-from mcpx.cli.group import OTHERS, SECTIONS
-from mcpx.cli.main import cli
+from mcpx.cli.group import HIDDEN
+from mcpx.cli.main import COMMANDS, cli
 from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.paths import configuration_folder
 from tests.mcpx.serving import environment, run_cli
@@ -34,11 +34,28 @@ needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device
 def test_the_help_is_ordered_by_task(tmp_path):
     text = run_cli(tmp_path, "--help").stdout
     sections = [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    shown = [
-        title for title, names in SECTIONS.items() if {*names} & {*cli.list_commands(click.Context(cli))}
-    ]
-    assert sections == ["Options", *shown, OTHERS]
+    assert sections == ["Options", *COMMANDS]
     assert text.index("\n  exec ") < text.index("\n  check ") < text.index("\n  serve ")
+
+
+def test_the_table_says_of_each_command_what_the_command_says_of_itself():
+    context = click.Context(cli)
+    for name, (_, text) in {
+        name: each for known in COMMANDS.values() for name, each in known.items()
+    }.items():
+        command = cli.get_command(context, name)
+        assert command.hidden == (name in HIDDEN)
+        assert text == (" ".join(command.help.split()) if command.hidden else command.short_help)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["version"]])
+def test_help_imports_no_command(words):
+    program = (
+        "import sys; from mcpx.cli.main import cli; cli.main(sys.argv[1:], standalone_mode=False);"
+        "print(*(name for name in sys.modules if name.startswith('mcpx.cli.') and name.count('.') > 2))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
 
 
 def test_help_and_version_are_commands_too(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from mcpx.cli.status_table import render
+from mcpx.cli.operations.status_table import render
 from mcpx.cluster.node.room import memory_now
 from mcpx.cluster.node_table import FIRST_WAIT_S
 from mcpx.cluster.node_watch import MAX_SILENCE_S

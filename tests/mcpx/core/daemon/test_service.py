@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mcpx.cli.daemon import daemon
+from mcpx.cli.operations.daemon import daemon
 from mcpx.core.daemon.service import ServiceError, install, service, uninstall
 from tests.mcpx.core.daemon.unit_reading import unquoted, values
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 import pytest
 from click.testing import CliRunner
 
-from mcpx.cli.audit import audit as command
+from mcpx.cli.trust.audit import audit as command
 from mcpx.core.events.audit.chain_files import GENESIS, note_chains, segment_path
 from mcpx.core.events.audit.merging import NoSuchLogError, last_of_all, logs_of, verify_all
 from mcpx.core.events.audit.reading import Selection

@@ -1,0 +1,1 @@
+"""What servers offer, and calls of it: inspect, exec, resources and prompts."""

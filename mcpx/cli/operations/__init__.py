@@ -1,0 +1,1 @@
+"""Running operations: the daemon, what it does, and serve."""

@@ -1,0 +1,134 @@
+"""What the commands share that change files: four options, and the question before anything is changed.
+
+A command prints what it would change, calls `may_go_on`, and if that is False exits with `exit_unchanged`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+
+from mcpx.cli.known_names import complete_profile
+from mcpx.cli.printing import echo
+from mcpx.core.system.polling import readable
+from mcpx.core.text import escaped
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+LONGEST: Final = timedelta(days=700_000)  # from now, and before now, there are dates
+_DURATION: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
+
+
+def config_of(argument: str | None, config_path: str | None) -> str | None:
+    """The configuration file that a command was given, as its argument or by --config.
+
+    Raises:
+        UsageError: Two different ones.
+    """
+    if argument is not None and config_path is not None and argument != config_path:
+        raise click.UsageError(f"two configurations are given, {argument} and {config_path}; leave one out")
+    return argument if config_path is None else config_path
+
+
+def duration_of(text: str) -> timedelta | None:
+    """The span of time that a text says; None where it says none, or more than `LONGEST`."""
+    if (found := _DURATION.fullmatch(text)) is None:
+        return None
+    duration = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return duration if duration <= LONGEST else None
+
+
+def changing_options(command: _Command) -> _Command:
+    """Add `--config`, `--dry-run`, `--json` and `--yes`: `config_path`, `dry_run`, `as_json` and `yes`."""
+    for option in (
+        click.option("--yes", "-y", is_flag=True, help="Do it without asking."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON, for programs; implies no question."
+        ),
+        click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
+        click.option("--config", "config_path", type=click.Path(), help="Configuration file."),
+    ):
+        command = option(command)
+    return command
+
+
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="As the clients of this profile see it.",
+    shell_complete=complete_profile,
+)
+diff_option = click.option("--diff", is_flag=True, help="Show every entry, and what changes in the files.")
+
+
+def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
+    """Whether the change is to be made; the person is asked on a terminal, where `yes` does not say so.
+
+    Never with `dry_run`. Without a terminal, or with `as_json`, nothing is asked and only `yes` counts. That
+    nothing was changed is said on standard error.
+
+    Raises:
+        click.Abort: The input has ended.
+    """
+    if dry_run:
+        echo("nothing was changed: --dry-run", err=True)
+        return False
+    if yes:
+        return True
+    if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        echo("nothing was changed: say --yes", err=True)
+        return False
+    if asked(question):
+        return True
+    echo("nothing was changed", err=True)
+    return False
+
+
+def asked(question: str, *, default: bool = False) -> bool:
+    """Whether the person at the terminal says yes. The question goes to standard error.
+
+    `click.confirm` loses a Ctrl-C that comes while it sets up the line (CPython's `input`).
+
+    Raises:
+        click.Abort: The end of the input.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    while True:
+        click.echo(f"{escaped(question)} [{'Y/n' if default else 'y/N'}]: ", nl=False, err=True)
+        _wait_for_line()
+        line = sys.stdin.readline()
+        if not line:
+            raise click.Abort
+        word = line.strip().lower()
+        if word in _ANSWERS or not word:
+            return _ANSWERS.get(word, default)
+        click.echo("answer y or n", err=True)
+
+
+def _wait_for_line() -> None:
+    """Block until a line has been typed; a signal ends that at once, whenever it comes."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        readable([sys.stdin.fileno(), woken])
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        os.close(wake)
+
+
+def exit_unchanged(*, dry_run: bool) -> NoReturn:
+    """End a command that has changed nothing: 0 for a dry run, 1 for a change that was not agreed to."""
+    sys.exit(0 if dry_run else 1)

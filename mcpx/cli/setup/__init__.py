@@ -1,0 +1,1 @@
+"""Getting in and out: import, install, the servers of the configuration, undo, doctor and check."""

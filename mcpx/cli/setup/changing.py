@@ -1,0 +1,214 @@
+"""A configuration that a command edits: read, changed in a step that can be undone, taken in by the daemon.
+
+Used by the commands that change servers. Owns what they have in common: the error that names the nearest
+server, the question, and the report, which is lines for people or one JSON object for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from mcpx.cli.asking import RELOAD_TIMEOUT_S
+from mcpx.cli.options import asked, exit_unchanged, may_go_on
+from mcpx.cli.printing import echo, print_json
+from mcpx.core.config.servers import commands_in
+from mcpx.core.daemon.control_client import request
+from mcpx.core.system.paths import daemon_paths
+from mcpx.core.text.nearest import suggestion
+from mcpx.errors import ConfigError, MCPXError
+from mcpx.paths import config_file, home
+from mcpx.setup.changes import Edit, carry_out, read_file, recover, undo_last, unfinished
+from mcpx.setup.clients.masking import commands_shown, masked_diff
+from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents.configuration import entry_at, places_of
+from mcpx.setup.documents.editing import read
+
+# What the commands share that change files: an interrupted change first, the daemon afterwards.
+
+
+def take_back_interrupted(*, yes: bool, dry_run: bool, as_json: bool) -> tuple[str, ...]:
+    """Take back a change that was interrupted, if the person agrees, since what follows builds on it.
+
+    A sentence for each. Without consent the command ends here; a dry run goes on with the files as they are.
+
+    Raises:
+        ChangeError: A file or the journal cannot be written.
+    """
+    for change in unfinished():
+        echo(f"{change.command} was interrupted at {change.at}: some of its files may be changed", err=True)
+        if dry_run:
+            continue
+        if not may_go_on("Take it back first?", yes=yes, dry_run=False, as_json=as_json):
+            exit_unchanged(dry_run=False)
+    if dry_run:
+        return ()
+    sentences = recover()
+    for sentence in sentences:
+        echo(sentence, err=True)
+    return sentences
+
+
+def reload_daemon(config: str | os.PathLike[str] | None) -> str | None:
+    """Have the daemon of a configuration read it again; what came of it, None where no daemon runs."""
+    try:
+        answer = request(daemon_paths(config), {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
+    except MCPXError as error:
+        return f"the daemon does not use it yet: {error}"
+    return None if answer is None else "the daemon uses it now"
+
+
+def short(path: str | os.PathLike[str]) -> str:
+    """A path with `~` for the home folder."""
+    text, folder = os.fspath(path), str(Path(home()))
+    return f"~{text[len(folder) :]}" if folder != "/" and text.startswith(f"{folder}/") else text
+
+
+_T = TypeVar("_T")
+
+
+class Manner(NamedTuple):
+    """How a command that changes files was called: the options that all of them have."""
+
+    yes: bool
+    dry_run: bool
+    as_json: bool
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody can be asked."""
+        return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def agreed(self, question: str, *, is_asked: bool, runs_commands: bool) -> bool:
+        """Whether the change is to be made. What was typed is meant, in a pipe as at a terminal.
+
+        With `is_asked` the person at a terminal is asked. With `runs_commands` nothing is done without a yes:
+        an entry that was pasted may hold a command that nobody has read.
+        """
+        yes = self.yes or not (runs_commands or (is_asked and self.on_terminal))
+        return may_go_on(question, yes=yes, dry_run=self.dry_run, as_json=self.as_json)
+
+
+class ConfigurationEdit:
+    """The configuration in force, and what is said of its change. A file that is not there has no servers.
+
+    Raises:
+        ConfigError: The file is not understood.
+        ChangeError: It cannot be read, or an interrupted change cannot be taken back.
+    """
+
+    def __init__(self, config_path: str | None, manner: Manner) -> None:
+        take_back_interrupted(yes=manner.yes, dry_run=manner.dry_run, as_json=manner.as_json)
+        self.manner = manner
+        self.path = config_file(config_path).absolute()
+        self.before = read_file(self.path)
+        self.document = self.edited(partial(read, self.before or b"", "json"))
+        self.report: dict[str, Any] = {"changed": False, "file": str(self.path)}
+
+    def edited(self, edit: Callable[[], _T]) -> _T:
+        """What an edit of the file gives.
+
+        Raises:
+            ConfigError: The file is not understood, at its line and column.
+        """
+        try:
+            return edit()
+        except DocumentError as error:
+            where = f"{self.path}:{error.line}:{error.column}"
+            raise ConfigError(where, f"{error.problem}; nothing was changed") from None
+
+    def names(self) -> list[str]:
+        """The servers of the file."""
+        return list(dict.fromkeys(name for name, _ in places_of(self.document)))
+
+    def own_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The names with that of its server in the place of each alias."""
+        owners: dict[str, str] = {}
+        for name, path in places_of(self.document):
+            aliases = entry_at(self.document, path).get("aliases")
+            owners |= dict.fromkeys(map(str, aliases), name) if isinstance(aliases, list) else {}
+        known = self.names()
+        return tuple(dict.fromkeys(name if name in known else owners.get(name, name) for name in names))
+
+    def require(self, names: Iterable[str]) -> None:
+        """Check that there are servers of these names.
+
+        Raises:
+            MCPXError: There is none of one name; with the nearest.
+        """
+        known = self.names()
+        for name in names:
+            if name in known:
+                continue
+            hint = suggestion(name, known) if known else "there are none yet"
+            raise MCPXError(f"no server {json.dumps(name, ensure_ascii=False)} in {short(self.path)}; {hint}")
+
+    def show_commands(self, name: str, entry: object) -> bool:
+        """Print each command that MCPX would run for the entry of a server; whether there are any."""
+        shown = commands_shown(entry)
+        for line in shown:
+            self.say(f"{name} {line}", fg="yellow")
+        if shown:
+            self.report.setdefault("commands", {})[name] = commands_in(entry)
+        return bool(shown)
+
+    def change(
+        self,
+        command: str,
+        after: bytes,
+        question: str,
+        *,
+        is_asked: bool = False,
+        runs_commands: bool = False,
+    ) -> bool:
+        """Write the file and have a daemon that runs take it in, if that is agreed to; whether it was.
+
+        Raises:
+            ChangeError: The file was changed meanwhile, or cannot be written.
+        """
+        if self.manner.dry_run:
+            self.report["diff"] = masked_diff(self.before, after, str(self.path))
+            self.say(self.report["diff"])
+        if not self.manner.agreed(question, is_asked=is_asked, runs_commands=runs_commands):
+            return False
+        change = carry_out(command, [Edit(self.path, self.before, after, syntax="json")])
+        self.report |= {"changed": True, "change": change.id, "daemon": reload_daemon(self.path)}
+        return True
+
+    def offer_to_take_back(self, question: str) -> None:
+        """Take the change back, if there is somebody to ask who does not want to keep it.
+
+        Raises:
+            FileChanged: The file was changed meanwhile.
+            ChangeError: It cannot be written.
+        """
+        if self.manner.yes or not self.manner.on_terminal or asked(question, default=True):
+            return
+        undo_last()
+        self.say("taken out again")
+        reload_daemon(self.path)
+
+    def say(self, text: str, **style: Any) -> None:
+        """Print a line for people."""
+        if not self.manner.as_json:
+            echo(text, **style)
+
+    def note(self, text: str) -> None:
+        """Print a remark, and keep it for programs."""
+        self.report.setdefault("notes", []).append(text)
+        self.say(f"  note: {text}", fg="yellow")
+
+    def show_daemon(self) -> None:
+        """Print for people what the daemon made of the change, if one runs."""
+        if daemon := self.report.get("daemon"):
+            self.say(daemon)
+
+    def show_report(self) -> None:
+        """Print for programs what was done."""
+        if self.manner.as_json:
+            print_json(self.report)

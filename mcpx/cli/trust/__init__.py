@@ -1,0 +1,1 @@
+"""Trust: sign-ins, approvals, the audit log, secrets and tokens."""

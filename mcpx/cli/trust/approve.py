@@ -1,0 +1,107 @@
+"""`mcpx approve`: see what has changed since it was approved, and agree to it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpx.cli.asking import Control
+from mcpx.cli.known_names import complete_server, complete_tool
+from mcpx.cli.options import asked, json_option, with_config
+from mcpx.cli.printing import echo, print_json
+from mcpx.core.config.load import commands_of_servers, read_config
+from mcpx.core.text import one_line, shown_name, shown_server
+
+if TYPE_CHECKING:
+    from mcpx.core.catalog.model import JSON
+
+SAYS = {
+    "changed": "has changed",
+    "new": "is new",
+    "server": "says something else of itself",
+    "always": "is to run without asking",
+}
+
+
+@click.command(short_help="Agree to tools that changed.")
+@click.argument("server", required=False, shell_complete=complete_server)
+@click.argument("tool", required=False, shell_complete=complete_tool)
+@click.option("--all", "of_all", is_flag=True, help="Approve what waits of all servers.")
+@click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+@with_config
+@json_option
+def approve(
+    *,
+    server: str | None,
+    tool: str | None,
+    of_all: bool,
+    yes: bool,
+    config_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show what has changed since it was approved; with a SERVER or a TOOL of it, approve that.
+
+    A TOOL that is asked about before it runs is not asked about again, until it changes.
+    """
+    if of_all and server is not None:
+        raise click.UsageError("--all is for all servers: name none")
+    control = Control(config_path)
+    request: JSON = {"mcpx": "approve", "server": server, "tool": tool}
+    waiting = control.ask(request)["waiting"]
+    names_something = of_all or server is not None
+    if not as_json or not names_something:
+        _show(waiting, config_path, as_json=as_json, hint=not names_something)
+    if not names_something or not (waiting or of_all):
+        if as_json and names_something:
+            print_json({"approved": []})
+        return
+    # the words of the command are the consent; at a terminal the differences come first
+    if waiting and not (yes or as_json) and sys.stdin.isatty() and not asked("Approve this?"):
+        echo("nothing was approved", err=True)
+        sys.exit(1)
+    agreed = [
+        {"server": each["server"], "kind": its["kind"], "tool": its.get("tool"), "digest": its.get("digest")}
+        for each in waiting
+        for its in each["changes"]
+    ]
+    done = control.ask({**request, "agreed": agreed, "of_all": of_all})
+    if as_json:
+        print_json(done)
+    else:
+        for each in waiting:
+            echo(f"approved {shown_server(each['server'])}: {_named(each['changes'])}")
+
+
+def _named(changes: list[JSON]) -> str:
+    names = dict.fromkeys(shown_name(its["tool"]) if its.get("tool") else its["kind"] for its in changes)
+    return ", ".join(names)
+
+
+def _show(waiting: list[JSON], config_path: str | None, *, as_json: bool, hint: bool) -> None:
+    if as_json:
+        print_json({"waiting": waiting})
+        return
+    if not waiting:
+        echo("nothing waits for approval", err=True)
+    commands = commands_of_servers(read_config(config_path))
+    for each in waiting:
+        echo(f"{shown_server(each['server'])}  {one_line(each['started_by'])}", bold=True)
+        for command in commands.get(each["server"], ()):
+            echo(f"  runs: /bin/sh -c {shlex.quote(command)}", fg="yellow")
+        for its in each["changes"]:
+            for line in _lines(its):
+                echo(f"  {line}")
+        if hint:
+            echo(f"approve that with: mcpx approve {shlex.quote(each['server'])}", err=True)
+
+
+def _lines(its: JSON) -> list[str]:
+    """One change: what it is of, and its differences."""
+    if its["kind"] == "pins":
+        return [one_line(line) for line in its["difference"]]
+    what = shown_name(its["tool"]) if its.get("tool") else "the server"
+    blocked = "; not in force until it is approved" if its["blocked"] else ""
+    return [f"{what} {SAYS[its['kind']]}{blocked}", *(f"  {one_line(line)}" for line in its["difference"])]

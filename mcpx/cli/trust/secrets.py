@@ -1,0 +1,210 @@
+"""`mcpx secret`: secrets in the system's keychain, for `${keychain:NAME}` in a configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcpx.cli.group import Group
+from mcpx.cli.known_names import complete_profile, complete_token
+from mcpx.cli.options import (
+    changing_options,
+    duration_of,
+    exit_unchanged,
+    json_option,
+    may_go_on,
+    with_config,
+)
+from mcpx.cli.printing import NO_WRAP, echo, print_table
+from mcpx.core.config import load
+from mcpx.core.policy.tokens import issue, load_named
+from mcpx.core.policy.tokens import revoke as revoke_token
+from mcpx.core.running import keychain
+from mcpx.core.servers.fleet.profiles import check_endpoint
+from mcpx.core.system.endpoint import Endpoint
+from mcpx.errors import MCPXError
+from mcpx.paths import config_file, config_hint
+
+if TYPE_CHECKING:
+    from mcpx.core.policy.tokens import NamedToken
+
+
+# `mcpx token`: tokens with names for HTTP clients. Daemons see at once what is changed here.
+
+
+def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+    """A time from now: 90m, 12h, 30d or 4w.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    found = None if value is None else duration_of(value)
+    if value is not None and not found:
+        raise click.BadParameter(f"{value!r} is no time such as 90m, 12h, 30d or 4w")
+    return found
+
+
+@click.group(cls=Group, short_help="Tokens for HTTP clients.")
+def token() -> None:
+    """Make tokens for HTTP clients, each with a name, and if you want a profile and an end, and revoke them.
+
+    A client sends its token as Authorization: Bearer TOKEN. Sessions and results belong to the token: who has
+    another one cannot get at them. The default token, in the file that the daemon's log names, shows
+    everything and stays.
+    """
+
+
+@token.command(short_help="Make one.")
+@click.argument("name")
+@click.option(
+    "--profile", shell_complete=complete_profile, help="The profile that its clients see, and nothing else."
+)
+@click.option(
+    "--expires", metavar="TIME", callback=_lifetime, help="When it ends, from now: 90m, 12h, 30d or 4w."
+)
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def new(
+    name: str,
+    profile: str | None,
+    expires: timedelta | None,
+    config_path: str | None,
+    as_json: bool,  # noqa: FBT001 - click passes it by name
+) -> None:
+    """Make the token NAME and print it: this once, for MCPX keeps only its hash.
+
+    With --profile its clients are at that profile's endpoint, whether they connect to /mcp or to
+    /mcp/PROFILE; any other endpoint does not exist for them.
+    """
+    if profile is not None:
+        check_endpoint(Endpoint(profile=profile), load(config_file(config_path), resolve=False))
+    now = datetime.now(UTC).replace(microsecond=0)
+    secret, made = issue(name, profile=profile, expires=None if expires is None else now + expires, now=now)
+    if as_json:
+        echo(json.dumps({**_as_json(made, now), "token": secret}, indent=2))
+        return
+    echo(secret)
+    shows = "everything" if profile is None else f"the profile {profile}"
+    end = "until it is revoked" if made.expires is None else f"until {_local(made.expires)}"
+    echo(f"{name} shows {shows}, {end}; it is not shown again", err=True)
+
+
+@token.command("list", short_help="Their names.")
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+    """List the tokens that were made with mcpx token new. The tokens themselves are kept nowhere."""
+    tokens, now = load_named(), datetime.now(UTC)
+    if as_json:
+        echo(json.dumps({"tokens": [_as_json(each, now) for each in tokens]}, indent=2))
+    elif not tokens:
+        echo("no token was made; begin with: mcpx token new NAME", err=True)
+    else:
+        _print_table(tokens, now)
+
+
+@token.command(short_help="End one.")
+@click.argument("name", shell_complete=complete_token)
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def revoke(name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+    """End the token NAME for good, and the sessions of its clients with it."""
+    revoke_token(name)
+    echo(json.dumps({"revoked": name}) if as_json else f"revoked {name}; the sessions of its clients end")
+
+
+def _as_json(token: NamedToken, now: datetime) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "profile": token.profile,
+        "created": token.created.isoformat(),
+        "expires": None if token.expires is None else token.expires.isoformat(),
+        "expired": token.is_expired(now),
+    }
+
+
+def _print_table(tokens: tuple[NamedToken, ...], now: datetime) -> None:
+    rows = []
+    for each in tokens:
+        end = "never" if each.expires is None else _local(each.expires)
+        shows = "everything" if each.profile is None else f"profile {each.profile}"
+        style = "dim" if each.is_expired(now) else ""
+        end = f"expired {end}" if each.is_expired(now) else end
+        rows.append([(cell, style) for cell in (each.name, shows, _local(each.created), end)])
+    print_table({"name": NO_WRAP, "shows": {}, "created": NO_WRAP, "expires": NO_WRAP}, rows)
+
+
+def _local(time: datetime) -> str:
+    return f"{time.astimezone():%Y-%m-%d %H:%M}"
+
+
+MAX_SECRET_CHARS = 65_536
+
+
+@click.group(short_help="Secrets in the keychain.")
+def secret() -> None:
+    """Keep secrets in the system's keychain: a configuration names them as ${keychain:NAME}."""
+
+
+@secret.command("set", short_help="Keep one.")
+@click.argument("name")
+@with_config
+def set_secret(name: str, config_path: str | None) -> None:
+    """Keep a secret under NAME, in place of another of that name.
+
+    It is read from the terminal, unseen, or from standard input: never from the command line, which other
+    users can see.
+    """
+    _check(name)
+    if sys.stdin.isatty():
+        value = click.prompt(f"Secret for {name}", hide_input=True, err=True)
+    else:
+        value = sys.stdin.read(MAX_SECRET_CHARS + 1).rstrip("\r\n")
+    if not value:
+        raise MCPXError("the secret is empty; nothing was changed")
+    if len(value) > MAX_SECRET_CHARS:
+        raise MCPXError(f"a secret has at most {MAX_SECRET_CHARS} characters; nothing was changed")
+    keychain.put(name, value)
+    echo(f"{name} is in the keychain; in a configuration it is ${{keychain:{name}}}")
+    echo(f"a daemon that runs takes it in with: mcpx reload{config_hint(config_file(config_path))}", err=True)
+
+
+@secret.command("list", short_help="Their names.")
+@with_config
+@json_option
+def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+    """List the names that were set with mcpx secret set. Values are never shown."""
+    names = keychain.names()
+    if as_json:
+        echo(json.dumps({"secrets": names}))
+    elif not names:
+        echo("no secret was set; begin with: mcpx secret set NAME", err=True)
+    else:
+        echo("\n".join(names))
+
+
+@secret.command(short_help="Remove one.")
+@click.argument("name")
+@changing_options
+def remove(name: str, config_path: str | None, dry_run: bool, as_json: bool, yes: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+    """Remove the secret of NAME from the keychain, for good."""
+    _check(name)
+    if not may_go_on(f"Remove {name} for good?", yes=yes, dry_run=dry_run, as_json=as_json):
+        exit_unchanged(dry_run=dry_run)
+    if not keychain.remove(name):
+        raise MCPXError(f"the keychain holds no {name}")
+    echo(json.dumps({"removed": name}) if as_json else f"removed {name}")
+
+
+def _check(name: str) -> None:
+    """Refuse a name that no configuration could name.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if not name.isprintable() or not name.strip() or any(sign in name for sign in ("{", "}", ":-")):
+        raise click.UsageError("a name holds printable characters, and neither braces nor :-")
