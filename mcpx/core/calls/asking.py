@@ -25,8 +25,7 @@ from mcpx.core.calls.recording import note_question
 from mcpx.core.calls.results.large import Apart
 from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.events.audit.audit import Audit
-from mcpx.core.events.audit.entry import Approval, Entry
+from mcpx.core.events.records import Approval, Record, Records
 from mcpx.core.policy.approval_form import KEY
 from mcpx.core.policy.approvals import Admitted, Approvals
 from mcpx.core.policy.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
@@ -69,7 +68,7 @@ def admitted(
 
     `given` is what the client sent, as in `Exec`.
 
-    The audit log learns from the reply's entry what became of that.
+    The audit log learns from the reply's record what became of that.
 
     Raises:
         CallError: As from `Approvals.admit`.
@@ -90,15 +89,15 @@ def admitted(
         answers=context.answers,
         asks_likewise=upstream.config.is_remote_mcpx,
     )
-    entry = reply.observer
-    found = noted(approvals, asked, entry if isinstance(entry, Entry) else None)
+    record = reply.observer
+    found = noted(approvals, asked, record if isinstance(record, Record) else None)
     if found.answers is not context.answers:
         context = replace(context, answers=found.answers)
     return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
 
 
-def noted(approvals: Approvals, call: ApprovalRequest, entry: Entry | None) -> Admitted:
-    """Judge a call by `Approvals`, and note that in the call's entry.
+def noted(approvals: Approvals, call: ApprovalRequest, record: Record | None) -> Admitted:
+    """Judge a call by `Approvals`, and note that in the call's record.
 
     Raises:
         CallError: As from `Approvals.admit`.
@@ -106,18 +105,18 @@ def noted(approvals: Approvals, call: ApprovalRequest, entry: Entry | None) -> A
     try:
         found = approvals.admit(call)
     except ApprovalRequired:
-        _note(entry, call.rule, "asked")
+        _note(record, call.rule, "asked")
         raise
     except NotApproved as error:
-        _note(entry, call.rule, "refused" if error.is_refusal else None)
+        _note(record, call.rule, "refused" if error.is_refusal else None)
         raise
-    _note(entry, call.rule, found.by)
+    _note(record, call.rule, found.by)
     return found
 
 
-def _note(entry: Entry | None, rule: str | None, approval: Approval | None) -> None:
-    if entry is not None and rule is not None:
-        entry.rule, entry.approval = rule, approval
+def _note(record: Record | None, rule: str | None, approval: Approval | None) -> None:
+    if record is not None and rule is not None:
+        record.rule, record.approval = rule, approval
 
 
 async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: CallerHandle) -> InputAnswers:
@@ -246,13 +245,13 @@ class Rounds:
         self,
         servers: Mapping[str, VisibleServer],
         approvals: Approvals,
-        audit: Audit,
+        records: Records,
         links: SignInLinks,
         result_of: Callable[[Request], Awaitable[msgspec.Raw]],
     ) -> None:
         self._servers = servers
         self._approvals = approvals
-        self._audit = audit
+        self._records = records
         self._links = links
         self._result_of = result_of
 
@@ -308,7 +307,7 @@ class Rounds:
         asked = await self._links.obtain(
             need, upstream, context.caller, client=context.client, answers=context.answers
         )
-        note_question(self._audit, request, is_answered=asked is None)
+        note_question(self._records, request, is_answered=asked is None)
         if asked is not None:
             return asked
         repeated = replace(request, context=replace(context, answers=without_link(context.answers)))
@@ -323,5 +322,5 @@ class Rounds:
 
     def _note_same(self, request: Request, repeated: Request) -> None:
         """Tell who watches that a request goes on as another one."""
-        if self._audit.watch is not None:
-            self._audit.watch.same(request, repeated)
+        if self._records.watch is not None:
+            self._records.watch.same(request, repeated)

@@ -31,7 +31,7 @@ from mcpx.core.calls.recording import note_refused, noting_refusals
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.catalog.model import JSON
-from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.records import Records
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.context import ClientId, Origin
 from mcpx.core.protocol.messages import Exec, Inspect, Read, Request, as_call_error, tool_of
@@ -99,18 +99,18 @@ class ToolCalls:
         results: ResultRenderer,
         *,
         approvals: Approvals,
-        audit: Audit,
+        records: Records,
         links: SignInLinks,
         await_peers: Callable[[], Awaitable[None]],
     ) -> None:
         self._upstreams = upstreams
         self._inspector = inspector
         self._results = results
-        self._audit = audit
+        self._records = records
         self._await_peers = await_peers
         self.call = pipeline.send
         """Send a request, and go on: the reply gets the raw result, or a CallError."""
-        self.rounds = Rounds(upstreams, approvals, audit, links, self._result_of)
+        self.rounds = Rounds(upstreams, approvals, records, links, self._result_of)
         """Obtains what a request lacks that was sent with `call`."""
 
     # --- for the paths of the gateway
@@ -140,7 +140,7 @@ class ToolCalls:
             try:
                 await await_listing(upstream, tool_of(request))
             except CallError as error:
-                note_refused(self._audit, request, error)
+                note_refused(self._records, request, error)
                 raise
         reply: Reply[msgspec.Raw] = Reply()
         self.call(request, reply)
@@ -235,7 +235,7 @@ class ToolCalls:
             if on_progress is not None and (step := envelope.read_step(members)) is not None:
                 on_progress(step.progress, step.total, step.message)
 
-        with noting_refusals(self._audit, "tool", server_name, tool_name, origin):
+        with noting_refusals(self._records, "tool", server_name, tool_name, origin):
             server_name, tool_name = await self.resolve(server_name, tool_name)
             encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
         context = RequestContext(

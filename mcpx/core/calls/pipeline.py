@@ -4,13 +4,13 @@ Whatever way a request comes in by, a decoder makes one value of it (`Exec`, `Re
 asks in its context), and hands it to `send` with the reply that an encoder waits for. Its steps:
 
     trace    begin its spans, where calls are traced
-    record   begin its entry, which the audit log has on disk before anything is sent
+    record   begin its record, which the audit log has on disk before anything is sent
     resolve  find the server and the tool or resource, among the servers of this view
     permit   refuse what the rules refuse
     check    hold the arguments against the tool's schema; large ones in a worker, then go on at `resolve`
     ask      have a person agree, where a rule wants that (`mcpx.core.calls.asking`)
     queue    choose the session, and put the request into its queue, which sends it (`mcpx.core.servers`)
-    settle   what comes back settles the reply: the encoder answers, then entry and spans end
+    settle   what comes back settles the reply: the encoder answers, then record and spans end
 
 No step waits, so a slow server delays nobody else; the answer goes straight to whoever asked. What a step
 raises is the answer to that request, which then was not sent. Nothing is kept from one request to the next.
@@ -26,7 +26,7 @@ from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
 from mcpx.core.calls.recording import Target, target_of
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.records import Records
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.call_trace import CallTrace, end_with
@@ -50,13 +50,13 @@ class Pipeline:
         servers: Mapping[str, VisibleServer],
         checker: ArgumentChecker,
         approvals: Approvals,
-        audit: Audit,
+        records: Records,
         tracing: Tracing,
     ) -> None:
         self._servers = servers
         self._checker = checker
         self._approvals = approvals
-        self._audit = audit
+        self._records = records
         self._tracing = tracing if tracing.on else None
 
     def send(self, request: Request, reply: RawReply) -> None:
@@ -90,12 +90,12 @@ class Pipeline:
         return replace(request, context=replace(request.context, trace=trace))
 
     def _record(self, request: Request, reply: RawReply) -> None:
-        """Begin the entry of a request, and have its reply end it.
+        """Begin the record of a request, and have its reply end it.
 
         Raises:
-            CallError: As from `Audit.begin`.
+            CallError: `overloaded`: it has to be in the audit log, and cannot.
         """
-        audit, context = self._audit, request.context
+        context = request.context
         target: Target | None
         if isinstance(request, Exec):
             target = "tool", request.tool_name, request.arguments
@@ -105,13 +105,17 @@ class Pipeline:
             return
         kind, name, arguments = target
         if context.answers is not None:
-            audit.goes_on(kind, request.server_name, name, context.origin)
-        entry = audit.begin(kind, request.server_name, name, arguments, context.origin)
-        if audit.watch is not None:
-            audit.watch.begun(entry, request)
-        if context.trace is not None:
-            entry.trace_id = context.trace.trace_id
-        reply.observe(entry)
+            self._records.goes_on(kind, request.server_name, name, context.origin)
+        record = self._records.begin(
+            kind,
+            request.server_name,
+            name,
+            arguments,
+            context.origin,
+            request=request,
+            trace_id=None if context.trace is None else context.trace.trace_id,
+        )
+        reply.observe(record)
 
     # --- reads, prompts, completions and tasks: resolve, permit, queue
 

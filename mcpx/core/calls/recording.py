@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 from mcp import MCPError
 
-from mcpx.core.events.audit.audit import Audit
-from mcpx.core.events.audit.entry import Kind
+from mcpx.core.events.records import Kind, Records
 from mcpx.core.protocol.context import Origin
 from mcpx.core.protocol.messages import Exec, Read, Request
 from mcpx.core.protocol.requests import Complete, GetPrompt
@@ -50,27 +49,27 @@ def target_of(request: Request) -> Target | None:
     return None if forwarded.method == _NOT_WRITTEN else ("task", forwarded.task_id, b"")
 
 
-def note_refused(audit: Audit, request: Request, error: CallError) -> None:
+def note_refused(records: Records, request: Request, error: CallError) -> None:
     """Note a request that was refused on its way to the pipeline."""
     if (target := target_of(request)) is not None:
         kind, name, _ = target
         origin = request.context.origin
-        audit.refused(kind, request.server_name, name, error.code, origin=origin, rule=error.rule)
+        records.refused(kind, request.server_name, name, error.code, origin=origin, rule=error.rule)
 
 
-def note_question(audit: Audit, request: Request, *, is_answered: bool) -> None:
+def note_question(records: Records, request: Request, *, is_answered: bool) -> None:
     """Note that a refusal does not end its call: a person is asked, or has done what it takes."""
     if (target := target_of(request)) is not None:
         kind, name, _ = target
         about = kind, request.server_name, name, request.context.origin
-        audit.asked(*about)
+        records.asked(*about)
         if is_answered:
-            audit.goes_on(*about)
+            records.goes_on(*about)
 
 
 @contextmanager
 def noting_refusals(
-    audit: Audit,
+    records: Records,
     kind: Kind,
     server: str,
     name: str,
@@ -82,9 +81,9 @@ def noting_refusals(
     try:
         yield
     except CallError as error:
-        audit.refused(kind, server, name, error.code, origin=origin, rule=error.rule or rule_against())
+        records.refused(kind, server, name, error.code, origin=origin, rule=error.rule or rule_against())
         raise
     except (MCPError, MCPXError) as error:
         code, rule = _UNKNOWN.get(kind, "invalid_arguments"), getattr(error, "rule", None) or rule_against()
-        audit.refused(kind, server, name, code, origin=origin, rule=rule)
+        records.refused(kind, server, name, code, origin=origin, rule=rule)
         raise

@@ -38,6 +38,7 @@ from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.call_watch import CallWatch
 from mcpx.core.events.history import History
 from mcpx.core.events.meter import Meter
+from mcpx.core.events.records import Records
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.servers.accounts import OpenAccounts, no_accounts
@@ -127,14 +128,12 @@ class Hub:
         self.workers = WorkerPool()
         self.views = ResultViews(self.results, self.upstreams, self.workers, tasks)
         self.meter = Meter(self.upstreams, self.fleet.activity)
-        self.audit = Audit(
-            lambda: (state or state_folder()) / AUDIT_FOLDER,
-            cuts_off=lambda: self.leaving.is_over,
-            tally=self.meter,
-        )
+        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
+        self.records = Records(self.audit, self.meter, cuts_off=lambda: self.leaving.is_over)
+        """The stream of the records of calls."""
         self.history = History(self.upstreams, self.meter, self.fleet.activity)
         """The calls of the last hour."""
-        self.call_watch = CallWatch(self.audit, self.meter, self.upstreams)
+        self.call_watch = CallWatch(self.records, self.meter, self.upstreams)
         """The calls as they run, for those who watch."""
         self.reloads = Reloads(
             config,
@@ -142,6 +141,7 @@ class Hub:
             self.results,
             self.approvals,
             self.audit,
+            records=self.records,
             expand=expand,
             joined=lambda config: ports.peers.configure(config, self),
             reloading=reloading,
@@ -205,14 +205,14 @@ class Hub:
         return Registry(upstreams, calls), calls
 
     def _calls_among(self, upstreams: Mapping[str, VisibleServer], inspector: Inspector) -> ToolCalls:
-        pipeline = Pipeline(upstreams, self._checker, self.approvals, self.audit, self.tracing)
+        pipeline = Pipeline(upstreams, self._checker, self.approvals, self.records, self.tracing)
         return ToolCalls(
             upstreams,
             pipeline,
             inspector,
             self.results,
             approvals=self.approvals,
-            audit=self.audit,
+            records=self.records,
             links=self.links,
             await_peers=self._await_peers,
         )

@@ -54,7 +54,7 @@ class HubView:
         self.clients = hub.clients
         self.views = hub.views
         self.large_requests = LargeRequests(hub.workers)
-        self.audit = hub.audit
+        self.records = hub.records
         self.meter = hub.meter
         self.tracing = hub.tracing
         self._hub = hub

@@ -21,7 +21,7 @@ from mcpx.core.config import Stdio
 from mcpx.core.daemon.status import NodeStatus, PeerStatus
 from mcpx.core.daemon.status_snapshot import restarts
 from mcpx.core.events import metric_families as families
-from mcpx.core.events.audit.entry import End
+from mcpx.core.events.records import End
 from mcpx.core.events.stats import Count
 from mcpx.core.system.processes import ProcessFigures
 from mcpx.core.telemetry.contained import contained

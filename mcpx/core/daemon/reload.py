@@ -24,6 +24,7 @@ from mcpx.core.config import Config, ServerConfig, redactor_of
 from mcpx.core.config.diagnosis import diagnose
 from mcpx.core.daemon.config_file import ConfigFile
 from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.records import Records
 from mcpx.core.policy.approvals import Approvals
 from mcpx.core.running import put_in_force
 from mcpx.core.servers.fleet.fleet import Fleet
@@ -63,6 +64,7 @@ class Reloads:
         approvals: Approvals,
         audit: Audit,
         *,
+        records: Records,
         expand: Callable[[Config], Config],
         joined: Callable[[Config], None],
         reloading: Callable[[], AbstractContextManager[None]],
@@ -77,6 +79,7 @@ class Reloads:
         self._results = results
         self._approvals = approvals
         self._audit = audit
+        self._records = records
         self._expand = expand
         self._joined = joined
         self._reloading = reloading
@@ -179,8 +182,8 @@ class Reloads:
             enabled=config.audit != "off",
             required=config.audit_required,
             redact=redactor.data if config.audit == "full" else None,
-            hide=redactor,
         )
+        self._records.hide = redactor
 
     def _put_in_force(self, config: Config) -> None:
         """Give servers and programs that are started from now on the environment of a configuration."""

@@ -23,11 +23,10 @@ from typing import Final
 
 import msgspec
 
-from mcpx.core.events.audit.audit import Audit
-from mcpx.core.events.audit.entry import ANSWERED, Entry
 from mcpx.core.events.costs import costs
 from mcpx.core.events.listings import Offers
 from mcpx.core.events.meter import Meter
+from mcpx.core.events.records import ANSWERED, Record, Records
 from mcpx.core.events.watched_call import Call, Json
 from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import Exec, Forward, Read
@@ -47,10 +46,10 @@ _KEPT: Final = KEPT_RESULTS.encode()
 
 
 class CallWatch:
-    """Watches the calls that `audit` and `meter` hear of."""
+    """Watches the calls that `records` and `meter` hear of."""
 
-    def __init__(self, audit: Audit, meter: Meter, upstreams: Mapping[str, Offers]) -> None:
-        self._audit = audit
+    def __init__(self, records: Records, meter: Meter, upstreams: Mapping[str, Offers]) -> None:
+        self._records = records
         self._meter = meter
         self._upstreams = upstreams
         self._followers = 0
@@ -59,9 +58,9 @@ class CallWatch:
         self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
         self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
         self._large: deque[Call] = deque()  # that have ended, and are known by their requests still
-        self._window_ends = self._full_until = 0  # as an entry's `at_us`
+        self._window_ends = self._full_until = 0  # as a record's `at_us`
         self._new = self._failed = 0  # in this window
-        self._since = 0  # as an entry's `at_us`; calls before it are no skipped ones
+        self._since = 0  # as a record's `at_us`; calls before it are no skipped ones
         self.version = 0
         """Counts the changes of all calls."""
         self.skipped = 0
@@ -75,7 +74,7 @@ class CallWatch:
         if not self._followers:
             self._since = time.time_ns() // 1000
         self._followers += 1
-        self._audit.observe(self)
+        self._records.watch = self
         self._meter.watch = self
         self.find_running(for_us=0)
         try:
@@ -98,7 +97,7 @@ class CallWatch:
     def _rest(self) -> None:
         """Hear of no more calls, once those that somebody has seen running have ended."""
         if not self._followers and not self._running:
-            self._audit.observe(None)
+            self._records.watch = None
 
     def calls(self) -> list[Call]:
         """The calls that are kept: those that have ended, the first to end first, then those that run."""
@@ -121,43 +120,43 @@ class CallWatch:
     def find_running(self, *, for_us: int = WINDOW_US) -> None:
         """Keep the calls that have run for so long and were not kept so far."""
         before = time.time_ns() // 1000 - for_us
-        for at_us, entry in self._audit.running.items():
+        for at_us, record in self._records.running.items():
             if at_us > before or len(self._running) >= MAX_RUNNING:
                 break
-            if entry.watched is None:
+            if record.watched is None:
                 self.skipped -= at_us >= self._since
-                self._keep(self._made(entry), None)
+                self._keep(self._made(record), None)
 
     # --- for the audit log
 
-    def begun(self, entry: Entry, request: object | None) -> None:
+    def begun(self, record: Record, request: object | None) -> None:
         """Note a call that begins; `request` is what the gateway knows it by, where it will tell more."""
         if not self._followers:
             return
-        if entry.at_us < self._full_until and id(request) not in self._by_request:
+        if record.at_us < self._full_until and id(request) not in self._by_request:
             self.skipped += 1
             return
         try:
             known = self._by_request.get(id(request)) if request is not None else None
-            known = known or self._with_question(entry, request)
+            known = known or self._with_question(record, request)
             if known is not None:  # it goes on, with what a person has said
-                self._go_on(known, entry)
+                self._go_on(known, record)
                 if request is not None:
                     self._index(known, request)
-            elif self._has_room(entry.at_us):
-                call = self._made(entry)
+            elif self._has_room(record.at_us):
+                call = self._made(record)
                 if isinstance(request, Read):
                     call.named(request.uri)  # with its secrets, where it has any
                 self._keep(call, request)
         except Exception as error:  # noqa: BLE001 - the promise of this module
             contain(error, "call watch")
 
-    def ended(self, entry: Entry) -> None:
+    def ended(self, record: Record) -> None:
         """Note that a call that is kept has ended, or that one has failed or was refused."""
         try:
-            call = entry.watched or (self._late(entry) if self._followers else None)
-            if call is not None and call.entry is entry:
-                self._end(call, entry)
+            call = record.watched or (self._late(record) if self._followers else None)
+            if call is not None and call.record is record:
+                self._end(call, record)
                 self._rest()
         except Exception as error:  # noqa: BLE001 - as above
             contain(error, "call watch")
@@ -174,11 +173,11 @@ class CallWatch:
         if len(self._same) > MAX_CALLS:
             del self._same[next(iter(self._same))]
 
-    def _with_question(self, entry: Entry, request: object | None) -> Call | None:
+    def _with_question(self, record: Record, request: object | None) -> Call | None:
         """The call that ended with a question, and goes on with the client's next request."""
         if not isinstance(request, Exec | Read | Forward) or request.context.answers is None:
             return None
-        asked = (call for call in self._ended.values() if call.has_asked and call.target == entry.target)
+        asked = (call for call in self._ended.values() if call.has_asked and call.target == record.target)
         return next(asked, None)
 
     # --- for the meter
@@ -202,7 +201,7 @@ class CallWatch:
             "cut": _is_cut(raw, pieces),
         }
         self._change(call)
-        if call.entry is None:
+        if call.record is None:
             self._release(call)
 
     # --- the calls
@@ -219,8 +218,8 @@ class CallWatch:
 
     def _keep(self, call: Call, request: object | None) -> None:
         self._running[call.shown["id"]] = call
-        if call.entry is not None:
-            call.entry.watched = call
+        if call.record is not None:
+            call.record.watched = call
         if request is not None:
             self._index(call, request)
             first, _ = self._same.pop(id(request), (None, None))
@@ -247,44 +246,44 @@ class CallWatch:
         self.version += 1
         call.version = self.version
 
-    def _go_on(self, call: Call, entry: Entry) -> None:
-        call.entry, entry.watched = entry, call
+    def _go_on(self, call: Call, record: Record) -> None:
+        call.record, record.watched = record, call
         call.shown |= {"outcome": None, "code": None, "ms": None, "end": None}
         self._ended.pop(call.shown["id"], None)
         self._running[call.shown["id"]] = call
         self._change(call)
 
-    def _late(self, entry: Entry) -> Call | None:
+    def _late(self, record: Record) -> Call | None:
         """A call that was not kept when it began, or never did, if it is to be kept now."""
-        took_us = entry.ended_at_us - entry.at_us
+        took_us = record.ended_at_us - record.at_us
         if took_us >= 1000 * QUICK_MS:
-            self.skipped -= entry.at_us >= self._since
-            call = self._made(entry)
-        elif entry.mark == ANSWERED:
+            self.skipped -= record.at_us >= self._since
+            call = self._made(record)
+        elif record.mark == ANSWERED:
             return None
-        elif took_us == 0 and self._has_room(entry.at_us):  # it was refused
-            call = self._made(entry)
+        elif took_us == 0 and self._has_room(record.at_us):  # it was refused
+            call = self._made(record)
         elif self._failed < MAX_FAILED:
             self._failed += 1
             self.skipped -= 1
-            call = self._made(entry)
+            call = self._made(record)
         else:
             return None
         self._keep(call, None)
         return call
 
-    def _end(self, call: Call, entry: Entry) -> None:
-        outcome, code, size = entry.how()
-        call.entry = entry.watched = None
+    def _end(self, call: Call, record: Record) -> None:
+        outcome, code, size = record.how()
+        call.record = record.watched = None
         call.shown |= {
-            "ms": max(0, entry.ended_at_us - call.shown["id"]) / 1000,
+            "ms": max(0, record.ended_at_us - call.shown["id"]) / 1000,
             "outcome": outcome,
             "code": code,
-            "end": entry.end(),
-            "approval": entry.approval or call.shown["approval"],
-            "rule": entry.rule or call.shown["rule"],
+            "end": record.end(),
+            "approval": record.approval or call.shown["approval"],
+            "rule": record.rule or call.shown["rule"],
         }
-        call.has_asked = entry.is_question()
+        call.has_asked = record.is_question()
         self._running.pop(call.shown["id"], None)
         self._ended[call.shown["id"]] = call
         if len(self._ended) > MAX_CALLS:
@@ -301,11 +300,11 @@ class CallWatch:
                 self._release(self._large.popleft())
         self._change(call)
 
-    def _made(self, entry: Entry) -> Call:
-        return Call(entry, read_only=self._is_read_only(entry))
+    def _made(self, record: Record) -> Call:
+        return Call(record, read_only=self._is_read_only(record))
 
-    def _is_read_only(self, entry: Entry) -> bool:
-        _, server, kind, name = entry.target
+    def _is_read_only(self, record: Record) -> bool:
+        _, server, kind, name = record.target
         if kind != "tool":
             return kind in {"resource", "prompt", "completion"}
         upstream = self._upstreams.get(server)

@@ -21,9 +21,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcpx.core.events.audit.entry import End, Entry, Kind, Target
 from mcpx.core.events.costs import costs
 from mcpx.core.events.listings import Listings, Menu, Offers, cost_of_menus
+from mcpx.core.events.records import End, Kind, Record, Target
 from mcpx.core.events.stats import (
     COMMAND_LINE,
     COMPLETIONS,
@@ -217,30 +217,30 @@ class Meter:
         exists = tool in _NOT_TOOLS or (catalogue is not None and tool in catalogue.tools)
         return server, tool if exists else OTHERS
 
-    def begun(self, entry: Entry) -> None:
+    def begun(self, record: Record) -> None:
         """Count a call that begins, as `mcpx.core.events.audit.audit.Tally` says."""
         try:
-            origin, server, kind, name = entry.target
+            origin, server, kind, name = record.target
             client = self._clients.get(origin.name or "") if kind == "tool" else None
             row = client and client.rows.get((server, name))  # the usual one, without a call more
-            row = entry.counted = row or self._row_of(entry.target)
+            row = record.counted = row or self._row_of(record.target)
             row.calls += 1
             if not row.is_listed:
                 self._list(row)
         except Exception as error:  # noqa: BLE001 - the promise of this module
             contain(error, "meter")
 
-    def ended(self, entry: Entry) -> None:
+    def ended(self, record: Record) -> None:
         """Count its end."""
-        row = entry.counted
+        row = record.counted
         if row is None:
             return
-        if (end := entry.end()) == "ok":
+        if (end := record.end()) == "ok":
             row.ok += 1
         else:
             row.add_end(end, 1)
-            if entry.is_question():
-                self._keep_question(entry.target, row, end)
+            if record.is_question():
+                self._keep_question(record.target, row, end)
         if not row.is_listed:
             self._list(row)
 

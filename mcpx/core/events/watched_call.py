@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.events.audit.entry import Entry, argument_names
+from mcpx.core.events.audit.lines import argument_names
+from mcpx.core.events.records import Record
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.text import cut, visible
 
@@ -23,10 +24,10 @@ class Call:
     __slots__ = (
         "arguments",
         "bytes_in",
-        "entry",
         "has_asked",
         "kind",
         "name",
+        "record",
         "requests",
         "server",
         "shown",
@@ -34,21 +35,21 @@ class Call:
         "version",
     )
 
-    def __init__(self, entry: Entry, *, read_only: bool) -> None:
-        self.target = entry.target
-        origin, self.server, self.kind, self.name = entry.target
+    def __init__(self, record: Record, *, read_only: bool) -> None:
+        self.target = record.target
+        origin, self.server, self.kind, self.name = record.target
         self.has_asked = False
         """Whether it has ended with a question, with whose answer it may go on."""
-        self.entry: Entry | None = entry
+        self.record: Record | None = record
         """While it runs."""
         self.requests: list[object] = []
         """What the gateway knows it by, until it has told what it costs."""
-        self.arguments: bytes | None = bytes(entry.arguments)
-        self.bytes_in = len(entry.arguments)
+        self.arguments: bytes | None = bytes(record.arguments)
+        self.bytes_in = len(record.arguments)
         self.version = 0
         """When it changed last, as `CallWatch.version` counts."""
         self.shown = shown_call(
-            entry.at_us,
+            record.at_us,
             client=origin.client,
             transport=origin.transport,
             profile=origin.profile,

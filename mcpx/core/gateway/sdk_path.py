@@ -106,8 +106,8 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -
     with_context = replace(request, context=_context(hub, ctx, notifications))
     if isinstance(with_context, Exec):
         with_context = replace(with_context, given=await as_sent(ctx))
-    if hub.audit.watch is not None:
-        hub.audit.watch.same(request, with_context)
+    if hub.records.watch is not None:
+        hub.records.watch.same(request, with_context)
     failure: CallError | MCPError | None = None
     result: R | JSON = {}
     async with anyio.create_task_group() as tasks:

@@ -21,9 +21,9 @@ from starlette.routing import Route
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.events.audit.entry import end_of
 from mcpx.core.events.audit.reading import Line, tail
 from mcpx.core.events.call_watch import last_of
+from mcpx.core.events.records import end_of
 from mcpx.core.events.watched_call import Call, shown_call
 from mcpx.core.protocol.context import page_origin
 from mcpx.core.rendering.results import ToolResult
@@ -76,7 +76,7 @@ async def calls(page: OpenPage, _argument: str) -> AsyncGenerator[Shown, None]:
 def _running(hub: Hub) -> Shown:
     """List what runs, whether it was sent already or not."""
     kept = hub.call_watch.running
-    return {"running": kept, "more_running": len(hub.audit.running) - len(kept)}
+    return {"running": kept, "more_running": len(hub.records.running) - len(kept)}
 
 
 def _ended_at(call: Shown) -> float:

@@ -296,7 +296,7 @@ async def _came_of(server: str, trial: Awaitable[JSON]) -> JSON:
 
 async def _call(hub: Hub, trial: ToolTrial, context: RequestContext) -> JSON:
     began = time.perf_counter()
-    with noting_refusals(hub.audit, "tool", trial.server, trial.tool, context.origin):
+    with noting_refusals(hub.records, "tool", trial.server, trial.tool, context.origin):
         server, tool = await hub.calls.resolve(trial.server, trial.tool)
         encoded = encode_arguments(trial.arguments, server=server, tool=tool)
     request = Exec(server, tool, encoded, context)

@@ -63,7 +63,7 @@ class FastPath(FastContexts):
         self._results = hub.views.results
         self._upstreams = hub.upstreams
         self._meter = hub.meter
-        self._audit = hub.audit
+        self._records = hub.records
         self._exposure = server.exposure
         self._decode = decode
         self._decode_native: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
@@ -225,7 +225,7 @@ class FastPath(FastContexts):
         tool = self._exposure.shown.native.get(params.name)
         in_meta = tool is not None and has_output_schema(tool)
         origin = self._origin(params.meta)
-        self._audit.refused("tool", given.server_name, given.tool_name, refusal.code, origin=origin)
+        self._records.refused("tool", given.server_name, given.tool_name, refusal.code, origin=origin)
         pieces = self._encoder(params.meta).failure(refusal, in_meta=in_meta)
         self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))

@@ -131,7 +131,7 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
     arguments = request.arguments
     if request.pairs:
         found = partial(rule_against, hub.upstreams.values(), *names)
-        with noting_refusals(hub.audit, "tool", *names, _origin(hub), rule_against=found):
+        with noting_refusals(hub.records, "tool", *names, _origin(hub), rule_against=found):
             names = await hub.calls.resolve(*names)
             arguments = _typed(hub, names, request.pairs, arguments)
     on_progress = progressed if request.progress else None
@@ -218,7 +218,7 @@ async def get_prompt(
         CallError: There is no such server, or the request failed.
         MCPXError: There is no such prompt, or the arguments are not those that it takes.
     """
-    with noting_refusals(hub.audit, "prompt", server, name, context.origin):
+    with noting_refusals(hub.records, "prompt", server, name, context.origin):
         server = hub.registry.upstream(server).name
         known = {prompt.name: prompt for prompt in _prompts(hub, server)}
         if known and name not in known:

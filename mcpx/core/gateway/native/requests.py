@@ -26,7 +26,7 @@ from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.catalog.naming import offered_uri
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.events.audit.entry import Kind
+from mcpx.core.events.records import Kind
 from mcpx.core.gateway import sdk_path
 from mcpx.core.gateway.clients.identity import origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
@@ -281,7 +281,7 @@ class ResourcesAndPrompts:
     def _noting_refusals(
         self, ctx: Context, kind: Kind, name: str, server: str = ""
     ) -> AbstractContextManager[None]:
-        return noting_refusals(self._hub.audit, kind, server, name, origin_of(ctx.session, self._hub))
+        return noting_refusals(self._hub.records, kind, server, name, origin_of(ctx.session, self._hub))
 
 
 def completes(catalogue: Catalogue) -> bool:

@@ -295,7 +295,7 @@ class PeerServer(EndpointServer):
         )
         server, tool = self.server_name, params.name
         try:
-            with noting_refusals(self.hub.audit, "tool", server, tool, origin):
+            with noting_refusals(self.hub.records, "tool", server, tool, origin):
                 arguments = encode_arguments(params.arguments or {}, server=server, tool=tool)
             request = Exec(server, tool, arguments, RequestContext(client=client, origin=origin))
             result = await sdk_path.run(self.hub, ctx, request, lambda raw: encoder.tool(raw, request))

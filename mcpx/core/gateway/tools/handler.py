@@ -159,7 +159,7 @@ class ToolCall:
 
     def _noting_refusals(self, server: str, tool: str) -> AbstractContextManager[None]:
         return noting_refusals(
-            self._hub.audit,
+            self._hub.records,
             "tool",
             server,
             tool,

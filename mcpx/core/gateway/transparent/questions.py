@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from mcpx.core.calls.asking import noted, obtain_approval
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.events.audit.entry import Entry
+from mcpx.core.events.records import Record
 from mcpx.core.gateway.transparent.errors import as_call_error
 from mcpx.core.gateway.transparent.subjects import Subject
 from mcpx.core.policy.policy import ServerPolicy
@@ -189,7 +189,7 @@ class Questions:
         send: Send,
         again: Again,
         caller: Caller,
-        entry: Entry | None,
+        record: Record | None,
     ) -> None:
         """Have a call sent, at once or when the person has agreed, or answered with the question.
 
@@ -197,7 +197,7 @@ class Questions:
             CallError: As from `Approvals.admit`.
         """
         try:
-            admitted = noted(self._hub.approvals, call, entry)
+            admitted = noted(self._hub.approvals, call, record)
         except ApprovalRequired as need:
             if caller.modern:
                 reply.resolve(result_answer(envelope.encode(need.result)))

@@ -13,8 +13,7 @@ from mcp_types import CLIENT_INFO_META_KEY
 from msgspec.structs import replace
 
 from mcpx.core.config import Transport as ServerTransport
-from mcpx.core.events.audit.audit import Audit
-from mcpx.core.events.audit.entry import Entry, Kind
+from mcpx.core.events.records import Kind, Record, Records
 from mcpx.core.gateway.tracing import client_attributes
 from mcpx.core.gateway.transparent.subjects import Subject
 from mcpx.core.policy.tokens import NamedToken
@@ -45,25 +44,29 @@ AUDITED: Final = frozenset(_KINDS)
 """The methods whose requests are written. How often a client asks for a task is nobody's matter."""
 
 
-def begin(audit: Audit, server: str, method: str, subject: Subject, origin: Origin) -> Entry:
-    """The entry of a request that begins.
+def begin(
+    records: Records, server: str, method: str, subject: Subject, origin: Origin, *, trace: CallTrace | None
+) -> Record:
+    """Record that a request begins.
 
     Raises:
-        CallError: As from `Audit.begin`.
+        CallError: `overloaded`: it has to be in the audit log, and cannot.
     """
     names = subject.tool, subject.resource, subject.prompt, subject.template, subject.task
     name = next((each for each in names if each is not None), "")
     if not _ANSWERS.isdisjoint(subject.members):
-        audit.tally.goes_on((origin, server, _KINDS[method], name))
-    return audit.begin(_KINDS[method], server, name, subject.members.get("arguments", NOTHING), origin)
+        records.goes_on(_KINDS[method], server, name, origin)
+    arguments = subject.members.get("arguments", NOTHING)
+    trace_id = None if trace is None else trace.trace_id
+    return records.begin(_KINDS[method], server, name, arguments, origin, trace_id=trace_id)
 
 
-def observe(entry: Entry, reply: Reply[msgspec.Raw], server: str) -> None:
-    """Have the entry note how a request ends whose reply is a whole answer."""
+def observe(record: Record, reply: Reply[msgspec.Raw], server: str) -> None:
+    """Have the record note how a request ends whose reply is a whole answer."""
 
     def settled(answered: Reply[msgspec.Raw]) -> None:
         noted: Reply[Any] = Reply()
-        noted.observer = entry
+        noted.observer = record
         if answered.error is not None:
             noted.reject(answered.error)
         elif (result := result_of(answered.value or NOTHING)) is not None:

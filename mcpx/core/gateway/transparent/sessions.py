@@ -17,7 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.core.config import ServerConfig
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.events.audit.entry import Entry
+from mcpx.core.events.records import Record
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.transparent.answers import Answers
 from mcpx.core.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
@@ -138,7 +138,7 @@ class TransparentSessions:
         client = caller.session
         if client is not None:
             client.note_request(request.method, request.raw)
-        entry = self._audit(client, request, reply)
+        record = self._audit(client, request, reply)
         upstream = self._view.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
@@ -159,7 +159,7 @@ class TransparentSessions:
                 send(request)
             else:
                 self._questions.admit(
-                    call, request, reply, send=send, again=judge, caller=caller, entry=entry
+                    call, request, reply, send=send, again=judge, caller=caller, record=record
                 )
 
         judge()
@@ -222,7 +222,7 @@ class TransparentSessions:
             raise error_in(answer)
         return enclose([bytes(result)])
 
-    def _audit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> Entry | None:
+    def _audit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> Record | None:
         """Have a request and its end written to the audit log.
 
         Raises:
@@ -233,13 +233,11 @@ class TransparentSessions:
         origin = self._origin(client, request)
         named = self._rules.named(request)
         subject = named if isinstance(named, Subject) else NAMELESS
-        entry = begin(self._hub.audit, self.server, request.method, subject, origin)
-        if self._hub.audit.watch is not None:
-            self._hub.audit.watch.begun(entry, None)
-        if request.context.trace is not None:
-            entry.trace_id = request.context.trace.trace_id
-        observe(entry, reply, self.server)
-        return entry
+        record = begin(
+            self._hub.records, self.server, request.method, subject, origin, trace=request.context.trace
+        )
+        observe(record, reply, self.server)
+        return record
 
     def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
         """The answer of the server as its client gets it. Never raises."""

@@ -12,6 +12,7 @@ import pytest
 from mcpx.core.events.audit.audit import Audit
 from mcpx.core.events.call_watch import MAX_CALLS, MAX_FAILED, MAX_LARGE, MAX_NEW, CallWatch, last_of
 from mcpx.core.events.meter import Meter
+from mcpx.core.events.records import Records
 from mcpx.core.events.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.server import GatewayServer
@@ -116,7 +117,7 @@ async def test_a_resource_is_a_call_too():
 async def test_nothing_is_known_of_calls_that_nobody_watches():
     async with one_server() as watch, client_of(watch) as line:
         await exec_by(line, "echo", {"text": "before"})
-        assert (watch.hub.audit.watch, watch.hub.meter.watch) == (None, None)
+        assert (watch.hub.records.watch, watch.hub.meter.watch) == (None, None)
         with watch.hub.call_watch.following():
             with watch.hub.call_watch.following():
                 pass
@@ -126,7 +127,7 @@ async def test_nothing_is_known_of_calls_that_nobody_watches():
         await exec_by(line, "echo", {"text": "after"})
         (call,) = watch.hub.call_watch.calls()
         assert (call.arguments, call.shown["repeatable"]) == (None, False)
-        assert (watch.hub.audit.watch, watch.hub.meter.watch) == (None, None)
+        assert (watch.hub.records.watch, watch.hub.meter.watch) == (None, None)
         assert not watch.hub.call_watch._by_request
 
 
@@ -139,7 +140,7 @@ async def test_a_call_that_nobody_watches_any_more_is_not_shown_as_running_for_e
         (call,) = watch.hub.call_watch.calls()
         assert (call.arguments, call.requests, call.shown["end"]) == (None, [], None)
         await watch.text("release")
-        await soon(lambda: watch.hub.audit.watch is None)
+        await soon(lambda: watch.hub.records.watch is None)
         assert [(each["tool"], each["end"]) for each in shown(watch)] == [("hang", "ok")]
 
 
@@ -175,13 +176,11 @@ class Flood:
     """Calls that an audit log hears of, and nobody sends."""
 
     def __init__(self, folder):
-        self.audit = Audit(lambda: folder)
-        self.audit.configure(enabled=False, required=False, redact=None)
-        self.watch = CallWatch(self.audit, Meter({}, Activity()), {})
+        self.records = Records(Audit(lambda: folder))
+        self.watch = CallWatch(self.records, Meter({}, Activity()), {})
 
     def begin(self, name="t", arguments=b"{}", request=None):
-        entry = self.audit.begin("tool", "s", name, arguments, ORIGIN)
-        self.watch.begun(entry, request)
+        entry = self.records.begin("tool", "s", name, arguments, ORIGIN, request=request)
         reply = Reply()
         reply.observer = entry
         return reply
@@ -236,7 +235,7 @@ def test_more_that_run_than_are_kept_do_not_grow_without_bound(flood, monkeypatc
         reply.resolve(msgspec.Raw(b'{"content":[]}'))
     assert len(flood.watch.calls()) == MAX_CALLS
     assert all(call.shown["outcome"] == "ok" for call in flood.watch.calls())
-    assert flood.audit.running == {}
+    assert flood.records.running == {}
 
 
 def test_a_call_that_was_skipped_at_its_beginning_is_found_when_it_takes_long(flood, monkeypatch):

@@ -22,7 +22,7 @@ from mcpx.core.protocol.context import SESSIONLESS, ClientId
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.telemetry import contained
 from mcpx.core.telemetry.metrics import Activity
-from tests.mcpx.core.calls.counting import begun, called, ended
+from tests.mcpx.core.events.counting import begun, called, ended
 
 pytestmark = pytest.mark.anyio
 

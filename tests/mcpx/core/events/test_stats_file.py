@@ -17,7 +17,7 @@ from mcpx.core.events.stats_file import StatsFile, StatsWriter
 from mcpx.core.store.private_files import locked
 from mcpx.core.telemetry.metrics import Activity
 from supervisors import ChildSpec, Supervisor
-from tests.mcpx.core.calls.counting import called
+from tests.mcpx.core.events.counting import called
 from tests.mcpx.scripted import soon
 
 

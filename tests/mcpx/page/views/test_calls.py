@@ -44,7 +44,7 @@ async def test_calls_are_news_while_they_run_and_when_they_end(tmp_path):
             (call,) = (await news.until(lambda piece: piece["calls"]))["calls"]
             assert (call["server"], call["tool"], call["kind"]) == ("s", "echo", "tool")
             assert (call["outcome"], call["transport"]) == ("ok", "library")
-        await soon(lambda: visitor.hub.audit.watch is None)
+        await soon(lambda: visitor.hub.records.watch is None)
 
 
 async def test_calls_of_before_are_those_of_the_audit_log(tmp_path):
@@ -65,11 +65,11 @@ async def test_a_call_that_ended_just_now_is_listed_however_many_began_after_it(
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(visitor.watch.text, "hang")
-        await soon(lambda: visitor.hub.audit.running)
+        await soon(lambda: visitor.hub.records.running)
         for _ in range(MAX_CALLS + 10):
             await visitor.watch.text("echo", {"text": "x"})
         assert await visitor.watch.text("release") == "done"
-        await soon(lambda: not visitor.hub.audit.running)
+        await soon(lambda: not visitor.hub.records.running)
         async with visitor.following("calls") as news:
             listed = (await news.next())["calls"]
         assert {call["tool"] for call in listed} == {"echo", "hang", "release"}
@@ -79,14 +79,14 @@ async def test_a_call_that_was_seen_running_is_listed_with_its_end_though_nobody
     off = config_of({"s": entry()}, audit="off")
     async with visiting(off, state=tmp_path) as visitor, anyio.create_task_group() as tasks:
         tasks.start_soon(visitor.watch.text, "hang")
-        await soon(lambda: visitor.hub.audit.running)
+        await soon(lambda: visitor.hub.records.running)
         async with visitor.following("calls") as news:
             (call,) = (await news.next())["calls"]
             assert call["end"] is None
         await soon(lambda: visitor.hub.meter.watch is None)
         await visitor.watch.text("echo", {"text": "unseen"})
         await visitor.watch.text("release")
-        await soon(lambda: visitor.hub.audit.watch is None)  # no call costs anything more
+        await soon(lambda: visitor.hub.records.watch is None)  # no call costs anything more
         async with visitor.following("calls") as news:
             listed = (await news.next())["calls"]
         assert [(each["id"], each["end"]) for each in listed] == [(call["id"], "ok")]
@@ -135,7 +135,7 @@ async def test_one_that_only_reads_can_be_repeated_and_no_other(tmp_path):
             assert "told" in (await visitor.post(f"/calls/{resource}/repeat"))["text"]
             refused = await visitor.post(f"/calls/{changes}/repeat", status=400)
             assert "changes nothing" in refused["error"]
-        await soon(lambda: visitor.hub.audit.watch is None)
+        await soon(lambda: visitor.hub.records.watch is None)
         refused = await visitor.post(f"/calls/{reads}/repeat", fails=True)
         assert "not kept" in refused["error"]
 

@@ -122,9 +122,9 @@ async def test_nothing_is_left_that_looks_for_nobody():
         async with visitor.following("overview") as news, visitor.following("calls") as calls:
             await news.next()
             await calls.next()
-            assert hub.audit.watch is not None
+            assert hub.records.watch is not None
         await soon(lambda: not len(page.served.streams))
-        assert (hub.audit.watch, hub.meter.watch) == (None, None)
+        assert (hub.records.watch, hub.meter.watch) == (None, None)
 
 
 @pytest.mark.parametrize("audit", ["on", "off"])

@@ -9,11 +9,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcpx.core.events.audit.audit import Audit
+from mcpx.core.events.audit.audit import Audit as AuditLog
 from mcpx.core.events.audit.verifying import verify
+from mcpx.core.events.records import Records
 from supervisors import Reply
 
 RESULT = msgspec.Raw(b'{"content":[],"isError":false}')
+
+
+class Audit(AuditLog):
+    """An audit log, and the calls that it hears of."""
+
+    def __init__(self, *given, **more):
+        super().__init__(*given)
+        self.records = Records(self, **more)
+        self.begin, self.refused = self.records.begin, self.records.refused
 
 
 class Log:

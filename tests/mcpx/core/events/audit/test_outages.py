@@ -10,7 +10,8 @@ import pytest
 
 from mcpx.core.events.audit import audit as audit_module
 from mcpx.core.events.audit import chain
-from mcpx.core.events.audit.entry import Entry, recovered
+from mcpx.core.events.audit.lines import recovered
+from mcpx.core.events.records import Record
 from mcpx.core.protocol.context import library_origin
 from mcpx.core.store import private_files
 from mcpx.errors import CallError, Code, Outcome
@@ -90,7 +91,7 @@ async def test_a_required_log_refuses_what_it_cannot_take_before_it_is_sent(log,
 
 
 def test_a_refused_call_is_not_recovered_as_one_that_was_answered():
-    entry = Entry(1, (library_origin(), "s", "tool", "one"), b"", b"", lambda _: None)
+    entry = Record(1, (library_origin(), "s", "tool", "one"), b"", lambda _: None)
     entry.refused("overloaded")
     assert recovered(entry.mark).startswith(b'"outcome":"not_sent","code":"overloaded"')
 
@@ -163,9 +164,7 @@ async def test_the_names_of_arguments_are_written_whatever_they_are(log, argumen
 
 async def test_a_secret_in_a_uri_is_not_written(log):
     with log.audit() as audit:
-        audit.configure(
-            enabled=True, required=False, redact=None, hide=lambda text: text.replace("s3cret", "***")
-        )
+        audit.records.hide = lambda text: text.replace("s3cret", "***")
         reply: Reply = Reply()
         reply.observer = audit.begin("resource", "s", "note://a?token=s3cret")
         slot = (log.folder / "1.state").read_bytes()

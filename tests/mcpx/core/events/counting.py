@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpx.core.events.audit.entry import Entry
+from mcpx.core.events.records import Record
 from mcpx.core.events.stats import INSPECT, RESOURCES
 from mcpx.core.protocol.context import Origin
 
@@ -18,7 +18,7 @@ def begun(meter, *, client="c", server="git", tool="log"):
     """A call that runs."""
     kind = "resource" if tool == RESOURCES else "tool"
     target = Origin(transport="socket", client=client, name=client), server, kind, tool
-    entry = Entry(1, target, b"", b"", lambda _entry: None)
+    entry = Record(1, target, b"", lambda _entry: None)
     meter.begun(entry)
     return entry
 

@@ -1,0 +1,354 @@
+"""One record of each call, and the stream of them.
+
+A request of a client to a server has one `Record`, from its beginning to its end, whichever way it came and
+whether it was sent or refused. `Records` makes it, and has its sinks hear of it: the audit log, which can
+refuse a call that it could not write (`begun` comes before anything is sent), the meter, and whoever watches
+calls. A sink that nobody has asked for costs one comparison. Traces are not among them: they tell of spans
+inside a call, but a record has the id of its trace.
+
+The record is the observer of its request's reply, so it ends in the turn in which the reply is settled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+import structlog
+
+from mcpx.core.protocol.context import Origin, library_origin
+from mcpx.errors import CallError, Code
+from supervisors import Abandoned, Reply
+
+log = structlog.get_logger()
+Kind = Literal["tool", "resource", "prompt", "completion", "task", "audit"]
+"""The kind of thing that was asked for; `audit` is what the audit log says of itself."""
+Approval = Literal["asked", "once", "session", "always", "refused"]
+"""The word of a person on a call. `asked`: there is none yet, so nothing was sent."""
+End = Literal["ok", "failed", "refused", "cancelled"]
+"""The end of a call; docs/monitoring.md defines them."""
+Target = tuple[Origin, str, Kind, str]
+"""Who asks, the server, what kind of thing is asked for, and its name."""
+
+MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
+_END_BYTES: Final = 4096
+_GOOD: Final = frozenset({"ok", "task"})
+_CANCELLED: Final = Code.CANCELLED.value
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+NOTHING: Final = b""
+DIED: Final = "daemon_died"
+"""The code of a call that the end of MCPX has cut off: of an earlier process that was killed, or in order."""
+ENDS: Final = [
+    ("unknown", DIED),
+    ("ok", DIED),  # whether the tool reported an error is not known
+    *((str(CallError(code, "", server="").outcome), str(code)) for code in Code),
+]
+"""Outcome and code of a call that ended, by the number in its slot; the first where it had not ended."""
+_MARKS: Final = {code: mark for mark, (_, code) in enumerate(ENDS) if code != DIED}
+ANSWERED: Final = 1
+_WITHDRAWN: Final = _MARKS[_CANCELLED]
+
+
+class _Result(msgspec.Struct, gc=False):
+    is_error: bool | None = msgspec.field(name="isError", default=False)
+    kind: str | None = msgspec.field(name="resultType", default=None)
+
+
+_result: Final = msgspec.json.Decoder(_Result).decode
+
+
+class Record:
+    """One call: who asks for what, when it began, and how it has ended.
+
+    `rule` and `approval` may be set while it runs: by which rule it was refused or asked, and what came of
+    that.
+    """
+
+    watched: Any = None
+    """The call as whoever watches calls has it."""
+    counted: Any = None
+    """The row that it is counted in."""
+    said = NOTHING
+    """The members of its line in the audit log that are known at its beginning; empty where it gets none."""
+    slot: int | None = None
+    """Its place among the calls that run, in the audit log."""
+    rule: str | None = None
+    approval: Approval | None = None
+    trace_id: str | None = None
+    """The id of the trace that the call belongs to, where it is traced."""
+    reply: Reply[Any] | None = None
+    mark = ANSWERED
+    """The number of its end, for its slot."""
+    has_arguments = True
+    """False where they were not looked at: it was refused before."""
+    _how: tuple[str, str | None, int] | None = None
+
+    def __init__(
+        self, at_us: int, target: Target, arguments: msgspec.Raw | bytes, on_end: Callable[[Record], None]
+    ) -> None:
+        """`at_us` is when it begins, in microseconds since 1970; `arguments` are as they came."""
+        self.at_us = self.ended_at_us = at_us
+        self.target = target
+        self.arguments = arguments
+        self._on_end = on_end
+
+    def __call__(self, reply: Reply[Any]) -> None:
+        """Note that the call has ended."""
+        self.ended_at_us = time.time_ns() // 1000
+        self.reply = reply
+        value, error = reply.value, reply.error
+        if error is not None:
+            self.mark = _MARKS[error.code if isinstance(error, CallError) else Code.CANCELLED]
+        elif value is not None and len(value) > MAX_RESULT_BYTES:
+            self.how()
+            self.reply = None  # the result is not to stay until the line is written
+        self._on_end(self)
+
+    def refused(self, code: str, rule: str | None = None) -> None:
+        """Note that the call was refused, with that code, before there was a reply."""
+        self.rule, self.mark = rule, _MARKS.get(code, 0)
+        self._how = "not_sent", code, 0
+
+    def cut_off(self) -> None:
+        """Note that nobody has withdrawn the call: MCPX ends, and waits for it no longer."""
+        error = self.reply.error if self.reply is not None else None
+        if isinstance(error, Abandoned):
+            self.mark, self._how = 0, ("unknown" if error.begun else "not_sent", DIED, 0)
+
+    def how(self) -> tuple[str, str | None, int]:
+        """Return how it has ended: the outcome, its code, and the size of its result. Never raises."""
+        if self._how is None:
+            try:
+                self._how = self._outcome()
+            except Exception:
+                # the boundary: a result or an error that cannot be looked at must not cost the other lines
+                log.exception("audit.failed")
+                self._how = "unknown", "internal_error", 0
+        return self._how
+
+    def end(self) -> End:
+        """Return how it has ended, in the words in which calls are counted. Never raises."""
+        outcome, code, _ = self.how()
+        return end_of(outcome, code)
+
+    def is_question(self) -> bool:
+        """Return True if it ended with a question: the request that brings the answer goes on with it."""
+        return self.approval == "asked" or self.how()[0] == "input_required"
+
+    def _outcome(self) -> tuple[str, str | None, int]:
+        reply = self.reply
+        if reply is None:
+            return "unknown", "internal_error", 0
+        error = reply.error
+        if error is None:
+            raw = NOTHING if reply.value is None else reply.value
+            size = len(raw)
+            if self.approval == "asked":
+                return "not_sent", None, 0
+            return *_outcome(raw, size), size
+        if isinstance(error, CallError):
+            self.rule = self.rule or error.rule
+            return error.outcome.value, error.code.value, 0
+        if isinstance(error, Abandoned):
+            return "unknown" if error.begun else "not_sent", "cancelled", 0
+        return "unknown", "internal_error", 0
+
+
+def end_of(outcome: str, code: str | None) -> End:
+    """Return the end of a call with that outcome and code, as a line of the audit log has them."""
+    if outcome in _GOOD:
+        return "ok"
+    if code == _CANCELLED:
+        return "cancelled"
+    return "refused" if outcome == "not_sent" else "failed"
+
+
+def _outcome(raw: msgspec.Raw | bytes, size: int) -> tuple[str, str | None]:
+    """Return how a result that came ended, and a code: `ok`, `tool_error`, `input_required`, or `task`."""
+    if size > MAX_RESULT_BYTES:
+        return _outcome_of_large(memoryview(raw))
+    try:
+        read = _result(raw)
+    except _UNREADABLE:
+        return "ok", None
+    if read.is_error:
+        return "tool_error", None
+    return read.kind if read.kind in {"input_required", "task"} else "ok", None
+
+
+def _outcome_of_large(raw: memoryview) -> tuple[str, str | None]:
+    """Return the same, from the ends of the text alone: a very large result is read nowhere."""
+    start, end = (bytes(part).replace(b" ", b"") for part in (raw[:_END_BYTES], raw[-_END_BYTES:]))
+    failed = b'"isError":true' in start or b'"isError":true' in end
+    return "tool_error" if failed else "ok", None
+
+
+# --- the sinks
+
+
+class Log(Protocol):
+    """Writes records down: the audit log."""
+
+    is_written: bool
+
+    def describe(self, record: Record) -> None:
+        """Have a record get a line."""
+        ...
+
+    def begun(self, record: Record) -> None:
+        """Have a record that begins on disk.
+
+        Raises:
+            CallError: `overloaded`: it must be, and cannot.
+        """
+        ...
+
+    def ended(self, record: Record) -> None:
+        """Have its line written."""
+        ...
+
+
+class Tally(Protocol):
+    """Counts calls. None of its methods raises."""
+
+    def begun(self, record: Record) -> None:
+        """Count a call that begins."""
+        ...
+
+    def ended(self, record: Record) -> None:
+        """Count its end."""
+        ...
+
+    def asked(self, target: Target, end: End) -> None:
+        """Note that a call that ended so was answered with a question, as a record says of itself."""
+        ...
+
+    def goes_on(self, target: Target) -> None:
+        """Take back the count of a call that ended with a question: it goes on with the answer."""
+        ...
+
+
+class Watch(Protocol):
+    """Hears of calls while they run. None of its methods raises."""
+
+    def begun(self, record: Record, request: object | None) -> None:
+        """Note a call that begins. `request` is what the paths of the gateway know it by, where they do."""
+        ...
+
+    def ended(self, record: Record) -> None:
+        """Note that a call has ended."""
+        ...
+
+    def same(self, request: object, again: object) -> None:
+        """Note that the second request is the same call as the first."""
+        ...
+
+
+# --- the stream
+
+
+class Records:
+    """The calls of one hub. `cuts_off` says if MCPX ends, and waits no longer for what still runs."""
+
+    def __init__(
+        self, log: Log, tally: Tally | None = None, *, cuts_off: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._log = log
+        self._tally = tally
+        self._cuts_off = cuts_off
+        self._last_us = 0
+        self.watch: Watch | None = None
+        """Hears of each call, for as long as somebody looks."""
+        self.hide: Callable[[str], str] = str
+        """Takes the secrets of the configuration in force out of the URIs of resources."""
+        self.running: dict[int, Record] = {}
+        """The calls that run, by when they began, the oldest first; the limits of the servers bound them."""
+
+    def begin(
+        self,
+        kind: Kind,
+        server: str,
+        name: str,
+        arguments: msgspec.Raw | bytes = NOTHING,
+        origin: Origin | None = None,
+        *,
+        request: object | None = None,
+        trace_id: str | None = None,
+    ) -> Record:
+        """Record that a request begins. The record is to be the observer of its reply.
+
+        `request` is what the gateway knows the call by, where it will tell more of it.
+
+        Raises:
+            CallError: `overloaded`: the audit log is required, and cannot be written.
+        """
+        record = Record(self._now_us(), self._target(kind, server, name, origin), arguments, self._ended)
+        if trace_id is not None:
+            record.trace_id = trace_id
+        self.running[record.at_us] = record
+        if self._tally is not None:
+            self._tally.begun(record)
+        if self._log.is_written:
+            try:
+                self._log.begun(record)
+            except CallError as error:
+                record.refused(str(error.code))
+                self._ended(record)
+                raise
+        if self.watch is not None:
+            self.watch.begun(record, request)
+        return record
+
+    def refused(
+        self,
+        kind: Kind,
+        server: str,
+        name: str,
+        code: str,
+        *,
+        origin: Origin | None = None,
+        rule: str | None = None,
+    ) -> None:
+        """Record a request that was refused, with that code, before there was anything to send."""
+        record = Record(self._now_us(), self._target(kind, server, name, origin), NOTHING, self._ended)
+        record.has_arguments = False
+        if self._log.is_written:
+            self._log.describe(record)
+        if self._tally is not None:
+            self._tally.begun(record)
+        record.refused(code, rule)
+        self._ended(record)
+
+    def asked(self, kind: Kind, server: str, name: str, origin: Origin | None) -> None:
+        """Note that a call that was refused is answered with a question: its answer lets the call go on."""
+        if self._tally is not None:
+            self._tally.asked(self._target(kind, server, name, origin), "refused")
+
+    def goes_on(self, kind: Kind, server: str, name: str, origin: Origin | None) -> None:
+        """Note that a call which ended with a question is about to go on."""
+        if self._tally is not None:
+            self._tally.goes_on(self._target(kind, server, name, origin))
+
+    def _target(self, kind: Kind, server: str, name: str, origin: Origin | None) -> Target:
+        return origin or library_origin(), server, kind, self.hide(name) if kind == "resource" else name
+
+    def _ended(self, record: Record) -> None:
+        self.running.pop(record.at_us, None)
+        if record.mark == _WITHDRAWN and self._cuts_off():
+            record.cut_off()
+        if self._tally is not None:
+            self._tally.ended(record)
+        if self.watch is not None:
+            self.watch.ended(record)
+        if record.said:
+            self._log.ended(record)
+
+    def _now_us(self) -> int:
+        """Return the time in microseconds since 1970, never the same twice."""
+        now = time.time_ns() // 1000
+        if now <= self._last_us:
+            now = self._last_us + 1
+        self._last_us = now
+        return now
