@@ -31,8 +31,8 @@ from mcpx.core.text.nearest import suggestion
 from mcpx.errors import MCPXError
 from mcpx.oauth.accounts import Accounts, account_at, needs_sign_in, person_account, signed_in
 from mcpx.oauth.callback import CallbackListeners
-from mcpx.oauth.pending import PendingSignIn, callback_ports
 from mcpx.oauth.record import identity_of
+from mcpx.oauth.sign_in import SignIn, callback_ports
 
 TICK_S: Final = 0.2  # between empty reports, which may end the sign-in
 Report = Callable[[JSON], None]
@@ -157,7 +157,7 @@ def _signed_in_or_out(config_path: str | None, operation: str, server: str | Non
 def _sign_in(config_path: str | None, request: JSON, report: Report) -> JSON:
     config = _prepared(config_path, request["server"])
     with light_sdk():
-        import mcpx.oauth.sign_in  # noqa: F401 - before the loop runs
+        import mcpx.oauth.code_grant  # noqa: F401 - before the loop runs
     failure, done = anyio.run(_signing_in, config, request, report)
     _answering.pop(request["server"], None)
     if failure is not None:
@@ -194,7 +194,7 @@ async def _signing_in(config: Config, request: JSON, report: Report) -> tuple[MC
 
     async with anyio.create_task_group() as tasks:  # it ends when the browser has its last page
         ports = callback_ports(server, config)
-        sign_in = PendingSignIn(account, ports=ports, timeout_s=timeout_s, scopes=request["scopes"])
+        sign_in = SignIn(account, ports=ports, timeout_s=timeout_s, scopes=request["scopes"])
         tasks.start_soon(sign_in.run, CallbackListeners(tasks))
         try:
             await sign_in.url()

@@ -20,7 +20,7 @@ from mcpx.core.text import cut
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Identity
 from mcpx.oauth.renewal import Background, Flight
-from mcpx.oauth.sign_in_state import EXPIRED, AccountState, SignInState
+from mcpx.oauth.stored_account import EXPIRED, AccountState, StoredAccount
 from mcpx.oauth.token_store import TokenStore
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MAX_SHOWN_SCOPES: Final = 500  # characters of them in a message
 _FORBIDDEN: Final = 403
 
 
-class Account(SignInState):
+class Account(StoredAccount):
     """The sign-in of one server on its requests, for as long as its entry says the same of it."""
 
     def __init__(

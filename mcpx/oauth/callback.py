@@ -26,8 +26,9 @@ import structlog
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import Throttle
 from mcpx.core.wire.loopback_peers import belongs_to_user
-from mcpx.oauth.callback_answer import BrowserReturn, callback_in
+from mcpx.oauth.callback_answer import callback_in
 from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.sign_in_progress import Progress
 
 log = structlog.get_logger()
 HOST: Final = "127.0.0.1"
@@ -88,25 +89,24 @@ class CallbackListener:
         self._listeners = listeners
         self.port: int = listeners[0].getsockname()[1]
         self.users = 0
-        self._waiting: list[BrowserReturn] = []
+        self._waiting: list[Progress] = []
         self._silent: Silent = {}
         self._strangers: Silent = {}
         self._throttle = Throttle()
         self._scope = anyio.CancelScope()
 
-    def expect(self, name: str, state: str, url: str = "") -> BrowserReturn:
-        """Wait for the browser of a sign-in, at a server of that name; `url` is the authorization request."""
-        expected = BrowserReturn(name, state, url)
-        self._waiting.append(expected)
-        return expected
+    def expect(self, sign_in: Progress) -> None:
+        """Wait for the browser of a sign-in, until `forget`."""
+        self._waiting.append(sign_in)
 
-    def opening_url(self, expected: BrowserReturn) -> str:
+    def opening_url(self, sign_in: Progress) -> str:
         """An address that leads a browser of this user to the authorization request, once."""
-        return f"http://{HOST}:{self.port}{OPENING_PATH}{expected.opening}"
+        return f"http://{HOST}:{self.port}{OPENING_PATH}{sign_in.opening}"
 
-    def forget(self, expected: BrowserReturn) -> None:
-        """Refuse what comes for a sign-in that has ended."""
-        self._waiting.remove(expected)
+    def forget(self, sign_in: Progress) -> None:
+        """Refuse what comes for a sign-in from now on, if its browser was expected."""
+        with suppress(ValueError):
+            self._waiting.remove(sign_in)
 
     def close(self) -> None:
         """Listen no more; a browser that is being answered gets its page."""
@@ -226,8 +226,8 @@ class CallbackListener:
             return page("Already taken", text, HTTPStatus.CONFLICT)
         expected.take(answer)
         with anyio.move_on_after(RESULT_TIMEOUT_S):
-            problem = await expected.ended()
-            return ended_page(expected.name, problem, expected.account)
+            error = await expected.ended()
+            return ended_page(expected.name, None if error is None else str(error), expected.account)
         return page("Nearly there", "MCPX has the answer; what came of it is said where you began.")
 
 

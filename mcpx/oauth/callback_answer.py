@@ -1,4 +1,4 @@
-"""The answer that a browser brings back from a sign-in: awaited, read from its address, and judged.
+"""The answer that a browser brings back from a sign-in: read from its address, and judged.
 
 Nothing of it is believed before its state and its issuer are checked (`code_in`).
 """
@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-import anyio
 import msgspec
 
 from mcpx.core.text import one_line
 from mcpx.oauth.errors import Problem, SignInError
 
-OPENING_BYTES: Final = 32
 MAX_QUOTE_LEN: Final = 200  # characters of a text of the authorization server's in a message
 _PROBLEMS: Final = {
     "server_error": Problem.UNREACHABLE,
@@ -110,63 +108,3 @@ def _refusal(error: str, description: str | None, issuer: str) -> SignInError:
     said = one_line(error if not description else f"{error}: {description}", MAX_QUOTE_LEN)
     hint = HINTS.get(error, "")
     return SignInError(_PROBLEMS.get(error, Problem.DENIED), f"{issuer} did not sign you in: {said}{hint}")
-
-
-class BrowserReturn:
-    """The return of one sign-in's browser: the answer with its state, also where a person pastes it."""
-
-    def __init__(self, name: str, state: str, url: str = "") -> None:
-        """`url` is the authorization request, to which the address with `opening` leads."""
-        self.name = name
-        self.opening = secrets.token_urlsafe(OPENING_BYTES)
-        """What the address that leads to the authorization request is known by."""
-        self._url: str | None = url or None
-        self.account: str | None = None
-        """The name of the account, once it is signed in, where the authorization server tells it."""
-        self.strays = 0
-        """How many answers have come meanwhile that belong to no sign-in."""
-        self._state = state
-        self._answer: Callback | None = None
-        self._answered = anyio.Event()
-        self._ended = anyio.Event()
-        self._problem: str | None = None
-
-    @property
-    def is_answered(self) -> bool:
-        """True if the answer has come."""
-        return self._answered.is_set()
-
-    def fits(self, state: str | None) -> bool:
-        """Return True if this is the sign-in's state."""
-        return state is not None and secrets.compare_digest(
-            state.encode(errors="replace"), self._state.encode()
-        )
-
-    def opened(self, opening: str) -> str | None:
-        """The authorization request, for the first who knows its address; None for anybody else."""
-        if not secrets.compare_digest(opening.encode(errors="replace"), self.opening.encode()):
-            return None
-        url, self._url = self._url, None
-        return url
-
-    def take(self, answer: Callback) -> None:
-        """Take the answer, unless there is one already."""
-        if not self.is_answered:
-            self._answer = answer
-            self._answered.set()
-
-    async def wait(self) -> Callback:
-        """The answer, when it has come."""
-        while self._answer is None:
-            await self._answered.wait()
-        return self._answer
-
-    def end(self, problem: str | None) -> None:
-        """Have the browser told what came of the sign-in: signed in, or a problem."""
-        self._problem = problem
-        self._ended.set()
-
-    async def ended(self) -> str | None:
-        """Wait until the sign-in has ended; the problem, or None where it is signed in."""
-        await self._ended.wait()
-        return self._problem

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
     from mcpx.core.servers.ports import Supervised
     from mcpx.oauth.callback import CallbackListeners
-    from mcpx.oauth.pending import PendingSignIn
     from mcpx.oauth.record import Record
+    from mcpx.oauth.sign_in import SignIn
 
 log = structlog.get_logger()
 CANCEL_TIMEOUT_S: Final = 10.0  # for a sign-in that is cancelled, whose result may be being stored
@@ -42,7 +42,7 @@ class SignIns:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._pending: dict[str, PendingSignIn] = {}
+        self._pending: dict[str, SignIn] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._listeners: CallbackListeners | None = None
 
@@ -70,13 +70,11 @@ class SignIns:
         """True if a sign-in is under way."""
         return bool(self._pending)
 
-    def pending(self, name: str) -> PendingSignIn | None:
+    def pending(self, name: str) -> SignIn | None:
         """The sign-in to a server that is under way."""
         return self._pending.get(name)
 
-    def begin(
-        self, name: str, *, scopes: Sequence[str] = (), timeout_s: float | None = None
-    ) -> PendingSignIn:
+    def begin(self, name: str, *, scopes: Sequence[str] = (), timeout_s: float | None = None) -> SignIn:
         """Begin a sign-in to a server, or join the one under way; the caller has to `leave` it.
 
         Scopes that differ from those of the one under way cancel that. `timeout_s` is `login_timeout`, if
@@ -87,7 +85,7 @@ class SignIns:
             MCPXError: The server is disabled, or MCPX ends.
             SignInError: `NOT_FOR_PEOPLE`: nobody signs in to this server.
         """
-        from mcpx.oauth import callback, pending  # noqa: PLC0415 - for who signs in
+        from mcpx.oauth import callback, sign_in  # noqa: PLC0415 - for who signs in
 
         account = person_account(*self._entry(name))
         name = account.server.name  # the servers of another MCPX have the account of its entry
@@ -98,9 +96,9 @@ class SignIns:
         if found is None:
             if self._listeners is None:
                 self._listeners = callback.CallbackListeners(self._tasks)
-            found = self._pending[name] = pending.PendingSignIn(
+            found = self._pending[name] = sign_in.SignIn(
                 account,
-                ports=pending.callback_ports(account.server, self._hub.config),
+                ports=sign_in.callback_ports(account.server, self._hub.config),
                 timeout_s=timeout_s,
                 scopes=scopes,
                 adopt=partial(self._adopt, account),
@@ -119,7 +117,7 @@ class SignIns:
             raise SignInError(Problem.NO_ANSWER, f"no sign-in to {name} waits for an answer")
         sign_in.answer(address)
 
-    def _joinable(self, account: Account, scopes: Sequence[str]) -> PendingSignIn | None:
+    def _joinable(self, account: Account, scopes: Sequence[str]) -> SignIn | None:
         """The sign-in under way, if it is what is wanted; one for other scopes is cancelled."""
         found = self._pending.get(account.server.name)
         if found is None or not found.is_open or found.account is not account:
@@ -129,23 +127,23 @@ class SignIns:
             return None
         return found
 
-    async def _carry_out(self, sign_in: PendingSignIn, listeners: CallbackListeners) -> None:
+    async def _carry_out(self, sign_in: SignIn, listeners: CallbackListeners) -> None:
         log.info("sign_in.begun", server=sign_in.name, scopes=sign_in.scopes)
         try:
             await sign_in.run(listeners)
         finally:
             if self._pending.get(sign_in.name) is sign_in:
                 del self._pending[sign_in.name]
-        if sign_in.error is None:
+        if (error := sign_in.progress.error) is None:
             log.info("sign_in.done", server=sign_in.name)
-        elif sign_in.error.problem is Problem.CANCELLED:
-            log.info("sign_in.cancelled", server=sign_in.name, cause=str(sign_in.error))
+        elif error.problem is Problem.CANCELLED:
+            log.info("sign_in.cancelled", server=sign_in.name, cause=str(error))
         else:
             log.warning(
                 "sign_in.failed",
                 server=sign_in.name,
-                problem=str(sign_in.error.problem),
-                cause=str(sign_in.error),
+                problem=str(error.problem),
+                cause=str(error),
             )
 
     async def _adopt(self, account: Account, record: Record) -> None:

@@ -10,9 +10,9 @@ import pytest
 from mcpx.core.config import Http, ServerConfig
 from mcpx.core.config.server_config import OAuth
 from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.code_grant import sign_in
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Record
-from mcpx.oauth.sign_in import sign_in
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
 
 BACK = [f"http://127.0.0.1:{port}/callback" for port in range(8767, 8772)]

@@ -13,6 +13,7 @@ from mcpx.oauth import callback
 from mcpx.oauth.callback import CallbackListeners, ports_from, redirect_uri
 from mcpx.oauth.callback_answer import pasted
 from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.sign_in_progress import Progress, Stage
 from tests.mcpx.page.visiting import NEEDS_IPV6
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,28 @@ async def listening(ports=(0,)):
             anyio.create_task_group() as tasks,
             CallbackListeners(tasks).listening(ports) as listener,
         ):
+            listener.tasks = tasks
             yield listener
+
+
+def expect(listener, name, state, url="https://as.example/authorize"):
+    """A sign-in at a server of that name, whose browser is expected."""
+    progress = Progress(name)
+    progress.ask(url, state)
+    listener.expect(progress)
+    return progress
+
+
+async def kept(progress, problem=None):
+    """Carry a sign-in on to its end, once the browser has come back."""
+    await progress.answer()
+    progress.enter(Stage.EXCHANGED)
+    progress.end(None if problem is None else SignInError(Problem.CODE_REFUSED, problem))
+
+
+def follow(listener, progress, problem=None):
+    """Do so in a task of the listener's."""
+    listener.tasks.start_soon(kept, progress, problem)
 
 
 async def raw(listener, request: bytes) -> bytes:
@@ -56,7 +78,7 @@ def status(page):
 
 async def test_the_answer_with_the_state_is_taken_and_the_page_says_what_came_of_it():
     async with listening() as listener:
-        expected = listener.expect("notion", STATE)
+        expected = expect(listener, "notion", STATE)
         pages = []
 
         async def browse():
@@ -64,11 +86,11 @@ async def test_the_answer_with_the_state_is_taken_and_the_page_says_what_came_of
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(browse)
-            answer = await expected.wait()
+            answer = await expected.answer()
             assert (answer.code, answer.state, answer.iss) == ("c/1", STATE, "https://as")
             assert "c/1" not in repr(answer)
             assert not pages
-            expected.end(None)
+            follow(listener, expected)
         (page,) = pages
         assert status(page) == 200
         assert "signed in to notion. You can close this page" in page
@@ -79,10 +101,10 @@ async def test_the_answer_with_the_state_is_taken_and_the_page_says_what_came_of
 
 async def test_a_failure_and_a_name_are_shown_as_text():
     async with listening() as listener:
-        expected = listener.expect("<script>x", STATE)
-        expected.end('the server says <img src="x">')
+        expected = expect(listener, "<script>x", STATE)
+        follow(listener, expected, 'the server says <img src="x">')
         page = await get(listener, f"/callback?error=access_denied&error_description=no&state={STATE}")
-        answer = await expected.wait()
+        answer = await expected.answer()
         assert (answer.code, answer.error, answer.error_description) == (None, "access_denied", "no")
         assert "<script" not in page
         assert "<img" not in page
@@ -117,12 +139,12 @@ GOOD = f"/callback?code=c&state={STATE}"
 )
 async def test_anything_else_is_refused_and_changes_nothing(request_of, code):
     async with listening() as listener:
-        expected = listener.expect("notion", STATE)
+        expected = expect(listener, "notion", STATE)
         page = await get(listener, **request_of)
         assert status(page) == code
         assert STATE not in page
         assert not expected.is_answered
-        expected.end(None)
+        follow(listener, expected)
         assert status(await get(listener, GOOD, host=f"LOCALHOST:{listener.port}")) == 200
 
 
@@ -160,28 +182,28 @@ async def answer_to_another_user(listener, target, host="127.0.0.1"):
 @AT
 async def test_another_user_neither_completes_nor_ends_nor_uses_up_a_sign_in(host):
     async with listening() as listener:
-        expected = listener.expect("notion", STATE, "https://as.example/authorize?state=" + STATE)
+        expected = expect(listener, "notion", STATE, "https://as.example/authorize?state=" + STATE)
         opening = "/" + listener.opening_url(expected).split("/", 3)[3]
         for target in (GOOD, f"/callback?error=access_denied&state={STATE}", opening, "/callback?code=c"):
             page = await answer_to_another_user(listener, target, host)
             assert (status(page), STATE in page, "Location" in page) == (403, False, False)
         assert (expected.is_answered, expected.strays) == (False, 0)
         assert status(await get(listener, opening)) == 302
-        expected.end(None)
+        follow(listener, expected)
         assert status(await get(listener, f"/callback?code=mine&state={STATE}")) == 200
-        assert (await expected.wait()).code == "mine"
+        assert (await expected.answer()).code == "mine"
 
 
 @needs_root
 async def test_connections_of_another_user_take_no_room_from_the_browser():
     async with AsyncExitStack() as held, listening() as listener:
-        expected = listener.expect("notion", STATE)
+        expected = expect(listener, "notion", STATE)
         mine = await held.enter_async_context(await anyio.connect_tcp("127.0.0.1", listener.port))
         await mine.send(b"GET ")
         for _ in range(callback.MAX_CONNECTIONS * 2):
             await anyio.wait_writable(held.enter_context(connection_of_another_user(listener, "127.0.0.1")))
         assert status(await answer_to_another_user(listener, GOOD)) == 403
-        expected.end(None)
+        follow(listener, expected)
         await mine.send(f"{GOOD} HTTP/1.1\r\nHost: 127.0.0.1:{listener.port}\r\n\r\n".encode())
         assert status((await mine.receive()).decode()) == 200
 
@@ -192,7 +214,7 @@ async def test_connections_of_another_user_take_no_room_from_the_browser():
 async def test_it_leads_to_the_authorization_request_once_and_holds_nothing_of_it():
     url = f"https://as.example/authorize?client_id=c&state={STATE}&code_challenge=x"
     async with listening() as listener:
-        expected = listener.expect("notion", STATE, url)
+        expected = expect(listener, "notion", STATE, url)
         address = listener.opening_url(expected)
         assert STATE not in address
         target = "/" + address.split("/", 3)[3]
@@ -209,7 +231,7 @@ async def test_it_leads_to_the_authorization_request_once_and_holds_nothing_of_i
 @NEEDS_IPV6
 async def test_a_browser_may_take_localhost_for_either_address_and_both_are_its_own():
     async with listening() as listener:
-        listener.expect("notion", STATE).end(None)
+        follow(listener, expect(listener, "notion", STATE))
         request = f"GET {GOOD} HTTP/1.1\r\nHost: localhost:{listener.port}\r\n\r\n".encode()
         async with await anyio.connect_tcp("::1", listener.port) as stream:
             await stream.send(request)
@@ -222,22 +244,22 @@ async def test_a_browser_may_take_localhost_for_either_address_and_both_are_its_
 
 async def test_rubbish_without_end_is_cut():
     async with listening() as listener:
-        expected = listener.expect("notion", STATE)
+        expected = expect(listener, "notion", STATE)
         assert len(await raw(listener, b"a" * (1 << 20))) < 2000
         await raw(listener, b"\r\n\r\n")
-        expected.end(None)
+        follow(listener, expected)
         assert status(await get(listener, GOOD)) == 200
 
 
 async def test_a_second_answer_is_told_so():
     async with listening() as listener:
-        expected = listener.expect("notion", STATE)
-        expected.end(None)
+        expected = expect(listener, "notion", STATE)
+        follow(listener, expected)
         assert status(await get(listener, GOOD)) == 200
         page = await get(listener, f"/callback?code=other&state={STATE}")
         assert status(page) == 409
         assert "already" in page
-        assert (await expected.wait()).code == "c"
+        assert (await expected.answer()).code == "c"
         listener.forget(expected)
         assert status(await get(listener, GOOD)) == 400
 
@@ -245,12 +267,12 @@ async def test_a_second_answer_is_told_so():
 async def test_silent_connections_make_room_and_end_with_the_listener():
     async with AsyncExitStack() as silent:
         async with listening() as listener:
-            expected = listener.expect("notion", STATE)
+            expected = expect(listener, "notion", STATE)
             streams = []
             for _ in range(callback.MAX_CONNECTIONS + 10):
                 stream = await silent.enter_async_context(await anyio.connect_tcp("127.0.0.1", listener.port))
                 streams.append(stream)
-            expected.end(None)
+            follow(listener, expected)
             assert status(await get(listener, GOOD)) == 200
             with anyio.fail_after(5):
                 for stream in streams[:10]:
@@ -281,15 +303,15 @@ async def test_sign_ins_share_a_port_and_each_gets_its_own_answer():
     async with anyio.create_task_group() as tasks:
         listeners = CallbackListeners(tasks)
         async with listeners.listening((0,)) as first:
-            one = first.expect("one", "1" * 43)
+            one = expect(first, "one", "1" * 43)
             async with listeners.listening((first.port, 0)) as second:
                 assert second is first
-                two = second.expect("two", "2" * 43)
-                two.end(None)
+                two = expect(second, "two", "2" * 43)
+                tasks.start_soon(kept, two)
                 assert "to two" in await get(second, f"/callback?code=b&state={'2' * 43}")
-            one.end(None)
+            tasks.start_soon(kept, one)
             assert "to one" in await get(first, f"/callback?code=a&state={'1' * 43}")
-            assert [(await each.wait()).code for each in (one, two)] == ["a", "b"]
+            assert [(await each.answer()).code for each in (one, two)] == ["a", "b"]
 
 
 def test_ports_end_where_they_end():

@@ -42,7 +42,7 @@ class AccountState(StrEnum):
     """The server wants tokens, and a person has to sign in for them."""
 
 
-class SignInState:
+class StoredAccount:
     """The sign-in of one server, for as long as its entry says the same of it.
 
     `on_change` is called when it was signed in or out, needs a sign-in, or has tokens again; it must not
