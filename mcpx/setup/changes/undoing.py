@@ -20,7 +20,7 @@ from mcpx.setup.changes.carrying_out import Edit, carry_out, history, recover
 from mcpx.setup.changes.files import FileChanged, read_file
 from mcpx.setup.changes.journal import Change, State
 from mcpx.setup.documents import DocumentError
-from mcpx.setup.documents.editing import Syntax, append_item, read, remove_member, set_member
+from mcpx.setup.documents.editing import Document, Syntax, read
 
 _MAX_LINES: Final = 5000  # of files that are merged by lines: more take too long
 _ABSENT: Final = object()
@@ -127,27 +127,25 @@ class Merged(NamedTuple):
 
 def take_back(before: bytes | None, after: bytes | None, found: bytes, syntax: Syntax) -> Merged | None:
     """Return `found` without the change from `before` to `after`; None if that cannot be said."""
-    theirs = found
     try:
-        old, new = read(before or b"", syntax), read(after or b"", syntax)
+        old, new, document = read(before or b"", syntax), read(after or b"", syntax), Document(found, syntax)
         notes = []
-        for difference in _differences((), old, new, read(found, syntax)):
-            at = ".".join(difference.path)
-            now = _at(_keyed(read(found, syntax)), difference.path)
+        for difference in _differences((), old, new, document.value):
+            now = _at(_keyed(document.value), difference.path)
             if now == difference.old:
                 continue
             if difference.new is _ABSENT and now is not _ABSENT:
-                notes.append(f"{at} is there again, and stays")
+                notes.append(f"{'.'.join(difference.path)} is there again, and stays")
             elif now != difference.new:
                 return None
             else:
-                found = _with(found, difference.path, difference.old, syntax)
-        by_lines = _merged_lines(before or b"", after or b"", theirs)
-        if by_lines is not None and _is_same(by_lines, found, syntax):
-            found = by_lines
+                _restore(document, difference.path, difference.old)
+        by_lines = _merged_lines(before or b"", after or b"", found)
+        if by_lines is not None and _holds(by_lines, document.value, syntax):
+            return Merged(by_lines, tuple(notes))
     except DocumentError:
         return None
-    return Merged(found, tuple(notes))
+    return Merged(document.data, tuple(notes))
 
 
 def _merged_lines(before: bytes, after: bytes, found: bytes) -> bytes | None:
@@ -172,9 +170,9 @@ def _hunks(base: list[bytes], other: list[bytes]) -> list[tuple[int, int, list[b
     return [(start, stop, other[first:last]) for tag, start, stop, first, last in codes if tag != "equal"]
 
 
-def _is_same(one: bytes, other: bytes, syntax: Syntax) -> bool:
+def _holds(data: bytes, value: Any, syntax: Syntax) -> bool:
     try:
-        return bool(read(one, syntax) == read(other, syntax))
+        return bool(read(data, syntax) == value)
     except DocumentError:
         return False
 
@@ -219,18 +217,20 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _with(contents: bytes, path: tuple[str, ...], value: Any, syntax: Syntax) -> bytes:
-    """The file with that member set to `value`, or removed."""
+def _restore(document: Document, path: tuple[str, ...], value: Any) -> None:
+    """Set that member to `value`, or remove it."""
     where: list[str | int] = []
-    inside = read(contents, syntax)
+    inside = document.value
     for key in path:
         step: str | int = key
         if isinstance(inside, list):
             step = next((i for i, each in enumerate(inside) if each.get("name") == key), len(inside))
             if step == len(inside):
-                return append_item(contents, where, value, syntax)
+                document.append(where, value)
+                return
         where.append(step)
         inside = inside[step] if isinstance(step, int) else (inside or {}).get(step)
     if value is _ABSENT:
-        return remove_member(contents, where, syntax)
-    return set_member(contents, where, value, syntax)
+        document.remove(where)
+    else:
+        document.set(where, value)

@@ -9,7 +9,7 @@ alone are taken out. A file that is not understood is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, Literal
@@ -21,8 +21,9 @@ from mcpx.setup.changes.undoing import take_back
 from mcpx.setup.clients.forms import command_words, write_entry
 from mcpx.setup.clients.launching import NAME, Launch, is_same_command
 from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key
+from mcpx.setup.clients.rows import Client
 from mcpx.setup.documents import DocumentError
-from mcpx.setup.documents.editing import append_item, read, remove_member, set_member
+from mcpx.setup.documents.editing import Document
 
 UNINSTALL: Final = "uninstall"
 """The command by which a change that takes MCPX out is known in the journal."""
@@ -64,7 +65,7 @@ def plan_install(
         return refusal(file, data, str(error))
 
 
-def places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str, Any]]]:
+def _places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str, Any]]]:
     """The entries at a key of a client's file, by name: the path of each, and the entry."""
     value = document
     for step in key:
@@ -77,19 +78,12 @@ def places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str,
     return {name: ((*key, name), dict(each)) for name, each in value.items() if isinstance(each, Mapping)}
 
 
-def remove_entries(data: bytes, file: ClientFile, names: Sequence[str]) -> bytes:
-    """The content of a client's file without the entries of these names.
-
-    Raises:
-        DocumentError: The file is not understood.
-    """
-    syntax = file.client.syntax
+def _remove_entries(document: Document, client: Client, names: Iterable[str]) -> None:
+    """Take the entries of these names out of a client's file."""
     for name in names:
-        document = read(data, syntax)
-        place = places(document, servers_key(file.client, document)).get(name)
+        place = _places(document.value, servers_key(client, document.value)).get(name)
         if place is not None:
-            data = remove_member(data, place[0], syntax)
-    return data
+            document.remove(place[0])
 
 
 def refusal(file: ClientFile, data: bytes | None, problem: str) -> Installation:
@@ -104,18 +98,15 @@ class _Planner:
     def __init__(self, file: ClientFile, data: bytes | None) -> None:
         self.file = file
         self.form = file.client.form
-        self.syntax = file.client.syntax
         self.before = data
-        self.after = data or b""
-        if not self.after.strip() and self.form == "continue":
-            self.after = _NEW_CONTINUE
-        self.document = read(self.after, self.syntax)
-        self.key = servers_key(file.client, self.document)
-        self.entries = places(self.document, self.key)
+        is_new = self.form == "continue" and not (data or b"").strip()
+        self.document = Document(_NEW_CONTINUE if is_new else data or b"", file.client.syntax)
+        self.key = servers_key(file.client, self.document.value)
+        self.entries = _places(self.document.value, self.key)
 
     def plan(self, launch: Launch, adopted: dict[str, str]) -> Installation:
         """The whole plan."""
-        found = read_servers(self.file, self.after)
+        found = read_servers(self.file, self.document.data)
         if found.problem is not None:
             return refusal(self.file, self.before, found.problem)
         where = ".".join(self.key)
@@ -136,13 +127,13 @@ class _Planner:
         replaced = {
             name: self.entries[name][1] for name in found.own if self.entries[name][1] != entries[name]
         }
-        self.after = remove_entries(self.after, self.file, [*adopted])
+        _remove_entries(self.document, self.file.client, adopted)
         return Installation(
             file=self.file,
             outcome="added" if not found.own else "updated" if replaced or adopted else "present",
             key=self.key,
             before=self.before,
-            after=self.after if replaced or adopted or not found.own else self.before,
+            after=self.document.data if replaced or adopted or not found.own else self.before,
             entries=entries,
             replaced=replaced,
             adopted=adopted,
@@ -152,9 +143,9 @@ class _Planner:
     def _add(self, launch: Launch) -> dict[str, Any]:
         entry = write_entry(self.form, launch.command, launch.args(), launch.env, name=NAME)
         if self.form == "continue":
-            self.after = append_item(self.after, self.key, entry, self.syntax)
+            self.document.append(self.key, entry)
         else:
-            self.after = set_member(self.after, (*self.key, NAME), entry, self.syntax)
+            self.document.set((*self.key, NAME), entry)
         return entry
 
     def _update(self, name: str, launch: Launch) -> dict[str, Any]:
@@ -177,7 +168,7 @@ class _Planner:
                 continue
             if old.get(key) != value:
                 entry[key] = value
-                self.after = set_member(self.after, (*path, key), value, self.syntax)
+                self.document.set((*path, key), value)
         return entry
 
 
@@ -258,7 +249,9 @@ def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
         if now.problem is not None:
             return refused(problem=now.problem)
         try:
-            walk.contents = remove_entries(walk.contents, file, now.own)
+            document = Document(walk.contents, file.client.syntax)
+            _remove_entries(document, file.client, now.own)
+            walk.contents = document.data
         except DocumentError as error:
             return refused(problem=str(error))
         walk.is_exact = False

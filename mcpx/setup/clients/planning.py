@@ -28,7 +28,7 @@ from mcpx.setup.clients.rows import Client
 from mcpx.setup.clients.translating import Server, translate
 from mcpx.setup.clients.variables import NotImportedError
 from mcpx.setup.documents.configuration import entry_at, places_of
-from mcpx.setup.documents.editing import read, set_member
+from mcpx.setup.documents.editing import Document, read
 
 _MCPX: Final = Client(name="mcpx", title="MCPX", files={})
 _FORMS: Final = ("mcpServers", "servers", "context_servers", "amp.mcpServers")
@@ -356,10 +356,11 @@ def _written(config: bytes | None, document: Mapping[str, Any], servers: tuple[P
         written = json.dumps({"mcpServers": new}, indent=2, ensure_ascii=False) + "\n"
         return written.encode() if new else config
     form = next((form for form in _FORMS if form in document), _FORMS[0])
+    edited = Document(config, "json")
     for name, path in places_of(document):
         if name in known:
             aliases = [*_aliases_of(entry_at(document, path)), *known.pop(name)]
-            config = set_member(config, (*path, "aliases"), aliases, "json")
+            edited.set((*path, "aliases"), aliases)
     for name, entry in new.items():
-        config = set_member(config, (form, name), entry, "json")
-    return config
+        edited.set((form, name), entry)
+    return edited.data

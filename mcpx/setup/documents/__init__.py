@@ -1,7 +1,7 @@
 """Files that people and other programs write, edited in place: JSON with comments, TOML and YAML.
 
-`editing` changes one value of a file in any of the three syntaxes and leaves every other byte alone;
-`configuration` does so for the servers of MCPX's own. Pure: bytes in, bytes or values out. All but
+`editing.Document` changes single values of a file in any of the three syntaxes and leaves every other byte
+alone; `configuration` does so for the servers of MCPX's own. Pure: bytes in, bytes or values out. All but
 `configuration` knows nothing of MCP, of clients, or of where files are.
 """
 

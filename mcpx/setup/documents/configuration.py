@@ -12,7 +12,7 @@ from typing import Any
 from mcpx.core.config.document import ConfigNotices, Location
 from mcpx.core.config.entries import FORMS, all_entries
 from mcpx.core.text.jsonc import JSONObject
-from mcpx.setup.documents.editing import append_item, read, remove_member, set_member
+from mcpx.setup.documents.editing import Document
 
 Path = tuple[str | int, ...]
 
@@ -31,52 +31,55 @@ def entry_at(document: Any, path: Path) -> dict[str, Any]:
 
 
 def with_server(data: bytes | None, name: str, entry: Mapping[str, Any]) -> bytes:
-    """A configuration with an entry for a server, in the place of the one that it had; None is no file yet.
+    """Return a configuration with an entry for a server, in the place of the one that it had.
+
+    `data` is None where there is no file yet.
 
     Raises:
         DocumentError: The configuration is not understood.
     """
-    data = data or b""
-    document = read(data, "json")
-    for found, path in places_of(document):
+    document = Document(data or b"", "json")
+    for found, path in places_of(document.value):
         if found == name:
             listed = {"name": name} if isinstance(path[-1], int) else {}
-            return set_member(data, path, {**listed, **entry}, "json")
-    form, is_list = _form_in_use(document)
+            document.set(path, {**listed, **entry})
+            return document.data
+    form, is_list = _form_in_use(document.value)
     if is_list:
-        return append_item(data, form, {"name": name, **entry}, "json")
-    return set_member(data, (*form, name), dict(entry), "json")
+        document.append(form, {"name": name, **entry})
+    else:
+        document.set((*form, name), dict(entry))
+    return document.data
 
 
 def without_server(data: bytes, name: str) -> bytes:
-    """A configuration without the entries of a server.
+    """Return a configuration without the entries of a server.
 
     Raises:
         DocumentError: The configuration is not understood.
     """
-    for found, path in reversed(places_of(read(data, "json"))):
+    document = Document(data, "json")
+    for found, path in reversed(places_of(document.value)):
         if found == name:
-            data = remove_member(data, path, "json")
-    return data
+            document.remove(path)
+    return document.data
 
 
 def switched(data: bytes, name: str, *, on: bool) -> bytes:
-    """A configuration whose entries of a server are disabled, or are not.
+    """Return a configuration whose entries of a server are disabled, or are not.
 
     Raises:
         DocumentError: The configuration is not understood, or the entry is no object.
     """
-    document = read(data, "json")
-    for found, path in places_of(document):
-        if found != name:
-            continue
+    document = Document(data, "json")
+    for path in [path for found, path in places_of(document.value) if found == name]:
         if not on:
-            data = set_member(data, (*path, "disabled"), True, "json")  # noqa: FBT003 - a value of the file
+            document.set((*path, "disabled"), value=True)
             continue
-        data = remove_member(data, (*path, "disabled"), "json")
-        if entry_at(document, path).get("enabled") is False:
-            data = remove_member(data, (*path, "enabled"), "json")
-    return data
+        document.remove((*path, "disabled"))
+        if entry_at(document.value, path).get("enabled") is False:
+            document.remove((*path, "enabled"))
+    return document.data
 
 
 def _form_in_use(document: Any) -> tuple[Path, bool]:

@@ -1,9 +1,9 @@
-"""One value of a file changed in place: JSON with comments, TOML and YAML, by one interface.
+"""`Document`: one file that is edited in place, JSON with comments, TOML or YAML by one interface.
 
 Owns what is common: bytes and text (UTF-8, UTF-16 with a byte order mark, which stays), and the check that
-the file afterwards holds exactly what was meant; where it does not, nothing is given back but an error.
-Everything that was not named stays as it was: comments, order, indentation, line ends. Pure. The library of a
-syntax is imported when a file of that syntax is edited.
+the file afterwards holds exactly what was meant; where it does not, the document stays as it was, and the
+edit is an error. Everything that was not named stays: comments, order, indentation, line ends. Pure. The
+library of a syntax is imported when a file of that syntax is edited.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol
 
@@ -37,62 +38,73 @@ class _Editor(Protocol):
     def remove_value(self, text: str, path: Path) -> str: ...
 
 
+class Document:
+    """A file while it is edited: `value` is what it holds as plain Python, `data` its bytes.
+
+    Raises:
+        DocumentError: The file is not understood.
+    """
+
+    def __init__(self, data: bytes, syntax: Syntax) -> None:
+        editor: Any = import_module(f"mcpx.setup.documents.{syntax}_edits")
+        self._editor: _Editor = editor
+        self._text, self._encoding = _decoded(data, syntax)
+        self.value = self._editor.read(self._text)
+        self.data = data
+
+    def set(self, path: Path, value: Any) -> None:
+        """Replace the value at a path, or add it behind its siblings with the objects above it.
+
+        Raises:
+            DocumentError: The path leads through something that is no object.
+        """
+        meant = _with(self.value, path, value)
+        if not _equal(self.value, meant):
+            self._take(_set(self._editor, self._text, path, _at(self.value, path), value), [meant])
+
+    def append(self, path: Path, value: Any) -> None:
+        """Add one more item at the end of the list at a path, which is made if there is none.
+
+        Raises:
+            DocumentError: Something else than a list is there.
+        """
+        items = _at(self.value, path)
+        if not isinstance(items, list | None):
+            raise DocumentError(f"{'.'.join(map(str, path)) or 'the whole file'} is not a list")
+        meant = _with(self.value, path, [*(items or ()), value])
+        self._take(self._editor.append_item(self._text, path, value), [meant])
+
+    def remove(self, path: Path) -> None:
+        """Remove the member or item at a path, if there is one.
+
+        Raises:
+            DocumentError: It cannot be taken out of the text.
+        """
+        if not _has(self.value, path):
+            return
+        edited, meant = self._editor.remove_value(self._text, path), [_without(self.value, path)]
+        while len(path) > 1 and not _at(meant[-1], path := path[:-1]):
+            meant.append(_without(self.value, path))  # a table of TOML is gone with the last one inside it
+        self._take(edited, meant)
+
+    def _take(self, text: str, meant: list[Any]) -> None:
+        """Go on with an edited text, if it holds what was meant, in one of its forms."""
+        value: Any = None
+        with suppress(DocumentError):
+            value = self._editor.read(text)
+        if not any(_equal(value, each) for each in meant):
+            raise DocumentError("this file is written in a way that cannot be edited safely; edit it by hand")
+        self._text, self.value = text, value
+        self.data = (BOM + text if self._encoding.startswith("utf-16") else text).encode(self._encoding)
+
+
 def read(data: bytes, syntax: Syntax) -> Any:
-    """The value of a file as plain Python; an empty file is an empty object.
+    """Return the value of a file as plain Python; an empty file is an empty object.
 
     Raises:
         DocumentError: The file is not understood.
     """
-    text, _ = _decoded(data, syntax)
-    return _editor(syntax).read(text)
-
-
-def set_member(data: bytes, path: Path, value: Any, syntax: Syntax) -> bytes:
-    """The file with the value at a path replaced, or added behind its siblings with the objects above it.
-
-    Raises:
-        DocumentError: The file is not understood, or the path leads through something that is no object.
-    """
-    text, encoding = _decoded(data, syntax)
-    editor = _editor(syntax)
-    before = editor.read(text)
-    meant = _with(before, path, value)
-    if _equal(before, meant):
-        return data
-    return _checked(editor, _set(editor, text, path, _at(before, path), value), [meant], encoding)
-
-
-def append_item(data: bytes, path: Path, value: Any, syntax: Syntax) -> bytes:
-    """The file with one more item at the end of the list at a path, which is made if there is none.
-
-    Raises:
-        DocumentError: The file is not understood, or something else than a list is there.
-    """
-    text, encoding = _decoded(data, syntax)
-    editor = _editor(syntax)
-    before = editor.read(text)
-    items = _at(before, path)
-    if not isinstance(items, list | None):
-        raise DocumentError(f"{_shown(path)} is not a list")
-    meant = _with(before, path, [*(items or ()), value])
-    return _checked(editor, editor.append_item(text, path, value), [meant], encoding)
-
-
-def remove_member(data: bytes, path: Path, syntax: Syntax) -> bytes:
-    """The file without the member or item at a path; the same file if there is none.
-
-    Raises:
-        DocumentError: The file is not understood.
-    """
-    text, encoding = _decoded(data, syntax)
-    editor = _editor(syntax)
-    before = editor.read(text)
-    if not _has(before, path):
-        return data
-    edited, meant = editor.remove_value(text, path), [_without(before, path)]
-    while len(path) > 1 and not _at(meant[-1], path := path[:-1]):
-        meant.append(_without(before, path))  # a table of TOML is gone with the last one inside it
-    return _checked(editor, edited, meant, encoding)
+    return Document(data, syntax).value
 
 
 def _set(editor: _Editor, text: str, path: Path, before: Any, value: Any) -> str:
@@ -107,12 +119,6 @@ def _set(editor: _Editor, text: str, path: Path, before: Any, value: Any) -> str
     return text
 
 
-def _editor(syntax: Syntax) -> _Editor:
-    """Return the module that knows a syntax, which imports the library that reads it."""
-    editor: Any = import_module(f"mcpx.setup.documents.{syntax}_edits")
-    return editor  # type: ignore[no-any-return]  # checked by its users
-
-
 def _decoded(data: bytes, syntax: Syntax) -> tuple[str, str]:
     """The text of a file, and its encoding; the mark at the start is the encoding's, not the text's."""
     utf_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
@@ -124,26 +130,6 @@ def _decoded(data: bytes, syntax: Syntax) -> tuple[str, str]:
         column = error.start - data.rfind(b"\n", 0, error.start)
         raise DocumentError("this is not text in UTF-8", line, column) from None
     return (text if text.strip() else text + _EMPTY[syntax]), encoding
-
-
-def _encoded(text: str, encoding: str) -> bytes:
-    return (BOM + text if encoding.startswith("utf-16") else text).encode(encoding)
-
-
-def _checked(editor: _Editor, text: str, meant: list[Any], encoding: str) -> bytes:
-    """The edited file, if it holds what was meant, in one of its forms."""
-    try:
-        after = editor.read(text)
-        right = any(_equal(after, each) for each in meant)
-    except DocumentError:
-        right = False
-    if not right:
-        raise DocumentError("this file is written in a way that cannot be edited safely; edit it by hand")
-    return _encoded(text, encoding)
-
-
-def _shown(path: Path) -> str:
-    return ".".join(str(step) for step in path) or "the whole file"
 
 
 def _has(value: Any, path: Path) -> bool:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpx.setup.documents import DocumentError
-from mcpx.setup.documents.editing import append_item, read, remove_member, set_member
+from mcpx.setup.documents.editing import read
+from tests.mcpx.setup.documents.edits import append_item, remove_member, set_member
 
 SCALARS = st.booleans() | st.integers(-9, 99) | st.text(max_size=4)
 LISTS = st.lists(SCALARS, max_size=3)
