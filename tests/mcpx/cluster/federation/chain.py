@@ -32,7 +32,7 @@ class Link:
             upstream = self.hub.upstreams[name]
             if upstream.queue.is_asleep:
                 upstream.queue.wake()
-            await soon(lambda upstream=upstream: upstream.own_info().ready)  # type: ignore[misc]
+            await soon(lambda upstream=upstream: upstream.main.info().ready)  # type: ignore[misc]
 
 
 def peer(url: str, **more: Any) -> dict[str, Any]:
