@@ -29,7 +29,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.launch import MAX_LOG_BYTES
 from mcpx.core.daemon.leaving import IdleExit
 from mcpx.core.daemon.ports import OpenForwarder
-from mcpx.core.daemon.signals import end_at_once, obey_signals
+from mcpx.core.daemon.signals import run_watched
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
@@ -47,9 +47,9 @@ from mcpx.core.telemetry.log_files import LogRotation
 from mcpx.core.telemetry.suspend import AwakeLoop
 from mcpx.core.telemetry.systemd import Notifier
 from mcpx.core.telemetry.tracing_setup import open_tracing
-from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
+from mcpx.core.telemetry.watchdog import Patience
 from mcpx.parts import cluster_of, part, ports
-from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
+from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown
 
 if TYPE_CHECKING:
     from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp
@@ -221,20 +221,9 @@ async def _run(
     for notice in config.notices:
         log.info("config.notice", notice=notice)
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
-    watchdog = watching(patience, lambda why: end_at_once(hub, why, EXIT_CODE))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(obey_signals, hub, hangup if watches else None, tasks)
-        tasks.start_soon(_finish_start, hub)
-        tasks.start_soon(notifier.watch, lambda: _describe(hub))
-        try:
-            with watchdog, closing(tracing):
-                await hub.run()
-        except SupervisorError as failure:
-            log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
-            return 1
-        finally:
-            tasks.cancel_scope.cancel()
-    return 0
+    beside = partial(_finish_start, hub), partial(notifier.watch, lambda: _describe(hub))
+    with closing(tracing):
+        return await run_watched(hub, patience, *beside, hangup=hangup if watches else None)
 
 
 async def _finish_start(hub: Hub) -> None:

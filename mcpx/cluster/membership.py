@@ -14,6 +14,7 @@ from msgspec import UNSET
 from mcpx.cluster.cluster import Cluster
 from mcpx.cluster.gateways.sharing import Sharing
 from mcpx.cluster.node.spec import cluster_config
+from mcpx.cluster.node_table import statuses
 from mcpx.cluster.ray_client import RayProcess
 from mcpx.cluster.ray_process.protocol import NodeRecord
 from mcpx.core.catalog.model import JSON
@@ -29,13 +30,32 @@ MAX_PLACED: Final = 100  # names of sessions in a row
 STOP_S: Final = 5.0  # for the Ray process to end: it does at once
 
 
-class ClusterControl:
-    """Answers for that link to Ray, the cluster behind it, and what its gateways share."""
+class Membership:
+    """The cluster of that link, for a gateway whose configuration keeps its files in `folder`."""
 
-    def __init__(self, ray: RayProcess, cluster: Cluster, sharing: Sharing) -> None:
-        self._ray = ray
-        self._cluster = cluster
-        self._sharing = sharing
+    def __init__(self, link: ClusterLink, *, folder: Path, gateway: str) -> None:
+        self._ray = RayProcess(link.address, allow_open=link.allow_open)
+        self._gateway = gateway
+        self.placement = Cluster(self._ray, folder=folder, gateway=gateway)
+        """The node for each server."""
+        self._sharing: Sharing | None = None
+
+    def expand(self, config: Config) -> Config:
+        """Return the configuration with all commands on nodes that may be there."""
+        return cluster_config(config)
+
+    def join(self, hub: Hub) -> None:
+        """Add the cluster to a hub that does not run yet, before its frontends."""
+        self.placement.serve(hub.fleet)
+        sharing = self._sharing = Sharing(hub, self._ray, gateway=self._gateway)
+        ray = Supervisor()
+        ray.add(self._ray.child())
+        shutdown = Shutdown(grace=STOP_S)
+        hub.root.add(ChildSpec(name="ray", run=ray.run_as_child, shutdown=shutdown))
+        hub.root.add(ChildSpec(name="cluster", run=self.placement.run, shutdown=shutdown))
+        hub.root.add(sharing.child())
+
+    # --- how it is, and what a person may do
 
     async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
         """Do what is asked, if anything, and say how the cluster is.
@@ -54,23 +74,23 @@ class ClusterControl:
             case "stop_nodes":
                 await self._ray.stop_nodes()
             case "leave":
-                await self._cluster.assignments.release_all()
+                await self.placement.assignments.release_all()
             case "reload":
-                return self._describe() | {"gateways": await self._sharing.reload_all()}
+                return self._describe() | {"gateways": await self._shared().reload_all()}
             case "drain":
-                left = await self._cluster.draining.drain(node or "", wait_s or 0)
+                left = await self.placement.draining.drain(node or "", wait_s or 0)
             case "undrain":
-                await self._cluster.draining.undrain(node or "")
+                await self.placement.draining.undrain(node or "")
             case _:
                 raise MCPXError(f"a cluster cannot {do}")
         answer = self._describe()
         if do in {"drain", "undrain"}:
-            answer |= {"node": self._cluster.nodes.named(node or "").name, "left": left}
+            answer |= {"node": self.placement.nodes.named(node or "").name, "left": left}
         return answer
 
     def status(self) -> ClusterStatus:
-        """The link to Ray and the gateways, as `mcpx status` has them."""
-        shared = self._sharing.status()
+        """Return the link to Ray and the gateways, as `mcpx status` has them."""
+        shared = self._shared().status()
         return ClusterStatus(
             address=self._ray.address,
             joined=self._ray.is_joined,
@@ -90,6 +110,14 @@ class ClusterControl:
             ],
         )
 
+    def nodes(self) -> list[NodeStatus]:
+        """Return the nodes, as `mcpx status` shows them."""
+        return statuses(self.placement.nodes)
+
+    def _shared(self) -> Sharing:
+        assert self._sharing is not None  # noqa: S101 - the hub that asks has it join first
+        return self._sharing
+
     def _describe(self) -> JSON:
         ray, joined = self._ray, self._ray.joined
         about: dict[str, Any] = {"address": ray.address, "joined": ray.is_joined}
@@ -100,10 +128,10 @@ class ClusterControl:
         if joined is not None:
             about |= {"gcs": joined.address, "ray": joined.ray_version, "open": joined.is_open}
         nodes = [self._row(node) for node in sorted(ray.nodes.values(), key=lambda node: node.name)]
-        return {"cluster": about, "nodes": nodes} | self._sharing.status()
+        return {"cluster": about, "nodes": nodes} | self._shared().status()
 
     def _row(self, record: NodeRecord) -> dict[str, Any]:
-        node = self._cluster.nodes.get(record.id)
+        node = self.placement.nodes.get(record.id)
         row: dict[str, Any] = {
             "id": record.id,
             "name": record.name,
@@ -142,50 +170,3 @@ def _state(record: NodeRecord, *, answers: bool) -> str:
     if record.actor == "none":
         return "stopped"
     return record.actor
-
-
-class Membership:
-    """The cluster of that link, for a gateway whose configuration keeps its files in `folder`."""
-
-    def __init__(self, link: ClusterLink, *, folder: Path, gateway: str) -> None:
-        self._ray = RayProcess(link.address, allow_open=link.allow_open)
-        self._gateway = gateway
-        self.placement = Cluster(self._ray, folder=folder, gateway=gateway)
-        """The node for each server."""
-        self._control: ClusterControl | None = None
-
-    def expand(self, config: Config) -> Config:
-        """Return the configuration with all commands on nodes that may be there."""
-        return cluster_config(config)
-
-    def join(self, hub: Hub) -> None:
-        """Add the cluster to a hub that does not run yet, before its frontends."""
-        self.placement.serve(hub.fleet)
-        sharing = Sharing(hub, self._ray, gateway=self._gateway)
-        self._control = ClusterControl(self._ray, self.placement, sharing)
-        ray = Supervisor()
-        ray.add(self._ray.child())
-        shutdown = Shutdown(grace=STOP_S)
-        hub.root.add(ChildSpec(name="ray", run=ray.run_as_child, shutdown=shutdown))
-        hub.root.add(ChildSpec(name="cluster", run=self.placement.run, shutdown=shutdown))
-        hub.root.add(sharing.child())
-
-    async def answer(self, do: str, node: str | None, wait_s: float | None) -> JSON:
-        """Do what `mcpx cluster` asks, if anything, and say how the cluster is.
-
-        Raises:
-            MCPXError: It cannot be done.
-        """
-        return await self._joined().answer(do, node, wait_s)
-
-    def status(self) -> ClusterStatus:
-        """Return the link to Ray and the gateways, as `mcpx status` has them."""
-        return self._joined().status()
-
-    def _joined(self) -> ClusterControl:
-        assert self._control is not None  # noqa: S101 - the hub that asks has it join first
-        return self._control
-
-    def nodes(self) -> list[NodeStatus]:
-        """Return the nodes, as `mcpx status` shows them."""
-        return self.placement.statuses()

@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from mcpx.cluster.gateways.store import SharedStore
+from mcpx.cluster.gateways.table import VersionedTable
 from mcpx.core.policy.pin_record import PinRecord
 from mcpx.core.policy.pin_sharing import (
     Marks,
@@ -47,9 +47,9 @@ class _NotShared(Exception):
 class PinExchange:
     """Brings the pins of a gateway and of the store together."""
 
-    def __init__(self, pins: PinStore, store: SharedStore, gateway: str) -> None:
+    def __init__(self, pins: PinStore, table: VersionedTable, gateway: str) -> None:
         self._pins = pins
-        self._store = store
+        self._table = table
         self._gateway = gateway
         self._origin = ""
         self._known: dict[str, tuple[int, PinRecord]] = {}  # as they were when they were looked at last
@@ -123,7 +123,7 @@ class PinExchange:
 
     async def _version(self, identity: str) -> int:
         key = _key(identity)
-        return (await self._store.versions(key)).get(key, 0)
+        return (await self._table.versions(key)).get(key, 0)
 
     async def _read(self, identity: str, pins: ServerPins, version: int) -> Shared | None:
         """Read that version from the store; None if there is something newer by now.
@@ -131,7 +131,7 @@ class PinExchange:
         Raises:
             _NotShared: It cannot be believed.
         """
-        text = await self._store.get(_key(identity), version)
+        text = await self._table.get(_key(identity), version)
         if text is None:
             return None
         try:
@@ -152,7 +152,7 @@ class PinExchange:
         text = msgspec.json.encode(new).decode()
         if len(text) > MAX_RECORD_CHARS:
             raise _NotShared("it is too large for the store")
-        return await self._store.put(_key(identity), text, new.number)
+        return await self._table.put(_key(identity), text, new.number)
 
     async def _marks_of(self, identity: str) -> Marks | None:
         if identity not in self._marks:

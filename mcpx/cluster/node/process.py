@@ -32,7 +32,7 @@ from mcpx.cluster.node.servers import NodeServers
 from mcpx.cluster.node.starting import NodeReady, NodeStart
 from mcpx.core.config import Config
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.daemon.signals import end_at_once, obey_signals
+from mcpx.core.daemon.signals import end_at_once, run_watched
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.running import own
@@ -40,12 +40,12 @@ from mcpx.core.store.folders import ensure_folder
 from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import check_state_folder
 from mcpx.core.telemetry.suspend import AwakeLoop
-from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
+from mcpx.core.telemetry.watchdog import Patience
 from mcpx.core.wire.tls_channel import server_context
 from mcpx.errors import MCPXError
 from mcpx.paths import STATE_VARIABLE
 from mcpx.version import __version__
-from supervisors import ChildSpec, Shutdown, SupervisorError
+from supervisors import ChildSpec, Shutdown
 
 log = structlog.get_logger()
 MAX_START_BYTES: Final = 1 << 20
@@ -127,17 +127,7 @@ async def _serve(start: NodeStart, listener: socket.socket, context: ssl.SSLCont
     _end_with_input(hub)
     _say(ready)
     log.info("node.listening", node=start.name, host=host, port=port)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(obey_signals, hub, None, tasks)
-        try:
-            with watching(Patience(), lambda why: end_at_once(hub, why, EXIT_CODE)):
-                await hub.run()
-        except SupervisorError as failure:
-            log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
-            return 1
-        finally:
-            tasks.cancel_scope.cancel()
-    return 0
+    return await run_watched(hub, Patience())
 
 
 def _end_with_input(hub: Hub) -> None:
@@ -158,7 +148,7 @@ def _end_with_input(hub: Hub) -> None:
 
 
 def _say(ready: NodeReady) -> None:
-    """The one line for whoever has started the node; that nobody reads it is not the node's matter."""
+    """Write the one line for whoever has started the node; it is not the node's matter if nobody reads it."""
     with suppress(OSError):
         os.write(_STDOUT, line_of(ready))
 

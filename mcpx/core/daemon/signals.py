@@ -1,15 +1,12 @@
-"""What signals do to a process of MCPX: they end it, in order or at once, or have it read its file again.
-
-A task of the composition root for as long as the hub runs.
-"""
+"""A hub as the whole of a process: under the watchdog, and ended by signals, in order or at once."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import anyio
 import anyio.abc
@@ -20,30 +17,41 @@ from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.hangup import Hangup
+from mcpx.core.telemetry.watchdog import EXIT_CODE, Patience, watching
 from mcpx.errors import ConfigError
-
-# The end of a MCPX process without another step, when the one in order takes too long or cannot be had.
-
-
-def end_at_once(hub: Hub, why: str, code: int) -> NoReturn:
-    """Kill every child's process group and leave. May be called in any thread."""
-    upstreams = hub.fleet.children()
-    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
-    log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in upstreams:
-        if upstream.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(upstream.pid, signal.SIGKILL)
-    EARLY.end()
-    os._exit(code)
-
+from supervisors import SupervisorError
 
 log = structlog.get_logger()
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
-async def obey_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.TaskGroup) -> None:
-    """The first signal ends everything in order, after `http.drain`; the second, or the deadline, at once.
+async def run_watched(
+    hub: Hub,
+    patience: Patience,
+    *beside: Callable[[], Coroutine[Any, Any, None]],
+    hangup: Hangup | None = None,
+) -> int:
+    """Run a hub to its end, under the watchdog and obeying signals; return the exit code of the process.
+
+    What runs `beside` it is cancelled then.
+    """
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_obey_signals, hub, hangup, tasks)
+        for each in beside:
+            tasks.start_soon(each)
+        try:
+            with watching(patience, lambda why: end_at_once(hub, why, EXIT_CODE)):
+                await hub.run()
+        except SupervisorError as failure:
+            log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
+            return 1
+        finally:
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+async def _obey_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.TaskGroup) -> None:
+    """End all in order at the first signal, after `http.drain`; at once at the second, or the deadline.
 
     SIGHUP reloads, as one of `tasks`, unless `hangup` says that it is the end; without `hangup` it is.
     """
@@ -79,3 +87,16 @@ async def _reload(hub: Hub) -> None:
         pass  # noted where it was found
     except Exception as error:  # noqa: BLE001 - the boundary: what a file may hold does not end the daemon
         contain(error, "config")
+
+
+def end_at_once(hub: Hub, why: str, code: int) -> NoReturn:
+    """Kill every child's process group and leave. May be called in any thread."""
+    upstreams = hub.fleet.children()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
+    log.error("mcpx.killed", reason=why, stuck=stuck)
+    for upstream in upstreams:
+        if upstream.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(upstream.pid, signal.SIGKILL)
+    EARLY.end()
+    os._exit(code)

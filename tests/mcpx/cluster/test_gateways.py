@@ -9,7 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.cluster.gateways import members, sharing
+from mcpx.cluster.gateways import sharing
 from mcpx.cluster.gateways.sharing import Sharing
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import load
@@ -160,9 +160,9 @@ async def test_each_gateway_lists_the_others_until_they_leave(house, monkeypatch
             await soon(lambda: a.others() and b.others())
             (row,) = a.others()
             assert (row["id"], row["same_config"], row["self"]) == ("b", True, False)
-            assert row["pid"] == a.sharing.members.own.pid
+            assert row["pid"] == a.sharing.own.pid
         await soon(lambda: not a.others())
-        monkeypatch.setattr(members, "EXPIRY_S", -1.0)  # one that was killed is silent
+        monkeypatch.setattr(sharing, "EXPIRY_S", -1.0)  # one that was killed is silent
         async with house.gateway("b"):
             await soon(lambda: any("members/b/" in key for key in house.store.values))
             assert a.others() == []
@@ -174,7 +174,7 @@ async def test_a_configuration_that_differs_is_shown(house):
         assert [row["same_config"] for row in (*a.others(), *b.others())] == [True, True]
         house.config("b", watch_config=False, queue_size=7)
         await b.hub.file.reload()
-        await b.sharing.members.say()
+        await b.sharing.say()
         await soon(lambda: not a.others()[0]["same_config"])
 
 
@@ -201,7 +201,7 @@ async def test_a_reload_that_one_cannot_do_is_said_by_that_one(house):
         assert "config.json" in rows[1]["problem"]
         with pytest.raises(ConfigError):
             await b.sharing.reload_all()  # its own first: the others are not asked
-        assert a.sharing.members.own.reloaded == 1
+        assert a.sharing.own.reloaded == 1
 
 
 @pytest.mark.usefixtures("quick")
@@ -223,5 +223,5 @@ async def test_what_others_say_of_themselves_is_bounded(house):
         house.store.values["gateways/members/y/000000000001"] = "no JSON"
         await soon(a.others)
         (row,) = a.others()
-        assert len(row["host"]) <= members.MAX_TEXT + 3  # the dots
+        assert len(row["host"]) <= sharing.MAX_TEXT + 3  # the dots
         assert "\x1b" not in row["host"]

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.cluster.gateways.pins import PinExchange
-from mcpx.cluster.gateways.store import ORIGIN, SharedStore
+from mcpx.cluster.gateways.table import ORIGIN, VersionedTable
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.config import ServerConfig, Stdio
 from mcpx.core.policy.pin_record import pin_identity
@@ -47,13 +47,13 @@ class Gateway:
         self.pin_store = PinStore(self.folder, on_change=self._changed)
         self.pin_store.await_others(awaited=True)
         self.pins = self.pin_store.of(self.config)
-        self.exchange = PinExchange(self.pin_store, SharedStore(self.store), self.name)
+        self.exchange = PinExchange(self.pin_store, VersionedTable(self.store), self.name)
 
     def _changed(self, _server):
         self.announced += 1
 
     async def round(self):
-        store = SharedStore(self.store)
+        store = VersionedTable(self.store)
         await self.exchange.round(await store.versions(), await store.origin())
 
     async def sees(self, *, rounds=1, **listed):
