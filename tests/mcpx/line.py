@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from mcpx.core.gateway.eras import EraServer
-from mcpx.core.gateway.frontends.fast_path import FastPath
+from mcpx.core.gateway.fast.path import FastPath
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from tests.mcpx.scripted import PATIENCE_S

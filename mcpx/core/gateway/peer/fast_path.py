@@ -14,8 +14,8 @@ import msgspec
 
 from mcpx.core.calls.results.large_requests import LargeCall
 from mcpx.core.gateway.eras import Era, EraServer
-from mcpx.core.gateway.frontends.fast_call import CALL, FastCall, FastContexts
-from mcpx.core.gateway.frontends.fast_parameters import (
+from mcpx.core.gateway.fast.call import CALL, FastCall, FastContexts
+from mcpx.core.gateway.fast.parameters import (
     Decoder,
     Meta,
     NativeParams,

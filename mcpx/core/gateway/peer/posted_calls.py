@@ -22,8 +22,8 @@ from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.gateway.clients.handles import own_logger
 from mcpx.core.gateway.clients.identity import bearer_in
 from mcpx.core.gateway.endpoint_server import EndpointServer
-from mcpx.core.gateway.frontends.fast_call import CALL
-from mcpx.core.gateway.frontends.fast_parameters import (
+from mcpx.core.gateway.fast.call import CALL
+from mcpx.core.gateway.fast.parameters import (
     Decoder,
     Meta,
     NativeParams,

@@ -14,8 +14,8 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from mcpx.parts import open_hub
+from tests.mcpx.core.gateway.fast.test_path import envelope, served, shake_hands
 from tests.mcpx.core.gateway.frontends.http.test_frontend import http
-from tests.mcpx.core.gateway.frontends.test_fast_path import envelope, served, shake_hands
 from tests.mcpx.scripted import config_of
 from tests.mcpx.serving import MODERN, write_config
 

@@ -1,6 +1,6 @@
 """The parameters of `tools/call`, decoded just far enough to find the server and the tool.
 
-Structs for the fast path (`mcpx.core.gateway.frontends.fast_path`). What they do not take raises
+Structs for the fast path (`mcpx.core.gateway.fast.path`). What they do not take raises
 `msgspec.DecodeError`: such a request is left to the SDK's server.
 """
 

@@ -13,7 +13,7 @@ from mcpx.core.config import parse
 from mcpx.core.events.stats import MENU
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.eras import EraServer
-from mcpx.core.gateway.frontends.fast_path import FastPath
+from mcpx.core.gateway.fast.path import FastPath
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
@@ -251,7 +251,7 @@ async def test_progress_and_cancellation_take_the_fast_path_too():
             assert counters.errors["cancelled"] == 1
 
 
-LARGE = "mcpx.core.gateway.frontends.fast_path.LARGE_BYTES"
+LARGE = "mcpx.core.gateway.fast.path.LARGE_BYTES"
 
 
 @pytest.mark.anyio

@@ -25,7 +25,7 @@ from mcpx.core.events.meter import ClientMeter, tool_label
 from mcpx.core.events.stats import RESOURCES
 from mcpx.core.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.core.gateway.eras import Era, EraServer
-from mcpx.core.gateway.frontends.fast_parameters import (
+from mcpx.core.gateway.fast.parameters import (
     NOTHING,
     ClientInfo,
     Meta,
