@@ -16,7 +16,6 @@ import msgspec
 
 from mcpx.core.config.certificates import CertificateProblem, certificate_problem, read_pem
 from mcpx.core.config.document import (
-    ConfigNotices,
     LocatedError,
     Location,
     as_object,
@@ -26,7 +25,7 @@ from mcpx.core.config.document import (
 )
 from mcpx.core.config.server_config import SCOPE, CallbackHost, Grant, OAuth, Obstacle, Tls, TokenAuth
 from mcpx.core.config.settings import convert, fields, own_keys
-from mcpx.core.config.strings import ExpansionContext, Problem, Strings
+from mcpx.core.config.strings import Problem, Strings
 from mcpx.core.config.urls import bad_credential_url, split_url
 from mcpx.core.text import holds_controls, kind_of
 from mcpx.core.text.jsonc import JSONObject
@@ -103,18 +102,11 @@ ALGORITHMS: Final = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits i
 
 
 class EntryAuth:
-    """Reads the two keys of one entry. Mistakes and remarks go to `notices`, obstacles to `strings`."""
+    """Reads the two keys of one entry. Mistakes, remarks and obstacles go where those of its strings go."""
 
-    def __init__(
-        self,
-        entry: JSONObject,
-        at: Location,
-        strings: Strings,
-        context: ExpansionContext,
-        notices: ConfigNotices,
-    ) -> None:
-        self._entry, self._at, self._notices = entry, at, notices
-        self._strings, self._context = strings, context
+    def __init__(self, strings: Strings) -> None:
+        self._strings, self._context = strings, strings.context
+        self._entry, self._at, self._notices = strings.entry, strings.at, strings.notices
 
     # --- auth
 

@@ -9,6 +9,7 @@ file, and by `mcpx.cluster.federation`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -16,7 +17,7 @@ from msgspec.structs import asdict, replace
 
 from mcpx.core.config.document import ConfigNotices, Location
 from mcpx.core.config.per_server import Era, PerServer, R, Sessions, joined
-from mcpx.core.config.profiles import own_pattern, own_patterns, rules_of_server
+from mcpx.core.config.profiles import own_pattern, own_patterns, with_meanings
 from mcpx.core.config.server_config import PeerConfig, Placed, ServerConfig, Sse, Stdio, Transport
 from mcpx.core.config.strings import read_key
 from mcpx.core.text.jsonc import JSONObject
@@ -110,16 +111,9 @@ def with_common_rules(server: ServerConfig, common: PerServer) -> ServerConfig:
 
 
 def _own_rules(server: ServerConfig, rules: R, common: R) -> R:
-    """The rules of an entry, whose patterns of names become such of `server.name`."""
+    """Return the rules of an entry, whose patterns of names become such of `server.name`."""
     given = [name for name in rules.__struct_fields__ if getattr(rules, name) is not getattr(common, name)]
-    if server.peer is None:
-        return rules_of_server(server.name, rules, given, server.aliases)
-    own = {
-        name: tuple(own for pattern in patterns for own in _patterns(server, pattern))
-        for name in given
-        if (patterns := getattr(rules, name)) is not None
-    }
-    return replace(rules, **own)
+    return with_meanings(rules, partial(_patterns, server), given)
 
 
 def _patterns(server: ServerConfig, pattern: str) -> tuple[str, ...]:

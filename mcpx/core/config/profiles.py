@@ -7,17 +7,18 @@ What is shown by it `mcpx.core.servers.fleet.profiles` says. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from glob import escape
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from mcpx.core.config.document import LocatedError, Location, quote
 from mcpx.core.config.per_server import AccessRules, NonEmpty, Patterns, R, ToolRules, doc, joined
+from mcpx.core.config.server_config import ServerConfig
 from mcpx.core.system.endpoint import Expose
 from mcpx.core.text.nearest import nearest
 
@@ -72,7 +73,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if own is None:
             return joined(common, common)
         rules = own if isinstance(own, ToolRules) else ToolRules(allow=own)
-        rules = rules_of_server(server, rules)
+        rules = with_meanings(rules, partial(own_patterns, server), rules.__struct_fields__)
         return joined(rules if rules.allow is not None else replace(rules, allow=common.allow), common)
 
 
@@ -81,20 +82,12 @@ def _is_rule(name: str, said: Patterns | ToolRules) -> bool:
     return name in ToolRules.__struct_fields__ and not isinstance(said, ToolRules)
 
 
-def rules_of_server(
-    server: str,
-    rules: R,
-    given: Container[str] = ToolRules.__struct_fields__,
-    aliases: tuple[str, ...] = (),
-) -> R:
-    """Rules for one server's names as such for all: their patterns become patterns of `server.name`.
-
-    Those of the fields that are `given`.
-    """
+def with_meanings(rules: R, meanings: Callable[[str], Iterable[str]], given: Collection[str]) -> R:
+    """Return rules with the meanings of each pattern in its place, in the fields that are `given`."""
     own = {
-        field: tuple(own for pattern in patterns for own in own_patterns(server, pattern, aliases))
-        for field in rules.__struct_fields__
-        if field in given and (patterns := getattr(rules, field)) is not None
+        field: tuple(own for pattern in patterns for own in meanings(pattern))
+        for field in given
+        if (patterns := getattr(rules, field)) is not None
     }
     return replace(rules, **own)
 
@@ -127,14 +120,7 @@ def is_pattern(text: str) -> bool:
     return any(each in text for each in "*?[")
 
 
-class _Named(Protocol):
-    """A server as profiles know it."""
-
-    @property
-    def aliases(self) -> tuple[str, ...]: ...
-
-
-def by_own_names(profile: Profile, servers: Mapping[str, _Named]) -> Profile:
+def by_own_names(profile: Profile, servers: Mapping[str, ServerConfig]) -> Profile:
     """A profile in which each server that it means by an alias stands under its own name.
 
     Where both names have rules, both stay, and `check_profiles` says that one is no server's.

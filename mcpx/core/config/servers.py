@@ -91,7 +91,7 @@ def _read(
     with notices.gathering():
         if _is_off(given, entry.at, ConfigNotices()):
             context = replace(context, values=replace(context.values, secret=None))
-        transport, obstacles, variables = read_transport(given, entry.at, context, notices)
+        transport, obstacles, variables = _read_transport(given, entry.at, context, notices)
         server = _with_obstacles(replace(server, transport=transport, variables=variables), obstacles)
     if "aliases" in given:
         with notices.gathering():
@@ -198,13 +198,12 @@ def _plain(word: str) -> str:
 _PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
 
 
-def read_transport(
+def _read_transport(
     entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
 ) -> tuple[Transport, tuple[Obstacle, ...], Variables]:
-    """The transport of an entry, the obstacles to its use, and the variables that it holds.
+    """Return the transport of an entry, the obstacles to its use, and the variables that it holds.
 
-    Raises:
-        LocatedError: No way to reach the server is given, or two. What else is wrong is gathered.
+    That there is no way to reach the server, or two, is raised; what else is wrong is gathered.
     """
     declared = None
     with notices.gathering():
@@ -228,11 +227,7 @@ def read_transport(
     for key in (key for key in unfit if key in entry):
         notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
     files = strings.env_files()
-    if url_key:
-        sign_in = EntryAuth(entry, at, strings, context, notices)
-        transport: Transport = _remote(strings, url_key, declared, sign_in)
-    else:
-        transport = _stdio(strings, entry, context, files)
+    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, files)
     if isinstance(transport, Http | Sse) and not is_confidential(transport.url):
         _note_what_is_unencrypted(transport, entry, at, notices)
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
@@ -283,22 +278,24 @@ def _neither(entry: JSONObject, at: Location) -> LocatedError:
     return at.error('neither "command" nor "url": MCPX cannot know how to reach this server')
 
 
-def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
+def _stdio(strings: Strings, files: dict[str, str]) -> Stdio:
+    context = strings.context
     strings.variables += files.items()
     return Stdio(
         command=context.at_home(strings.text("command", _empty)),
         args=strings.texts("args"),
         env=files | strings.named("env"),
-        cwd=None if entry.get("cwd") is None else context.path(strings.text("cwd", _empty)),
+        cwd=None if strings.entry.get("cwd") is None else context.path(strings.text("cwd", _empty)),
     )
 
 
-def _remote(strings: Strings, url_key: str, declared: str | None, sign_in: EntryAuth) -> Http | Sse:
+def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
     url = strings.text(url_key, bad_url)
     headers = {name: value.strip() for name, value in strings.named("headers", _bad_header).items()}
     ends_in_sse = url.split("?", 1)[0].split("#", 1)[0].rstrip("/").endswith("/sse")
     guessed = "sse" if url_key != "httpUrl" and ends_in_sse else "http"
     kind = Sse if (declared or guessed) == "sse" else Http
+    sign_in = EntryAuth(strings)
     return kind(url=url, headers=headers, auth=sign_in.auth(headers), tls=sign_in.tls(url))
 
 

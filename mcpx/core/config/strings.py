@@ -159,16 +159,16 @@ class Strings:
     ) -> None:
         self.obstacles: list[Obstacle] = []
         self.variables: list[tuple[str, str]] = []
-        self._entry, self._at, self._context, self._notices = entry, at, context, notices
+        self.entry, self.at, self.context, self.notices = entry, at, context, notices
         self._values = context.values
 
     def env_files(self) -> dict[str, str]:
         """The variables of the files that the entry names; from now on they count for references, too."""
         found: dict[str, str] = {}
-        for key in (key for key in ENV_FILE_KEYS if key in self._entry):
-            at = self._at.key(key)
-            with self._notices.gathering():
-                given = read_key(self._entry, key, self._at)
+        for key in (key for key in ENV_FILE_KEYS if key in self.entry):
+            at = self.at.key(key)
+            with self.notices.gathering():
+                given = read_key(self.entry, key, self.at)
                 for each in (given,) if isinstance(given, str) else given:
                     found |= self._env_file(each, at)
                     self._values = replace(self._values, environ={**self._values.environ, **found})
@@ -176,28 +176,28 @@ class Strings:
 
     def _env_file(self, written: str, at: Location) -> Mapping[str, str]:
         try:
-            return read_env_file(written, at, self._values, self._context.folder, self._notices)
+            return read_env_file(written, at, self._values, self.context.folder, self.notices)
         except EnvFileProblem as problem:
             self.obstacles.append(Obstacle(str(problem), at, problem.missing, problem.remedy))
             return {}
 
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
-        with self._notices.gathering():
-            return self.expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+        with self.notices.gathering():
+            return self.expanded(read_key(self.entry, key, self.at), self.at.key(key), problem)
         return ""
 
     def texts(self, key: str) -> tuple[str, ...]:
         """The list of strings at `key`, empty when absent or null."""
         found: list[str] = []
-        given = self._entry.get(key)
+        given = self.entry.get(key)
         if given is not None and not isinstance(given, list):
-            with self._notices.gathering():
-                read_key(self._entry, key, self._at)
+            with self.notices.gathering():
+                read_key(self.entry, key, self.at)
             return ()
         for index, each in enumerate(given or ()):
-            at = self._at.key(key).item(index)
-            with self._notices.gathering():
+            at = self.at.key(key).item(index)
+            with self.notices.gathering():
                 found.append(self.expanded(convert(each, str, at), at))
         return tuple(found)
 
@@ -208,11 +208,11 @@ class Strings:
         """
         found: dict[str, str] = {}
         what, pattern = _NAMES[key]
-        given, at = JSONObject([]), self._at.key(key)
-        with self._notices.gathering():
-            given = as_object(given if self._entry.get(key) is None else self._entry[key], at)
+        given, at = JSONObject([]), self.at.key(key)
+        with self.notices.gathering():
+            given = as_object(given if self.entry.get(key) is None else self.entry[key], at)
         for name, value in given.items():
-            with self._notices.gathering():
+            with self.notices.gathering():
                 if not re.fullmatch(pattern, name) or not is_text(name):
                     raise at.name(name).error(f"{quote(name)} cannot be the name of {what}")
                 if key == "env" and value is None:
@@ -235,7 +235,7 @@ class Strings:
         done = expand(written, self._values)
         self.variables += done.used
         if done.unparsed:
-            self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
+            self.notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
         wrong = None if done.problems or done.deferred else problem(done.text)
         self.obstacles += [
             Obstacle(each.problem, at, each.name, each.remedy, "used in {}") for each in done.problems
