@@ -10,11 +10,11 @@ import pytest
 from mcpx.core.catalog.model import Catalogue, LeftOut, PromptInfo, ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import Config, Profile, ServerConfig, Stdio
-from mcpx.core.daemon.hub_view import NarrowedUpstream, ShownUpstreams
+from mcpx.core.daemon.hub_view import ShownServers
 from mcpx.core.policy.narrowed_policy import NarrowedPolicy
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.servers.fleet.profiles import EndpointError, check_endpoint, select
-from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.servers.visible_server import NarrowedServer, VisibleServer
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint, only_of
 
 SERVERS = ("git", "linear", "db-one", "db-two")
@@ -125,7 +125,7 @@ class Extended(SimpleNamespace):
 def test_what_is_added_to_a_server_is_not_seen_through_a_profile():
     policy = ServerPolicy(config_of().servers["git"])
     real = Extended(name="git", config=None, catalogue=None, policy=policy, added_in_its_init=["git_push"])
-    narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules_of("git_log")))
+    narrow = NarrowedServer(real, NarrowedPolicy(policy, lambda: rules_of("git_log")))
     for name in ("tools_of_all", "run_any", "added_in_its_init", "listed", "counters", "sessions"):
         with pytest.raises(AttributeError):
             getattr(narrow, name)
@@ -135,7 +135,7 @@ def test_a_profile_has_of_a_server_what_the_protocol_names_and_no_more():
     def members(kind):
         return {name for name in vars(kind) if not name.startswith("_")}
 
-    assert members(NarrowedUpstream) == members(VisibleServer) | {"upstream"}
+    assert members(NarrowedServer) == members(VisibleServer) | {"is_of"}
 
 
 def test_a_listing_is_awaited_until_the_tools_that_are_shown_suffice():
@@ -148,7 +148,7 @@ def test_a_listing_is_awaited_until_the_tools_that_are_shown_suffice():
     known = catalogue("git_push")
     real = SimpleNamespace(name="git", config=None, catalogue=known, policy=policy, await_catalogue=wait)
     rules = rules_of("git_log")
-    narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules))
+    narrow = NarrowedServer(real, NarrowedPolicy(policy, lambda: rules))
     anyio.run(narrow.await_catalogue, lambda shown: bool(shown.tools))
     assert asked == [False]
 
@@ -167,7 +167,7 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
         policy=policy,
     )
     rules = rules_of("git_log")
-    narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules))
+    narrow = NarrowedServer(real, NarrowedPolicy(policy, lambda: rules))
     assert (narrow.catalogue, narrow.info().catalogue, narrow.has_listed) == (None, None, True)
     real.catalogue = catalogue("git_log", "git_push")
     kept = narrow.catalogue
@@ -181,9 +181,9 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
 def test_servers_are_those_of_the_moment():
     everything = {name: SimpleNamespace(name=name, policy=None, config=None) for name in SERVERS}
     configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
-    upstreams = ShownUpstreams(everything, lambda: select(Endpoint(profile="work"), configs[0]))
+    upstreams = ShownServers(everything, lambda: select(Endpoint(profile="work"), configs[0]))
     assert list(upstreams) == ["git", "linear"]
-    assert upstreams["linear"].upstream is everything["linear"]
+    assert upstreams["linear"].is_of(everything["linear"])
     assert upstreams["git"] is upstreams["git"]
     assert "db-one" not in upstreams
     assert upstreams.get("db-one") is None
