@@ -87,8 +87,6 @@ class Session:
         """Knows if it is in use, while it serves."""
         self.last_error: str | None = None
         self.rests = 0
-        self.has_listed = False
-        """True if the catalogue is from this run of MCPX; else there is none, or it is from last time."""
         self.queue = CallQueue(
             config, host.supervisor, server.counters, self.info, child=self.child, refusal=self.refusal_of
         )
@@ -103,6 +101,7 @@ class Session:
         )
         self.subscriptions = Subscriptions(self)
         self._host = host
+        self._is_listed = False  # in this run of MCPX
         self._leaving: str | None = None
         self._suspended = SuspendedCalls(config.name, config.call_limits.call_timeout)
         host.clients.add_left_callback(self._suspended.cancel_for)
@@ -202,7 +201,6 @@ class Session:
         self.subscriptions.move_to(self)
         if self.config.disabled is None:
             self.cache.inherit_from(old.cache)
-            self.has_listed = self.catalogue is not None and self.catalogue.generation > 0
 
     @property
     def fails(self) -> bool:
@@ -223,7 +221,7 @@ class Session:
         return self.server.known_eras.in_order(self.asked_era)
 
     def _on_change(self, changed: Diff) -> None:
-        is_first, self.has_listed = not self.has_listed, True
+        is_first, self._is_listed = not self._is_listed, True
         self.queue.wake_waiters()
         self.queue.recheck()
         if changed:

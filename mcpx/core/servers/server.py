@@ -77,6 +77,8 @@ class Server:
         self.has_open_tasks = has_open_tasks
         self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
         """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""
+        self.has_listed = False
+        """True if the catalogue is from this run of MCPX; else there is none, or it is from last time."""
         self._on_catalogue = on_catalogue
         self._host = host
         self.main = Session(self, host)
@@ -104,17 +106,12 @@ class Server:
     @property
     def catalogue(self) -> Catalogue | None:
         """The last listing, as clients are shown it; perhaps by an earlier MCPX. None before there is one."""
-        return self.main.catalogue
+        return self.policy.shown(self.main.cache.current)
 
     @property
     def listed(self) -> Catalogue | None:
         """The last listing, whatever the policy says: not for clients."""
         return self.main.cache.current
-
-    @property
-    def has_listed(self) -> bool:
-        """True if the catalogue is from this run of MCPX; else there is none, or it is from last time."""
-        return self.main.has_listed
 
     @property
     def subscriptions(self) -> Subscriptions:
@@ -183,6 +180,7 @@ class Server:
         made in the other era too.
         """
         self.main.take_over(old.main)
+        self.has_listed = (known := self.listed) is not None and known.generation > 0
         other = old.other_era
         if other is not None and other.subscriptions.uris:
             heir = self.in_era(other.asked_era == "modern")
@@ -256,7 +254,7 @@ class Server:
         configuration says the era, all clients share that.
         """
         era, main = _era(modern=modern), self.main
-        if not self._per_era or self.queue.closed or not main.has_listed or main.era == era:
+        if not self._per_era or self.queue.closed or not self.has_listed or main.era == era:
             return main
         if era in self.known_eras.refused:
             return main
@@ -354,8 +352,10 @@ class Server:
 
     def note_listing(self, session: Supervised, listed: Catalogue) -> None:
         """Hold what a session has listed against what is pinned, before it is known."""
+        is_whole = session.mode is Mode.SHARED
+        self.has_listed |= is_whole
         if self.policy.pins is not None:
-            self.policy.pins.note(listed, whole=session.mode is Mode.SHARED)
+            self.policy.pins.note(listed, whole=is_whole)
 
     def changed(self, session: Supervised, changed: Diff, *, is_first: bool) -> None:
         """Announce that the shared catalogue was replaced; list again where another session differs now."""

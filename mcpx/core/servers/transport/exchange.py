@@ -3,7 +3,7 @@
 The SDK turns every failure of an HTTP exchange into a JSON-RPC error that no longer says what happened. So
 the sender of a request puts an `Exchange` into the context that the SDK carries along to the HTTP guard
 (`http_guard`), and the guard reports the failure there, as one of the errors below, before the SDK's own
-error arrives. What an exchange means for the session as a whole goes to the link, a `LinkObserver`.
+error arrives. What an exchange means for the session as a whole goes to the link, `HttpLink`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
 from mcp import MCPError
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.transport_context import TransportContext
 
-from mcpx.core.servers.transport.link import Ending
+from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
 from mcpx.core.wire.enclosed import encode_read
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.outgoing import MalformedMessage, OnAnswer, PeerError, ResponseTooLarge
+from supervisors import Signal
 
 T = TypeVar("T")
 OnFailure = Callable[[Exception], None]
@@ -94,39 +97,81 @@ class Answer(msgspec.Struct, frozen=True):
     error: MCPError | None = None
 
 
-class LinkObserver(Protocol):
-    """Receives what HTTP exchanges reveal about their session. No method may raise."""
+class HttpLink(NoProcess):
+    """A `Link` over HTTP, which the HTTP guard tells what exchanges reveal of the session."""
 
-    established: bool
-    """True if the handshake is over."""
-    lost: Ending
-    """Set when the session is over."""
-    last_problem: str | None
-    """Problem of the last exchange; None while all is well."""
-    retryable: bool
-    """True if connecting again can help."""
-    held: bool
-    """True if a person has to sign in before it can."""
+    wire: Final = None
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher[TransportContext],
+        renew: Callable[[], None],
+        on_events_missed: Callable[[], None],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.renew = renew
+        self.lost, self.closing = Ending(), Ending()
+        self.suspicion = Signal()
+        self.established = False
+        self.last_problem: str | None = None
+        """Problem of the last exchange; None while all is well."""
+        self.retryable = True
+        """True if connecting again can help."""
+        self.held = False
+        """True if a person has to sign in before it can."""
+        self._on_events_missed = on_events_missed
+
+    # --- for the session
+
+    def establish(self) -> None:
+        """Note that the handshake is over; what was odd during it is no reason for suspicion."""
+        self.established = True
+        self.suspicion.clear()
+
+    def is_alive(self) -> bool:
+        """True if the server takes new requests, as far as it has said."""
+        return not self.closing.is_set() and not self.lost.is_set()
+
+    def failure(self) -> ConnectionLost:
+        """The loss as an exception, once `lost` is set."""
+        return ConnectionLost(self.lost.reason, retryable=self.retryable, held=self.held)
+
+    def handshake_failure(self) -> ConnectionLost | None:
+        """The loss, or else what was wrong with the last exchange."""
+        if self.lost.is_set():
+            reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
+            return ConnectionLost(reason, retryable=self.retryable, held=self.held)
+        if self.last_problem is None:
+            return None
+        return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)
+
+    def give_up(self, reason: str) -> None:
+        """End the connection."""
+        self.lost.set(reason)
+
+    # --- for the HTTP guard
 
     def lose(self, reason: str) -> None:
-        """The session is over."""
-        ...
+        """Note that the session is over."""
+        self.lost.set(reason)
 
     def close(self, reason: str) -> None:
-        """The server takes no new requests; it may finish those it has."""
-        ...
+        """Note that the server takes nothing new; it may finish what it has."""
+        self.closing.set(reason)
 
     def mark_healthy(self) -> None:
-        """An exchange went well."""
-        ...
+        """Note that an exchange went well."""
+        if self.is_alive():
+            self.last_problem, self.retryable, self.held = None, True, False
 
     def mark_suspect(self) -> None:
-        """The session should be probed."""
-        ...
+        """Have the session checked."""
+        self.suspicion.set()
 
     def events_missed(self) -> None:
-        """Notifications from the server may have been missed."""
-        ...
+        """Note that notifications may have been missed; before the end of the handshake that is no matter."""
+        if self.established:
+            self._on_events_missed()
 
 
 class Exchange:

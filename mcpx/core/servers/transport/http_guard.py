@@ -1,15 +1,25 @@
 """The HTTP transport under the SDK's clients: judges each exchange, and contains the damage of a broken one.
 
-The SDK's clients end the whole session when one exchange breaks, and wait for as long as a server likes.
-`HttpGuard`, the transport of the `httpx2` client that the SDK is given, answers every request: with the
-server's response, or with a JSON-RPC error in its place, after reporting the reason to the request's
-`Exchange`. To the link (`LinkObserver`) it reports what that means for the session: the port is closed (the
-server takes nothing new, but may finish what it has); the session is unknown (404) or refused (401, 403), so
-it is lost; any other failure is a reason to probe it.
+The SDK's clients end the whole session when one exchange breaks, wait for as long as a server likes, and read
+every result into objects. So they keep the protocol (sessions, streams, resumption, eras), and see of each
+request only its frame. One request takes this road:
 
-Requests go out through a second client (`http_network`), in which redirects are followed and tokens are
-put on, so that the guard judges the outcome of both. Messages are bounded by `limit` bytes, and
-every other body by 64 KiB. Whatever is not a call ends after `NON_CALL_TIMEOUT_S` at the latest.
+1. Its sender (`session.senders`) sets an `Exchange` in a context variable, and calls the SDK without params.
+2. The SDK posts the frame through an `httpx2` client whose transport is `HttpGuard`. The guard finds the
+   exchange in the context that the SDK carries along, and puts the params in as bytes.
+3. The request goes out through `Network`, in which redirects are followed and tokens are put on, so that the
+   guard judges the outcome of both. It waits for the head of the answer within the exchange's deadline.
+4. Of an answer, one JSON message or an event stream (`http_stream`), the exchange gets the result as it came
+   (`http_answers`), and the SDK an empty one of the same id. The sender calls back when the SDK returns.
+5. What goes wrong is reported to the exchange, with its reason, before anything else; then the SDK is given a
+   JSON-RPC error in the answer's place. It never sees an exception, and its session lives on.
+6. What that means for the session goes to the link (`HttpLink`): the port is closed (the server takes nothing
+   new, but may finish what it has); the session is unknown (404) or refused (401, 403), so it is lost; any
+   other failure is a reason to probe it.
+
+Messages are bounded by `limit` bytes, and every other body by 64 KiB. Whatever is not a call ends after
+`NON_CALL_TIMEOUT_S` at the latest. The older transport (HTTP with SSE) differs in one point: one stream has
+all answers, so exchanges are found by the id of the request, and errors are delivered as if they came on it.
 """
 
 from __future__ import annotations
@@ -35,7 +45,7 @@ from mcpx.core.servers.transport.exchange import (
     Answer,
     ConnectionDropped,
     Exchange,
-    LinkObserver,
+    HttpLink,
     NotExecuted,
     PersonNeeded,
     Refused,
@@ -79,7 +89,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
         `deliver_error` marks the older transport (HTTP with SSE), whose one stream has all answers.
         """
-        self.observer: LinkObserver | None = None
+        self.observer: HttpLink | None = None
         self.event_stream: EventStream | None = None  # the one of the older transport
         self.network = network
         self._send = network.send
@@ -93,7 +103,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         self._exchanges = WeakValueDictionary[str, Exchange]()  # of the older transport, by the request's id
 
     @property
-    def _link(self) -> LinkObserver:
+    def _link(self) -> HttpLink:
         if self.observer is None:
             raise RuntimeError("no observer is set")
         return self.observer

@@ -16,106 +16,25 @@ import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
-from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError
 
 from mcpx.core.config import Http, Sse
 from mcpx.core.config.server_config import Tls
 from mcpx.core.servers.accounts import Authorizer
+from mcpx.core.servers.transport.exchange import HttpLink
 from mcpx.core.servers.transport.http_answers import Redact
 from mcpx.core.servers.transport.http_guard import DeliverError, HttpGuard
 from mcpx.core.servers.transport.http_network import (
     ACCEPT_ENCODING,
     TIMEOUT,
     FewCookies,
-    Network,
     open_network,
 )
-from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
-from supervisors import Signal
 
 MAX_SSE_EVENT_BYTES: Final = 1_000_000  # the SDK takes no more in an event over the older transport
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
-
-
-class HttpLink(NoProcess):
-    """A `Link` over HTTP, and the `LinkObserver` of the HTTP guard."""
-
-    wire: Final = None
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher[TransportContext],
-        network: Network,
-        on_events_missed: Callable[[], None],
-    ) -> None:
-        self.dispatcher = dispatcher
-        self.renew = network.renew
-        self.lost, self.closing = Ending(), Ending()
-        self.suspicion = Signal()
-        self.established = False
-        self.last_problem: str | None = None
-        """Problem of the last exchange; None while all is well."""
-        self.retryable = True
-        """True if connecting again can help."""
-        self.held = False
-        """True if a person has to sign in before it can."""
-        self._on_events_missed = on_events_missed
-
-    # --- for the session
-
-    def establish(self) -> None:
-        """Note that the handshake is over; what was odd during it is no reason for suspicion."""
-        self.established = True
-        self.suspicion.clear()
-
-    def is_alive(self) -> bool:
-        """True if the server takes new requests, as far as it has said."""
-        return not self.closing.is_set() and not self.lost.is_set()
-
-    def failure(self) -> ConnectionLost:
-        """The loss as an exception, once `lost` is set."""
-        return ConnectionLost(self.lost.reason, retryable=self.retryable, held=self.held)
-
-    def handshake_failure(self) -> ConnectionLost | None:
-        """The loss, or else what was wrong with the last exchange."""
-        if self.lost.is_set():
-            reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
-            return ConnectionLost(reason, retryable=self.retryable, held=self.held)
-        if self.last_problem is None:
-            return None
-        return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)
-
-    def give_up(self, reason: str) -> None:
-        """End the connection."""
-        self.lost.set(reason)
-
-    # --- for the HTTP guard
-
-    def lose(self, reason: str) -> None:
-        """Note that the session is over."""
-        self.lost.set(reason)
-
-    def close(self, reason: str) -> None:
-        """Note that the server takes nothing new; it may finish what it has."""
-        self.closing.set(reason)
-
-    def mark_healthy(self) -> None:
-        """Note that an exchange went well."""
-        if self.is_alive():
-            self.last_problem, self.retryable, self.held = None, True, False
-
-    def mark_suspect(self) -> None:
-        """Have the session checked."""
-        self.suspicion.set()
-
-    def events_missed(self) -> None:
-        """Note that notifications may have been missed; before the end of the handshake that is no matter."""
-        if self.established:
-            self._on_events_missed()
 
 
 @asynccontextmanager
@@ -137,7 +56,9 @@ async def open_http(
         # the guard bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
     ):
-        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), guard.network, on_events_missed)
+        guard.observer = link = HttpLink(
+            JSONRPCDispatcher(read, write), guard.network.renew, on_events_missed
+        )
         yield link
 
 
@@ -170,7 +91,9 @@ async def open_sse(
         sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (messages, write),
         anyio.create_task_group() as tasks,
     ):
-        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), guard.network, on_events_missed)
+        guard.observer = link = HttpLink(
+            JSONRPCDispatcher(read, write), guard.network.renew, on_events_missed
+        )
         tasks.start_soon(_relay, messages, incoming, link, guard)
         try:
             yield link

@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from mcpx.core.servers.transport import http_answers
-from mcpx.core.servers.transport.exchange import ConnectionDropped, Exchange, LinkObserver, StreamLeft
+from mcpx.core.servers.transport.exchange import ConnectionDropped, Exchange, HttpLink, StreamLeft
 from mcpx.core.servers.transport.http_answers import Redact
 from mcpx.core.servers.transport.http_bodies import (
     Body,
@@ -156,7 +156,7 @@ class EventStream(httpx2.AsyncByteStream):
         self,
         response: httpx2.Response,
         limit: int,
-        observer: LinkObserver | None,
+        observer: HttpLink | None,
         exchange: Exchange,
         redact: Redact,
         *,
@@ -241,7 +241,7 @@ class StandaloneStream:
         self._opened_at: float | None = None
         self._failures = 0
 
-    async def open(self, observer: LinkObserver, request_stream: Open) -> httpx2.Response:
+    async def open(self, observer: HttpLink, request_stream: Open) -> httpx2.Response:
         """Wait for the stream; return a refusal without a body if the server is never going to have one."""
         if self._opened_at is not None:
             self._note_end(observer, self._opened_at)
@@ -260,12 +260,12 @@ class StandaloneStream:
                 await response.aclose()
             self._failures += 1
 
-    def _note_end(self, observer: LinkObserver, opened_at: float) -> None:
+    def _note_end(self, observer: HttpLink, opened_at: float) -> None:
         stable = anyio.current_time() - opened_at >= STABLE_STREAM_S
         self._failures = 0 if stable else self._failures + 1
         observer.mark_suspect()
 
-    def _watched(self, response: httpx2.Response, observer: LinkObserver) -> httpx2.Response:
+    def _watched(self, response: httpx2.Response, observer: HttpLink) -> httpx2.Response:
         if self._opened_at is not None:
             observer.events_missed()
         self._opened_at = anyio.current_time()
