@@ -35,8 +35,8 @@ from mcpx.core.events.stats_file import StatsWriter, stats_file
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.streams import SocketFrontend, StdioFrontend
+from mcpx.core.policy.profiles import by_own_names, serving_only
 from mcpx.core.policy.tokens import load_token
-from mcpx.core.servers.fleet.profiles import by_own_names, serving_only
 from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.limits import raise_limit

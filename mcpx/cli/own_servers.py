@@ -18,7 +18,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.frontends.operations import ControlRequest, ReportStep, server_entry
 from mcpx.core.gateway.frontends.operations import perform as perform_on_hub
-from mcpx.core.servers.fleet.profiles import check_endpoint, serving_only
+from mcpx.core.policy.profiles import check_endpoint, serving_only
 from mcpx.core.text import one_line
 from mcpx.parts import open_hub
 

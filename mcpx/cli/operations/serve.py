@@ -17,8 +17,8 @@ from mcpx.cli.printing import echo
 from mcpx.core.config import read_config
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.startup_report import STARTED, has_starter, report
+from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.running import begin
-from mcpx.core.servers.fleet.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, EXPOSURES, Endpoint, Expose, only_of
 from mcpx.core.system.light_imports import import_structlog, light_sdk
 from mcpx.core.system.paths import check_state_folder

@@ -13,7 +13,7 @@ from mcpx.cli.printing import echo, print_json
 from mcpx.core.config import json_schema
 from mcpx.core.config.diagnosis import INVALID, NEEDS_SETUP, diagnose
 from mcpx.core.config.findings import examine
-from mcpx.core.servers.fleet.profiles import select
+from mcpx.core.policy.profiles import select
 from mcpx.core.system.endpoint import Endpoint
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from mcpx.cli.options import (
 )
 from mcpx.cli.printing import NO_WRAP, echo, print_table
 from mcpx.core.config import load
+from mcpx.core.policy.profiles import check_endpoint
 from mcpx.core.policy.tokens import issue, load_named
 from mcpx.core.policy.tokens import revoke as revoke_token
 from mcpx.core.running import keychain
-from mcpx.core.servers.fleet.profiles import check_endpoint
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint

@@ -1,7 +1,7 @@
 """Profiles: which servers and tools the clients see that ask for one by its name.
 
 Owns the shape of a profile and what must hold of it: a name that a URL can carry, and servers that there are.
-What is shown by it `mcpx.core.servers.fleet.profiles` says. Pure.
+What is shown by it `mcpx.core.policy.profiles` says. Pure.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from mcpx.core.config import Config
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
 from mcpx.core.policy.narrowed_policy import NarrowedPolicy
+from mcpx.core.policy.profiles import Selection, select
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.servers.fleet.observers import await_descriptions
-from mcpx.core.servers.fleet.profiles import Selection, select
 from mcpx.core.servers.server import Server
 from mcpx.core.servers.visible_server import NarrowedServer, VisibleServer
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint

@@ -20,8 +20,8 @@ from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.fast.path import FastPath
 from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.policy.profiles import by_own_names
 from mcpx.core.protocol.context import Transport
-from mcpx.core.servers.fleet.profiles import by_own_names
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher

@@ -22,7 +22,7 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     With `server` the endpoint is transparent: it shows that server alone, as it is. Any other endpoint shows
     all servers, or those of a `profile` of the configuration, or those named in `only` (sorted, each once),
-    or with both those that are in both (`mcpx.core.servers.fleet.profiles`).
+    or with both those that are in both (`mcpx.core.policy.profiles`).
 
     With `peer` the client is another MCPX, which is given that server to offer as one of its own
     (`mcpx.core.gateway.peer`).

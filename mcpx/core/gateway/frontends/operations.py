@@ -19,12 +19,12 @@ from mcpx.core.daemon import pin_reviews
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.policy.pin_review import Agreed
+from mcpx.core.policy.profiles import check_endpoint
 from mcpx.core.protocol.context import ClientId, Origin, this_user
 from mcpx.core.protocol.messages import Forward
 from mcpx.core.protocol.requests import GetPrompt, RequestContext
 from mcpx.core.rendering.result_reading import read_result
 from mcpx.core.rendering.results import ToolResult
-from mcpx.core.servers.fleet.profiles import check_endpoint
 from mcpx.core.system.endpoint import Endpoint, Expose
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.errors import arguments_of, invalid_arguments, misspelt, top_level
