@@ -13,7 +13,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from mcpx.core.config.secrets import hide_values
+from mcpx.core.config.redaction import hide_values
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Identity, Record
 from mcpx.oauth.token_store import TokenStore

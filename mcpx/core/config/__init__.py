@@ -10,8 +10,8 @@ from mcpx.core.config.model import Config, HttpGateway, StructuredContent
 from mcpx.core.config.per_server import CallLimits, Era, HealthCheck, PerServer, Place, RestartPolicy
 from mcpx.core.config.profiles import Profile
 from mcpx.core.config.reading import parse
+from mcpx.core.config.redaction import Redactor, redactor_of
 from mcpx.core.config.schema import json_schema
-from mcpx.core.config.secrets import Redactor, redactor_of
 from mcpx.core.config.server_config import (
     Http,
     PeerConfig,

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcpx.core.config.secrets import redactor_of
+from mcpx.core.config.redaction import redactor_of
 from mcpx.core.config.server_config import ServerConfig, Stdio
 from mcpx.paths import config_hint
 

@@ -23,8 +23,8 @@ from mcpx.core.config.load import read_config
 from mcpx.core.config.model import Config, Settings
 from mcpx.core.config.per_server import PerServer
 from mcpx.core.config.reading import Reading, read
+from mcpx.core.config.redaction import redactor_of
 from mcpx.core.config.sanity import odd_commands, odd_credentials, readable_secrets
-from mcpx.core.config.secrets import redactor_of
 from mcpx.core.config.server_config import ServerConfig, Stdio
 from mcpx.core.config.settings import keys
 from mcpx.core.config.strings import TYPE_KEYS

@@ -40,6 +40,23 @@ MIN_SECRET_BYTES: Final = 16
 MAX_URL_CHARS: Final = 256
 
 
+# How a file becomes a configuration. Reading goes on behind whatever is wrong, and tells four things apart:
+#
+# - Not JSON, or no object: nothing can be read, and that one error is raised.
+# - A mistake: something that is wrong as it is written, with its place (`LocatedError`). It is raised where
+#   it is found, and `ConfigNotices.gathering` catches it around each value, so that the others are read all
+#   the same. One inside a server's entry disables that server alone; one elsewhere makes the whole
+#   unusable, since nobody can say what was meant: then `parse` raises the first, and `findings.examine`
+#   shows all.
+# - An obstacle: something that is not there now, a variable, a file, a secret. The entry is right, and its
+#   server waits until that is there (`diagnosis`).
+# - A remark: a key without effect, a likely misspelling. Nothing follows from it.
+#
+# The order matters. Settings come first, for they say whether the login shell is asked and which files hold
+# variables; then the values of references; then entries, whose strings are expanded with these; and at last
+# what is said of servers by their names, for aliases and profiles need all of them.
+
+
 class Options(TypedDict, total=False):
     """The surroundings of a configuration, as `parse` takes them."""
 

@@ -18,7 +18,7 @@ from typing import Final
 from mcpx.core.config.certificates import CertificateProblem, read_pem
 from mcpx.core.config.document import quote
 from mcpx.core.config.model import Config
-from mcpx.core.config.secrets import MIN_SECRET_LEN
+from mcpx.core.config.redaction import MIN_SECRET_LEN
 from mcpx.core.config.server_config import Http, OAuth, Placed, ServerConfig, Sse, Stdio, Tls
 
 _SECRET_NAME: Final = re.compile(

@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.cluster.node.spec import cluster_config
 from mcpx.core.config import Config, Place, Placed, Stdio, parse
-from mcpx.core.config.secrets import secrets_of
+from mcpx.core.config.redaction import secrets_of
 from mcpx.core.policy.pin_record import pin_identity
 from mcpx.core.servers.fleet.reload import plan_reload
 

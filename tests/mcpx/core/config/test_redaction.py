@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.config import Redactor, parse, redactor_of, secrets
-from mcpx.core.config.secrets import MIN_SECRET_LEN
+from mcpx.core.config import Redactor, parse, redaction, redactor_of
+from mcpx.core.config.redaction import MIN_SECRET_LEN
 
 TOKEN = "tok/en+5ecret=="
 
@@ -108,9 +108,9 @@ def test_neither_a_redactor_nor_an_entry_shows_its_secrets():
 @pytest.fixture
 def hidden():
     """Values that came while MCPX runs, as the tokens of a sign-in do."""
-    yield secrets.hide_values
-    secrets._hidden.clear()
-    secrets._hidden_forms.clear()
+    yield redaction.hide_values
+    redaction._hidden.clear()
+    redaction._hidden_forms.clear()
 
 
 def test_tokens_that_came_later_are_taken_out_by_every_redactor(hidden):
