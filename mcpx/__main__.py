@@ -53,11 +53,11 @@ def _forget_start_folder() -> None:
     if sys.flags.safe_path or not sys.path:
         return
     try:
-        first, working = os.path.abspath(sys.path[0]), os.getcwd()  # noqa: PTH100, PTH109 - pathlib costs the shim
+        first, working = os.path.abspath(sys.path[0]), os.getcwd()
     except FileNotFoundError:  # the working folder is gone, and nothing is loaded from there
         return
-    script = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    script = os.path.dirname(os.path.abspath(sys.argv[0]))
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if first in {working, script} and first != own:
         del sys.path[0]
 

@@ -110,4 +110,4 @@ def digest(text: str) -> str:
 
 def home(environ: Mapping[str, str] = os.environ) -> str:
     """The user's home folder."""
-    return environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
+    return environ.get("HOME") or os.path.expanduser("~")

@@ -218,7 +218,7 @@ def _advice(config: str, trouble: str) -> str:
 def _state(config: str) -> tuple[int, int, int] | None:
     """What changes with the configuration file; None if there is none."""
     try:
-        found = os.stat(config)  # noqa: PTH116 - text to text
+        found = os.stat(config)
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns, found.st_size  # the mode counts, too

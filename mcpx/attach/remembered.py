@@ -150,7 +150,7 @@ class RememberedAnswers:
     def _look_at_config(self) -> list[int] | None:
         """What changes with the configuration file; None if there is none."""
         try:
-            found = os.stat(self._config)  # noqa: PTH116 - text to text
+            found = os.stat(self._config)
         except OSError:
             return None
         return [found.st_ino, found.st_mtime_ns, found.st_size]
@@ -194,7 +194,7 @@ class RememberedAnswers:
             lifetime = MAX_PARTIAL_AGE_S if path.endswith(PARTIAL_SUFFIX) else MAX_UNUSED_S
             if number >= MAX_FILES or size > MAX_FOLDER_BYTES or now - about.st_mtime > lifetime:
                 with suppress(OSError):
-                    os.unlink(path)  # noqa: PTH108 - text to text
+                    os.unlink(path)
 
 
 def _question(request: PendingRequest) -> str:

@@ -113,18 +113,18 @@ def read_entry(
     if not args and shutil.which(command) is None and len(split := _split(command)) > 1:
         command, *args = split
     if "/" in command and _is_here(command):
-        command = os.path.abspath(command)  # noqa: PTH100 - links stay
+        command = os.path.abspath(command)
     entry: dict[str, Any] = {"command": command}
     entry |= {"args": args} if args else {}
     entry |= {"env": dict(map(_variable, env))} if env else {}
-    folder = os.path.abspath(cwd) if cwd else _folder(args)  # noqa: PTH100 - links stay
+    folder = os.path.abspath(cwd) if cwd else _folder(args)
     return entry | ({"cwd": folder} if folder else {})
 
 
 def _is_here(word: str) -> bool:
     """Whether a word names a file or folder by a path from the current folder."""
-    relative = word in {".", ".."} or (re.search(r"[/.]", word) and not os.path.isabs(word))  # noqa: PTH117 - a text
-    return bool(relative) and os.path.exists(word)  # noqa: PTH110 - a text, however long
+    relative = word in {".", ".."} or (re.search(r"[/.]", word) and not os.path.isabs(word))
+    return bool(relative) and os.path.exists(word)
 
 
 def _folder(args: Sequence[str]) -> str | None:

@@ -82,7 +82,7 @@ def watched_paths(file: Path) -> list[Path]:
         part = rest.popleft()
         step = here.parent if part == ".." else here / part
         try:
-            target = Path(os.readlink(step)) if len(found) < MAX_LINKS else None  # noqa: PTH115 - as text, on 3.11 too
+            target = Path(os.readlink(step)) if len(found) < MAX_LINKS else None
         except OSError:
             target = None
         if target is None:

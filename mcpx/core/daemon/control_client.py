@@ -78,7 +78,7 @@ def request_or_fail(
     if response is None:
         option = config_hint(paths.config)
         then = f"; start one with: mcpx daemon start{option}"
-        if not os.path.exists(paths.config):  # noqa: PTH110 - False where it cannot be seen
+        if not os.path.exists(paths.config):
             then = (
                 f", and there is no such file; mcpx import{option} takes over the servers of your AI clients"
             )

@@ -117,7 +117,7 @@ class DaemonLauncher:
         self._report = StartupReport()
         environ = for_daemon(os.environ) | self._report.environment
         if folder := environ.get(STATE_VARIABLE):
-            environ[STATE_VARIABLE] = os.path.abspath(folder)  # noqa: PTH100 - text to text
+            environ[STATE_VARIABLE] = os.path.abspath(folder)
         where = home()
         # -P, because -m alone would import from the home folder before anything else
         command = [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", self._paths.config]
@@ -127,7 +127,7 @@ class DaemonLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=where if os.path.isdir(where) else "/",  # noqa: PTH112 - text to text
+                cwd=where if os.path.isdir(where) else "/",
                 env=environ,
                 pass_fds=(self._report.descriptor,),
                 start_new_session=True,

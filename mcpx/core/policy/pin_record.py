@@ -128,7 +128,7 @@ def successor(former: PinRecord, empty: PinRecord) -> PinRecord:
 
 def entry_key(server: ServerConfig) -> str:
     """The server's entry: its name, in its configuration file; empty where that is no file."""
-    return f"{configuration_key(server.source)} {server.name}" if os.path.isfile(server.source) else ""  # noqa: PTH113
+    return f"{configuration_key(server.source)} {server.name}" if os.path.isfile(server.source) else ""
 
 
 def pin_of(tool: ToolInfo, redact: Redactor) -> Pin:

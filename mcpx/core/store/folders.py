@@ -96,7 +96,7 @@ def replaceable_above(folder: Path) -> Path | None:
     """
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return None
-    lexical, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - no links
+    lexical, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))
     for above in (*lexical.parents, *real.parents):
         try:
             if _may_be_replaced_in(above.stat()):

@@ -51,7 +51,7 @@ def for_daemon(environ: Mapping[str, str], argv: Sequence[str] = sys.argv) -> di
     }
     command = argv[0] if argv else ""
     if os.sep in command and command.rpartition(os.sep)[2] == "mcpx":
-        kept[COMMAND] = os.path.abspath(command)  # noqa: PTH100 - a link stays one
+        kept[COMMAND] = os.path.abspath(command)
     return kept
 
 

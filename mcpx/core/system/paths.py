@@ -61,7 +61,7 @@ def daemon_paths(config: str | os.PathLike[str] | None = None) -> DaemonPaths:
 
 
 def _daemon_paths(given: Path) -> DaemonPaths:
-    real, absolute = os.path.realpath(given), os.path.abspath(given)  # noqa: PTH100 - `..` goes too
+    real, absolute = os.path.realpath(given), os.path.abspath(given)
     if os.path.realpath(absolute) != real:  # a `..` behind a linked folder
         absolute = real
     name = digest(real)

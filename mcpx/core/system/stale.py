@@ -39,7 +39,7 @@ def claim_configuration_folder(path: str | os.PathLike[str]) -> Path:
     folder = configuration_folder(path)
     with suppress(OSError):
         ensure_folder(folder)
-        absolute = os.fsencode(os.path.abspath(path))  # noqa: PTH100 - text to text
+        absolute = os.fsencode(os.path.abspath(path))
         note = folder / CONFIGURATION_NOTE
         if not note.exists() or note.read_bytes() != absolute or note.stat().st_mode & 0o077:
             replace_file(note, absolute, synced=False)

@@ -113,7 +113,7 @@ async def main(job: dict[str, Any]) -> None:
     else:
         environ = {**os.environ, **transport.get("env", {})}
         command = StdioServerParameters(command=transport["command"], args=transport["args"], env=environ)
-        over = stdio_client(command, errlog=open(os.devnull, "w"))  # noqa: ASYNC230, SIM115, PTH123
+        over = stdio_client(command, errlog=open(os.devnull, "w"))  # noqa: ASYNC230, SIM115
     results: Any = []
     async with (
         over as streams,

@@ -160,7 +160,7 @@ def _client(kind: str, transport: dict[str, Any]) -> Any:
         over = streamable_http_client(transport["url"])
     else:
         command = StdioServerParameters(command=transport["command"], args=transport["args"], env=environ)
-        over = stdio_client(command, errlog=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+        over = stdio_client(command, errlog=open(os.devnull, "w"))  # noqa: SIM115
     return Client(
         over,
         mode=kind,

@@ -88,7 +88,7 @@ def test_each_client_gets_the_entry_in_its_form(home: Path) -> None:
     mcpx(home, "install", "--yes")
     command = servers(home, ".cursor/mcp.json", "mcpServers", "mcpx", "command")
     assert isinstance(command, str)
-    assert os.path.isabs(command)  # noqa: PTH117
+    assert os.path.isabs(command)
     assert os.access(command, os.X_OK)
     plain = {"command": command, "args": ["attach"]}
     assert servers(home, ".config/Code/User/mcp.json", "servers", "mcpx") == {"type": "stdio", **plain}

@@ -74,7 +74,7 @@ def main() -> None:
         elif method == "tools/list":
             result |= {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
         elif method == "mcpx/servers" and is_directory:
-            with open(heard, "a") as file:  # noqa: PTH123 - as small as can be
+            with open(heard, "a") as file:
                 file.write("asked\n")
             if kind == "silent" and message["params"].get("wait_s"):
                 continue

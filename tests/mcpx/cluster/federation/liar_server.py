@@ -38,7 +38,7 @@ FORGED = {
 
 
 def main() -> None:
-    with open(sys.argv[1], "a", buffering=1) as heard:  # noqa: PTH123 - as small as can be
+    with open(sys.argv[1], "a", buffering=1) as heard:
         for line in sys.stdin:
             message = json.loads(line)
             if "id" not in message or "method" not in message:

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 
-SCRIPT = json.load(open(sys.argv[1]))  # noqa: PTH123, SIM115 - starts fast, lives short
+SCRIPT = json.load(open(sys.argv[1]))  # noqa: SIM115 - starts fast, lives short
 ANSWERS = SCRIPT.get("answers", {})
 CAPABILITIES = {"tools": {"listChanged": True}}
 DEFAULTS = {
@@ -39,7 +39,7 @@ DEFAULTS = {
 
 def note(text: str) -> None:
     if path := SCRIPT.get("ears"):
-        with open(path, "a") as ears:  # noqa: PTH123
+        with open(path, "a") as ears:
             ears.write(text + "\n")
 
 
@@ -85,7 +85,7 @@ def main() -> None:
     spoilt = silenced = False
     for line in sys.stdin:
         if path := SCRIPT.get("lines"):
-            with open(path, "a") as lines:  # noqa: PTH123
+            with open(path, "a") as lines:
                 lines.write(line)
         message = json.loads(line)
         method = message.get("method", "")

@@ -52,7 +52,7 @@ class OddServer:
 
     def note(self, text: str) -> None:
         if self.ears:
-            with open(self.ears, "a") as file:  # noqa: PTH123
+            with open(self.ears, "a") as file:
                 file.write(text + "\n")
 
     def take(self, line: str, say: Say) -> bool:
