@@ -303,7 +303,7 @@ async def _call(hub: Hub, trial: ToolTrial, context: RequestContext) -> JSON:
 
     def render(result: msgspec.Raw) -> JSON:
         raw, _ = hub.results.tool(result, server=server, whole=True)
-        shown = hub.views.tool(result, request, context.client)
+        shown = hub.views.result(result, request, context.client)
         return tool_result(raw, shown, took_ms=_since(began))
 
     return await hub.calls.run(request, render)

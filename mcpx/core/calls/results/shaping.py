@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.calls.results.parts import BEGINNING, Limit, Page, may_be_json, page_of
+from mcpx.core.calls.results.parts import BEGINNING, Limit, Page, may_be_json, nothing_selected, page_of
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config import Config
 from mcpx.core.protocol.result_address import SERVER, ResultAddress
@@ -23,6 +23,7 @@ from mcpx.core.rendering import large_results
 from mcpx.core.rendering.budget import FindRows
 from mcpx.core.rendering.large_results import is_large
 from mcpx.core.rendering.passed_through import passed_through
+from mcpx.core.rendering.projection import Projected
 from mcpx.core.rendering.result_members import Bytes, enveloped, text_block, texts_of, with_texts
 from mcpx.core.rendering.result_reading import read_resource_result, read_tool_result
 from mcpx.core.rendering.results import ToolResult, members_of, shape_resource, shape_tool_result
@@ -295,6 +296,17 @@ class ResultShaper:
         """
         shown = _shown(self.page_of(texts, limit, at), result_id, limit)
         return ToolResult(content=list(map(text_block, shown)))
+
+    def selected_page(
+        self, projected: Projected, at: ResultAddress, limit: Limit, owner: object
+    ) -> ToolResult:
+        """The part that an address selects of texts that are kept, from the place on that it names."""
+        if projected.problem or projected.hint:
+            return nothing_selected(projected, at.id)
+        if not (at.start or at.count):
+            return self.part(projected.value, Order(SERVER, None, limit, limit), owner)
+        texts = (projected.value.decode(),)
+        return self.page(texts, self._keep(texts, owner, limit) or at.id, limit, replace(at, block=1))
 
     def page_of(self, texts: Sequence[str], limit: Limit, at: ResultAddress = BEGINNING) -> Page:
         """The texts that begin at a place, within a limit."""

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
-from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResult, KeptResults
+from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResults
 from mcpx.core.calls.results.large import LargeResults, NoTurn, Projector, patience_for
 from mcpx.core.calls.results.parts import (
     Limit,
@@ -22,7 +21,6 @@ from mcpx.core.calls.results.parts import (
     check_expression,
     no_turn,
     nothing_selected,
-    selectable,
 )
 from mcpx.core.calls.results.shaping import Order, ResultRenderer, ResultShaper
 from mcpx.core.calls.tasks import Tasks
@@ -100,15 +98,15 @@ class ResultViews:
 
     # --- results of tools and resources
 
-    def tool(
+    def result(
         self,
         raw: msgspec.Raw,
-        request: Exec,
+        request: Exec | Read,
         client: ClientId | None,
         *,
         structured_is_shown: bool = False,
     ) -> ToolResult:
-        """The result of a `tools/call` within its limit, unprojected.
+        """Render a result within its limit, unprojected.
 
         `structured_is_shown` says that the client's model is given the structured content, so that it has the
         same limit. Over it, it is left out, and shown as a text where the texts do not hold it.
@@ -117,49 +115,15 @@ class ResultViews:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        limit = self.limits.find(request, len(memoryview(raw)))
-        further = self.limits.of_pages(request)
-        order = Order(request.server_name, None, limit, further, structured_is_shown=structured_is_shown)
-        return self.shaper.tool(raw, order, client)
-
-    def resource(
-        self,
-        raw: msgspec.Raw,
-        request: Read,
-        client: ClientId | None,
-        *,
-        structured_is_shown: bool = False,
-    ) -> ToolResult:
-        """The result of a `resources/read` within its limit; `structured_is_shown` as for `tool`.
-
-        Raises:
-            CallError: As from `tool`.
-            InputRequired: As from `tool`.
-        """
-        limit = self.limits.find(request, len(memoryview(raw)))
-        further = self.limits.of_pages(request)
-        order = Order(
-            request.server_name, request.uri, limit, further, structured_is_shown=structured_is_shown
-        )
+        order = self._order(request, len(memoryview(raw)), structured_is_shown=structured_is_shown)
+        if isinstance(request, Exec):
+            return self.shaper.tool(raw, order, client)
         return self.shaper.resource(raw, order, client)
 
-    # --- projections
-
-    def check(self, request: Exec) -> None:
-        """Check what a call selects, before it is sent.
-
-        Raises:
-            CallError: `invalid_arguments`: the expression cannot be parsed.
-        """
-        check_expression(request.select or "", server=request.server_name, tool=request.tool_name)
-
-    def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | None:
-        """Find what a projection takes its part of; None for a result that is shown as it is.
-
-        Raises:
-            CallError: As from `tool`.
-        """
-        return selectable(raw, server=request.server_name)
+    def _order(self, request: Exec | Read, size: int, *, structured_is_shown: bool) -> Order:
+        uri = request.uri if isinstance(request, Read) else None
+        limit, further = self.limits.find(request, size), self.limits.of_pages(request)
+        return Order(request.server_name, uri, limit, further, structured_is_shown=structured_is_shown)
 
     async def project(
         self,
@@ -169,7 +133,7 @@ class ResultViews:
         *,
         structured_is_shown: bool = False,
     ) -> ToolResult:
-        """The part that a call selects, within its limit; `structured_is_shown` as for `tool`.
+        """Render the part that a call selects, within its limit; `structured_is_shown` as for `result`.
 
         Where there is no such part the whole result is kept, so that the call need not be repeated.
         """
@@ -184,8 +148,7 @@ class ResultViews:
         if projected.problem or projected.hint:
             kept = self._keep(found.texts, client, further)
             return nothing_selected(projected, kept, after_call=True)
-        limit = self.limits.find(request, len(projected.value))
-        order = Order(request.server_name, None, limit, further, structured_is_shown=structured_is_shown)
+        order = self._order(request, len(projected.value), structured_is_shown=structured_is_shown)
         return self.shaper.part(projected.value, order, client)
 
     # --- kept results
@@ -209,20 +172,12 @@ class ResultViews:
         if kept.source is not None:
             return await self.large.page(kept, address, client)
         if address.select is None:
-            return self._page(kept, address)
+            return self.shaper.page(kept.texts, kept.id, kept.limit, address)
         try:
             projected = await self._projector.project(address.select, kept.texts, client)
         except NoTurn as late:
             raise CallError(Code.OVERLOADED, f"select: {late}; try again later", server=SERVER) from None
-        if projected.problem or projected.hint:
-            return nothing_selected(projected, kept.id)
-        if not (address.start or address.count):
-            return self.shaper.part(projected.value, Order(SERVER, None, kept.limit, kept.limit), client)
-        part = self.kept.keep((projected.value.decode(),), client, kept.limit)
-        return self._page(part or kept, replace(address, block=1))
-
-    def _page(self, kept: KeptResult, address: ResultAddress) -> ToolResult:
-        return self.shaper.page(kept.texts, kept.id, kept.limit, address)
+        return self.shaper.selected_page(projected, address, kept.limit, client)
 
     def _keep(self, texts: tuple[str, ...], client: ClientId | None, limit: Limit) -> str | None:
         kept = self.kept.keep(texts, client, limit)

@@ -178,16 +178,7 @@ def _page(job: ShapingJob, raw: memoryview, keeper: _Keeper) -> Shaped:
     limit = order.further
     if at.select is None:
         return Shaped(page=_encoded(shaper.page(texts, at.id, limit, at)))
-    projected = project(at.select, texts)
-    if projected.problem or projected.hint:
-        return Shaped(page=_encoded(nothing_selected(projected, at.id)))
-    if at.start or at.count:
-        part = (projected.value.decode(),)
-        keeper.keep(part, None, limit)
-        beginning = msgspec.structs.replace(at, block=1)
-        return Shaped(page=_encoded(shaper.page(part, job.result_id, limit, beginning)))
-    of_part = Order(order.server, None, limit, limit)
-    return Shaped(page=_encoded(shaper.part(projected.value, of_part, None)))
+    return Shaped(page=_encoded(shaper.selected_page(project(at.select, texts), at, limit, None)))
 
 
 def _encoded(result: ToolResult) -> bytes:

@@ -1,13 +1,15 @@
-"""The parameters of `tools/call`, decoded just far enough to find the server and the tool.
+"""The parameters of calls and reads, decoded just far enough to find the server and the tool.
 
-Structs for the fast path (`mcpx.core.gateway.fast.path`). What they do not take raises
-`msgspec.DecodeError`: such a request is left to the SDK's server.
+Structs for the fast paths (`mcpx.core.gateway.fast.path`, `mcpx.core.gateway.peer.fast_path`). What
+they do not take raises `msgspec.DecodeError`: such a request is left to the SDK's server. Each kind of params
+has two forms: the usual one, whose `_meta` holds the protocol's own members alone, and a rich one, which
+collects the others for the server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar, cast
 
 import msgspec
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
@@ -53,34 +55,44 @@ class Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KE
     log_level: str | None = msgspec.field(name=LOG_LEVEL_META_KEY, default=None)
 
 
-class Params(msgspec.Struct, gc=False):
-    """The params of a request that the fast path may take."""
-
-    name: str
-    arguments: OwnArguments = msgspec.field(default_factory=OwnArguments)
-    meta: Meta | None = msgspec.field(name="_meta", default=None)
-    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
-    state: str | None = msgspec.field(name="requestState", default=None)
-
-
 class _OwnMeta(Meta, gc=False, forbid_unknown_fields=True):
     """These members and no others, which would be for the server."""
-
-
-class _UsualParams(Params, gc=False):
-    meta: _OwnMeta | None = msgspec.field(name="_meta", default=None)
 
 
 class _RichMeta(Meta, gc=False):
     for_server: bytes = b""
 
 
-class _RichParams(Params, gc=False):
-    meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
-
-
 class _GivenMeta(msgspec.Struct, gc=False):
     meta: dict[str, msgspec.Raw] = msgspec.field(name="_meta", default_factory=dict)
+
+
+class Repeated(msgspec.Struct, gc=False, kw_only=True):
+    """Members of every request that the fast path may take."""
+
+    meta: Meta | None = msgspec.field(name="_meta", default=None)
+    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
+    state: str | None = msgspec.field(name="requestState", default=None)
+
+
+class Params(Repeated, gc=False):
+    """The params of a call of one of the three tools."""
+
+    name: str
+    arguments: OwnArguments = msgspec.field(default_factory=OwnArguments)
+
+
+class NativeParams(Repeated, gc=False):
+    """The params of a call of a native tool, whose arguments stay as they are."""
+
+    name: str
+    arguments: msgspec.Raw = NOTHING
+
+
+class ReadParams(Repeated, gc=False):
+    """The params of a `resources/read`."""
+
+    uri: str
 
 
 class Named(msgspec.Struct, gc=False):
@@ -91,86 +103,40 @@ class Named(msgspec.Struct, gc=False):
     meta: Meta | None = msgspec.field(name="_meta", default=None)
 
 
-decode: Final[Callable[[msgspec.Raw], Params]] = msgspec.json.Decoder(_UsualParams).decode
-"""Decodes the params of a usual request, whose `_meta` holds nothing for the server."""
 decode_named: Final = msgspec.json.Decoder(Named).decode
 _decode_given_meta: Final = msgspec.json.Decoder(_GivenMeta).decode
 
-
-# --- native tools
-
-
-class NativeParams(msgspec.Struct, gc=False):
-    """The params of a call of a native tool, whose arguments stay as they are."""
-
-    name: str
-    arguments: msgspec.Raw = NOTHING
-    meta: Meta | None = msgspec.field(name="_meta", default=None)
-    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
-    state: str | None = msgspec.field(name="requestState", default=None)
+P = TypeVar("P", bound=Repeated)
+Decode = Callable[[msgspec.Raw], P]
 
 
-class _UsualNativeParams(NativeParams, gc=False):
-    meta: _OwnMeta | None = msgspec.field(name="_meta", default=None)
+def _decode_with(meta: type[Meta], params_type: type[P]) -> Decode[P]:
+    """Make a decoder of such params whose `_meta` is of that type."""
+    field = ("meta", meta | None, msgspec.field(name="_meta", default=None))
+    form = msgspec.defstruct(
+        f"{meta.__name__}{params_type.__name__}", [field], bases=(params_type,), kw_only=True, gc=False
+    )
+    return cast("Decode[P]", msgspec.json.Decoder(form).decode)
 
 
-class _RichNativeParams(NativeParams, gc=False):
-    meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
+class Forms(Generic[P]):
+    """The two forms of one kind of params; both decoders raise `msgspec.DecodeError`."""
 
+    def __init__(self, params_type: type[P]) -> None:
+        self.usual = _decode_with(_OwnMeta, params_type)
+        self._rich = _decode_with(_RichMeta, params_type)
 
-decode_native: Final[Callable[[msgspec.Raw], NativeParams]] = msgspec.json.Decoder(_UsualNativeParams).decode
-"""As `decode`, for any tool."""
-
-
-# --- reads, as the protocol has them
-
-
-class ReadParams(msgspec.Struct, gc=False):
-    """The params of a `resources/read`."""
-
-    uri: str
-    meta: Meta | None = msgspec.field(name="_meta", default=None)
-    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
-    state: str | None = msgspec.field(name="requestState", default=None)
-
-
-class _UsualReadParams(ReadParams, gc=False):
-    meta: _OwnMeta | None = msgspec.field(name="_meta", default=None)
-
-
-class _RichReadParams(ReadParams, gc=False):
-    meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
-
-
-decode_read: Final[Callable[[msgspec.Raw], ReadParams]] = msgspec.json.Decoder(_UsualReadParams).decode
-
-
-# --- what `_meta` holds for the server
-
-_Rich = TypeVar("_Rich", _RichParams, _RichNativeParams, _RichReadParams)
-
-
-def _rich_decoder(params_type: type[_Rich]) -> Callable[[msgspec.Raw], _Rich]:
-    """Make a decoder for the params of any such request, with what `_meta` holds for the server.
-
-    It raises as `decode` does.
-    """
-    decode_params = msgspec.json.Decoder(params_type).decode
-
-    def decode_all(raw: msgspec.Raw) -> _Rich:
-        params = decode_params(raw)
+    def rich(self, raw: msgspec.Raw) -> P:
+        """Decode params of either form."""
+        params = self._rich(raw)
         if params.meta is not None:
             params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
         return params
 
-    return decode_all
 
-
-decode_rich: Final[Callable[[msgspec.Raw], Params]] = _rich_decoder(_RichParams)
-decode_rich_native: Final[Callable[[msgspec.Raw], NativeParams]] = _rich_decoder(_RichNativeParams)
-decode_rich_read: Final[Callable[[msgspec.Raw], ReadParams]] = _rich_decoder(_RichReadParams)
-
-P = TypeVar("P")
+CALLS: Final = Forms(Params)
+NATIVE_CALLS: Final = Forms(NativeParams)
+READS: Final = Forms(ReadParams)
 
 
 class Decoder(Generic[P]):
@@ -179,17 +145,26 @@ class Decoder(Generic[P]):
     A client that sends members for the server in `_meta` sends them with each request.
     """
 
-    def __init__(self, usual: Callable[[msgspec.Raw], P], rich: Callable[[msgspec.Raw], P]) -> None:
-        self._decode = usual
-        self._rich = rich
+    def __init__(self, forms: Forms[P]) -> None:
+        self._forms = forms
+        self.decode: Decode[P] = forms.usual
+        """Decodes most params; those that it does not take go to `otherwise`, with the error."""
+
+    def otherwise(self, raw: msgspec.Raw, error: Exception) -> P:
+        """Decode params that `decode` does not take.
+
+        Raises:
+            DecodeError: They are no such params.
+        """
+        if self.decode == self._forms.rich or not isinstance(error, msgspec.ValidationError):
+            raise error
+        params = self._forms.rich(raw)
+        self.decode = self._forms.rich
+        return params
 
     def __call__(self, raw: msgspec.Raw) -> P:
-        """Decode the params of a request."""
+        """Decode the params of a request, of either form."""
         try:
-            return self._decode(raw)
-        except msgspec.ValidationError:
-            if self._decode is self._rich:
-                raise
-        params = self._rich(raw)
-        self._decode = self._rich
-        return params
+            return self.decode(raw)
+        except msgspec.DecodeError as error:
+            return self.otherwise(raw, error)

@@ -20,6 +20,8 @@ from mcpx.core.events.meter import ClientMeter
 from mcpx.core.gateway.eras import Era, EraServer
 from mcpx.core.gateway.fast.call import CALL, FastCall, FastContexts
 from mcpx.core.gateway.fast.parameters import (
+    CALLS,
+    NATIVE_CALLS,
     NOTHING,
     Arguments,
     Decoder,
@@ -27,11 +29,7 @@ from mcpx.core.gateway.fast.parameters import (
     Named,
     NativeParams,
     Params,
-    decode,
     decode_named,
-    decode_native,
-    decode_rich,
-    decode_rich_native,
 )
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.gateway.tools import definitions as tools
@@ -65,8 +63,8 @@ class FastPath(FastContexts):
         self._meter = hub.meter
         self._records = hub.records
         self._exposure = server.exposure
-        self._decode = decode
-        self._decode_native: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
+        self._params = Decoder(CALLS)
+        self._decode_native = Decoder(NATIVE_CALLS)
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         self._stamp = server.stamp
@@ -83,7 +81,7 @@ class FastPath(FastContexts):
         try:
             if shown.native and (call := self._decode_native(raw)).name in shown.native:
                 return self._take_native(wire, request_id, call, shown, raw)
-            params = self._decode(raw)
+            params = self._params.decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             if (rich := self._decoded_richly(raw, error)) is None:
                 return False
@@ -102,11 +100,11 @@ class FastPath(FastContexts):
     ) -> bool:
         """Serve a large call, as `take` does a small one."""
         shown = self._exposure.shown
-        native = decode_rich_native(msgspec.Raw(call.params))
+        native = NATIVE_CALLS.rich(msgspec.Raw(call.params))
         if native.name in shown.native:
             native.arguments = call.arguments
             return self._take_native(wire, request_id, native, shown, raw)
-        params = decode_rich(msgspec.Raw(call.exec_params))
+        params = CALLS.rich(msgspec.Raw(call.exec_params))
         params.arguments.arguments = call.tool_arguments
         if not self._is_open(params.meta) or (request := self._request(wire, params, raw)) is None:
             return False
@@ -154,18 +152,11 @@ class FastPath(FastContexts):
         return tracing.serve(CALL, params.name, carrier, about)
 
     def _decoded_richly(self, raw: msgspec.Raw, error: Exception) -> Params | None:
-        """The params with what `_meta` holds for the server; None where that is not what `error` is about.
-
-        A client that sends such members sends them with each call: it is not decoded in vain again.
-        """
-        if self._decode is decode_rich or not isinstance(error, msgspec.ValidationError):
-            return None
+        """Decode params with what `_meta` holds for the server; None if `error` is about something else."""
         try:
-            params = decode_rich(raw)
+            return self._params.otherwise(raw, error)
         except (msgspec.DecodeError, RecursionError):
             return None
-        self._decode = decode_rich
-        return params
 
     def refuse_too_deep(
         self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
@@ -185,7 +176,7 @@ class FastPath(FastContexts):
     def _named(self, raw: msgspec.Raw) -> Named | None:
         """The call of a tool, by the names of its server and of its own; None for no such call."""
         native = self._exposure.shown.native
-        if native and (call := decode_rich_native(raw)).name in native:
+        if native and (call := NATIVE_CALLS.rich(raw)).name in native:
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)

@@ -16,14 +16,12 @@ from mcpx.core.calls.results.large_requests import LargeCall
 from mcpx.core.gateway.eras import Era, EraServer
 from mcpx.core.gateway.fast.call import CALL, FastCall, FastContexts
 from mcpx.core.gateway.fast.parameters import (
+    NATIVE_CALLS,
+    READS,
     Decoder,
     Meta,
     NativeParams,
     ReadParams,
-    decode_native,
-    decode_read,
-    decode_rich_native,
-    decode_rich_read,
 )
 from mcpx.core.gateway.peer.results import PeerEncoder
 from mcpx.core.gateway.peer.server import PeerServer
@@ -49,8 +47,8 @@ class PeerFastPath(FastContexts):
         self._upstreams = server.hub.upstreams
         self._calls = server.hub.calls
         self._views = server.hub.views
-        self._decode_call: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
-        self._decode_read: Decoder[ReadParams] = Decoder(decode_read, decode_rich_read)
+        self._decode_call = Decoder(NATIVE_CALLS)
+        self._decode_read = Decoder(READS)
         self._encoder_of_session: PeerEncoder | None = None  # before 2026-07-28
 
     def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
@@ -73,7 +71,7 @@ class PeerFastPath(FastContexts):
     def _take_large_call(
         self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
     ) -> bool:
-        params = decode_rich_native(msgspec.Raw(call.params))
+        params = NATIVE_CALLS.rich(msgspec.Raw(call.params))
         params.arguments = call.arguments
         return self._take_call(wire, request_id, params, raw)
 

@@ -24,11 +24,10 @@ from mcpx.core.gateway.clients.identity import bearer_in
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.fast.call import CALL
 from mcpx.core.gateway.fast.parameters import (
+    NATIVE_CALLS,
     Decoder,
     Meta,
     NativeParams,
-    decode_native,
-    decode_rich_native,
 )
 from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
 from mcpx.core.protocol.context import (
@@ -92,7 +91,7 @@ class PostedCalls:
         self._server = server
         self._name = server.hub.endpoint.peer or ""
         self._hub = server.hub
-        self._decode: Decoder[NativeParams] = Decoder(decode_native, decode_rich_native)
+        self._decode = Decoder(NATIVE_CALLS)
         self._in_headers: dict[str, tuple[ToolInfo, bool]] = {}  # tools with arguments that headers repeat
 
     async def take(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from mcpx.core.calls.results.large import Apart, refuse_large_question
-from mcpx.core.calls.results.parts import NO_LIMIT, Limit, Selectable
+from mcpx.core.calls.results.parts import NO_LIMIT, Limit, Selectable, selectable
 from mcpx.core.calls.results.shaping import Order
 from mcpx.core.calls.results.views import SURELY_WITHIN, ResultViews
 from mcpx.core.catalog.model import JSON
@@ -112,7 +112,7 @@ class ResultEncoder:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        found = None if len(raw) > LARGE_BYTES else self._views.selectable(raw, request)
+        found = None if len(raw) > LARGE_BYTES else selectable(raw, server=request.server_name)
         return found or self.tool(raw, request)
 
     async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:

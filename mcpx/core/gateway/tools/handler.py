@@ -19,7 +19,7 @@ from mcpx.core.calls.exposure import Exposure, Shown, has_output_schema
 from mcpx.core.calls.names import not_listed, rule_against
 from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.calls.results.large import Apart
-from mcpx.core.calls.results.parts import Selectable
+from mcpx.core.calls.results.parts import Selectable, check_expression
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import tool_label
@@ -134,7 +134,7 @@ class ToolCall:
         if request.select is None:
             return await self._ask(request, lambda raw: encoder.tool(raw, request))
         with self._noting_refusals(request.server_name, request.tool_name):
-            views.check(request)
+            check_expression(request.select, server=request.server_name, tool=request.tool_name)
         render: Render[Selectable | list[Bytes]] = lambda raw: encoder.selectable(raw, request)  # noqa: E731
         found: Selectable | list[Bytes] | JSON = await self._ask(request, render)
         if not isinstance(found, Selectable):

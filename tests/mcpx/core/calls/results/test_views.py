@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from mcpx.core.calls.results.kept import KeptResults
+from mcpx.core.calls.results.parts import check_expression, selectable
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import CLAIM, ResultViews
 from mcpx.core.catalog.model import Catalogue, ToolInfo
@@ -86,7 +87,7 @@ async def all_pages(views, first: ToolResult, client=ME):
 async def test_what_is_within_its_budget_is_what_it_was():
     views = views_with()
     result = raw(table(20), IMAGE)
-    assert views.tool(result, call(), ME) == views.results.tool(result, server="s")[1]
+    assert views.result(result, call(), ME) == views.results.tool(result, server="s")[1]
     assert views.kept.size == 0
 
 
@@ -101,7 +102,7 @@ async def test_what_is_within_its_budget_is_what_it_was():
 )
 async def test_every_row_can_be_read_by_following_the_last_lines(text, unit, mark):
     views = views_with()
-    first = views.tool(raw(text), call(), ME)
+    first = views.result(raw(text), call(), ME)
     left, said_unit, _, address = LAST_LINE.search(shown(first)).groups()
     pages = await all_pages(views, first)
     numbers = [int(number) for page in pages for number in re.findall(mark, page)]
@@ -113,13 +114,13 @@ async def test_every_row_can_be_read_by_following_the_last_lines(text, unit, mar
 
 
 async def test_images_are_neither_cut_nor_counted():
-    result = views_with(budget=100).tool(raw(IMAGE, "short", IMAGE), call(), ME)
+    result = views_with(budget=100).result(raw(IMAGE, "short", IMAGE), call(), ME)
     assert plain(result.content) == [IMAGE, {"type": "text", "text": "short"}, IMAGE]
 
 
 async def test_several_texts_are_shown_in_order_and_all_can_be_read():
     views = views_with(budget=300)
-    result = views.tool(raw(lines(100), IMAGE, "between", IMAGE, table(60), "the end"), call(), ME)
+    result = views.result(raw(lines(100), IMAGE, "between", IMAGE, table(60), "the end"), call(), ME)
     assert [block["type"] for block in result.content] == ["text", "image", "image"]
     assert re.search(r"\n\d+ more lines, then 3 more texts: ", result.content[0]["text"])
     pages = "\n".join(await all_pages(views, result))
@@ -131,14 +132,14 @@ async def test_several_texts_are_shown_in_order_and_all_can_be_read():
 
 async def test_the_text_of_an_embedded_resource_is_cut_in_its_place():
     block = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "text/plain", "text": lines(1000)}}
-    result = views_with(budget=300).tool(raw(block), call(), ME)
+    result = views_with(budget=300).result(raw(block), call(), ME)
     inner = result.content[0]["resource"]
     assert inner["uri"] == "a:b"
     assert LAST_LINE.search(inner["text"])
 
 
 async def test_errors_of_tools_are_cut_too():
-    result = views_with(budget=300).tool(raw(lines(1000), isError=True), call(), ME)
+    result = views_with(budget=300).result(raw(lines(1000), isError=True), call(), ME)
     assert result.is_error
     assert LAST_LINE.search(shown(result))
 
@@ -155,19 +156,19 @@ async def test_what_the_call_asks_for_goes_before_the_claim_and_that_before_the_
         ("more", views_with(budget=1000, claim=300_000), {}),
         ("over claim", views_with(budget=1000, claim=1500), {"max_tokens": 4000}),
     ]:
-        sizes[name] = len(shown(views.tool(raw(text), call(**options), ME)))
+        sizes[name] = len(shown(views.result(raw(text), call(**options), ME)))
     assert sizes["all"] == sizes["off"] == sizes["more"] == len(text)
     assert sizes["less"] < sizes["claim"] <= 1500 < sizes["budget"] < sizes["over claim"] < len(text)
 
 
 @pytest.mark.parametrize("claim", [0, -5, True, "500", 2.5, None])
 async def test_a_claim_that_is_no_number_of_characters_claims_nothing(claim):
-    assert LAST_LINE.search(shown(views_with(budget=500, claim=claim).tool(raw(lines(500)), call(), ME)))
+    assert LAST_LINE.search(shown(views_with(budget=500, claim=claim).result(raw(lines(500)), call(), ME)))
 
 
 async def test_a_client_that_asked_for_little_reads_on_at_the_usual_budget():
     views = views_with(budget=2000)
-    first = views.tool(raw(lines(1000)), call(max_tokens=100), ME)
+    first = views.result(raw(lines(1000)), call(max_tokens=100), ME)
     second = await views.read(read_address(LAST_LINE.search(shown(first))[4]), ME)
     assert len(shown(second)) > 5 * len(shown(first))
 
@@ -175,13 +176,13 @@ async def test_a_client_that_asked_for_little_reads_on_at_the_usual_budget():
 async def test_a_resource_is_cut_as_well():
     views = views_with(budget=300)
     result = msgspec.Raw(json.dumps({"contents": [{"uri": "a:b", "text": lines(300)}]}).encode())
-    pages = await all_pages(views, views.resource(result, Read("s", "a:b"), ME))
+    pages = await all_pages(views, views.result(result, Read("s", "a:b"), ME))
     assert [int(n) for page in pages for n in re.findall(r"line (\d+);", page)] == list(range(300))
 
 
 async def test_a_result_without_content_is_cut_as_its_structured_content():
     views = views_with(budget=300)
-    first = views.tool(raw(structuredContent=json.loads(table(200))), call(), ME)
+    first = views.result(raw(structuredContent=json.loads(table(200))), call(), ME)
     assert plain(first.structured_content)["total"] == 200
     pages = await all_pages(views, first)
     assert [int(n) for page in pages for n in re.findall(r"row (\d+);", page)] == list(range(200))
@@ -191,11 +192,11 @@ async def test_a_result_without_content_is_cut_as_its_structured_content():
 async def test_structured_content_that_the_model_is_shown_has_the_same_limit(text):
     views = views_with(budget=300)
     small = raw(text, structuredContent={"a": 1})
-    within = views.tool(small, call(), ME, structured_is_shown=True)
+    within = views.result(small, call(), ME, structured_is_shown=True)
     assert plain(within.structured_content) == {"a": 1}
     large = raw(text, structuredContent=json.loads(table(400)))
-    assert views.tool(large, call(), ME).structured_content is not None
-    result = views.tool(large, call(), ME, structured_is_shown=True)
+    assert views.result(large, call(), ME).structured_content is not None
+    result = views.result(large, call(), ME, structured_is_shown=True)
     assert result.structured_content is None
     if text == "see the data":  # else it is the same data, as text
         pages = await all_pages(views, result)
@@ -205,7 +206,7 @@ async def test_structured_content_that_the_model_is_shown_has_the_same_limit(tex
 async def test_what_is_too_large_to_be_kept_says_so():
     views = views_with(budget=300)
     views.kept = KeptResults(max_bytes=2000)
-    text = shown(views.tool(raw(lines(300)), call(), ME))
+    text = shown(views.result(raw(lines(300)), call(), ME))
     assert re.search(
         r"\n\d+ more lines, not kept \(over 64 MB\): call again with select or max_tokens$", text
     )
@@ -222,7 +223,7 @@ async def test_what_is_too_large_to_be_kept_says_so():
 )
 async def test_what_cannot_be_read_is_explained(uri, code, says):
     views = views_with(budget=300)
-    first = LAST_LINE.search(shown(views.tool(raw(lines(300)), call(), ME)))[4]
+    first = LAST_LINE.search(shown(views.result(raw(lines(300)), call(), ME)))[4]
     with pytest.raises(CallError) as refused:
         await views.read(read_address(uri.format(first.partition("?")[0])), ME)
     assert (refused.value.code, says in str(refused.value)) == (code, True)
@@ -230,14 +231,14 @@ async def test_what_cannot_be_read_is_explained(uri, code, says):
 
 async def test_nobody_reads_the_results_of_another_client():
     views = views_with(budget=300)
-    first = LAST_LINE.search(shown(views.tool(raw(lines(300)), call(), ME)))[4]
+    first = LAST_LINE.search(shown(views.result(raw(lines(300)), call(), ME)))[4]
     with pytest.raises(CallError):
         await views.read(read_address(first), ClientId())
 
 
 async def test_a_count_ends_the_page():
     views = views_with(budget=300)
-    address = LAST_LINE.search(shown(views.tool(raw(lines(300)), call(), ME)))[4].partition("?")[0]
+    address = LAST_LINE.search(shown(views.result(raw(lines(300)), call(), ME)))[4].partition("?")[0]
     text = shown(await views.read(read_address(f"{address}?from=7&count=2"), ME))
     assert re.findall(r"line (\d+);", text) == ["7", "8"]
     assert f'291 more lines: resources("mcpx", "{address}?from=9")' in text
@@ -248,8 +249,8 @@ async def test_a_count_ends_the_page():
 
 async def selected(views, result, expression, **options):
     request = call(select=expression, **options)
-    views.check(request)
-    return await views.project(views.selectable(result, request), request, ME)
+    check_expression(expression, server="s")
+    return await views.project(selectable(result, server="s"), request, ME)
 
 
 async def test_the_answer_is_the_selected_part_alone():
@@ -295,13 +296,12 @@ async def test_what_is_no_json_is_kept_as_well():
 
 
 async def test_an_error_of_the_tool_is_not_selected_from():
-    request = call(select="a")
-    assert views_with().selectable(raw('{"a": 1}', isError=True), request) is None
+    assert selectable(raw('{"a": 1}', isError=True), server="s") is None
 
 
 async def test_a_wrong_expression_is_refused_before_anything_is_sent():
     with pytest.raises(CallError) as refused:
-        views_with().check(call(select="items[?a = 1]"))
+        check_expression("items[?a = 1]", server="s", tool="t")
     assert (refused.value.code, refused.value.outcome) == (Code.INVALID_ARGUMENTS, "not_sent")
     assert "equality is written ==, at character 10:\nitems[?a = 1]\n         ^\nFor example" in str(
         refused.value
