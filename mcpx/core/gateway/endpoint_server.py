@@ -38,14 +38,12 @@ from mcpx.core.text import cut, kind_of, shown_name
 from mcpx.core.wire.enclosed import enclose
 from mcpx.errors import CallError
 
-# Extensions of 2026-07-28 on the gateway's server: what it declares, and requests about tasks.
-#
-# What a client declares goes to the servers with each of its requests
-# (`mcpx.core.protocol.context.Capabilities`), and results that are tasks to the clients that take them
-# (`mcpx.core.gateway.tools.encoding`). Here is how a client asks for its tasks (`mcpx.core.calls.tasks`):
-# the requests pass to the server that has the task, and what that says passes back. To revisions before,
-# and where no server has tasks, there are no such methods. That tasks have changed is not announced
-# (`taskIds` of `subscriptions/listen` are left out of what is acknowledged): clients ask.
+# Tasks, an extension of 2026-07-28. What a client declares goes to the servers with each of its requests
+# (`mcpx.core.protocol.context.Capabilities`), and results that are tasks go to the clients that take them.
+# Here clients ask for their tasks (`mcpx.core.calls.tasks`): the requests pass to the server that has the
+# task, and its answers pass back. For older revisions, and where no server has tasks, there are no such
+# methods. Changes of tasks are not announced (`taskIds` of `subscriptions/listen` are left out of what is
+# acknowledged): clients ask.
 
 LISTEN: Final = "subscriptions/listen"
 _REQUIRED: Final[JSON] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
@@ -90,12 +88,12 @@ def serving_tasks(
 
 
 def _has_tasks(hub: HubView) -> bool:
-    """Whether there are servers with tasks, or were; where some are hidden, whether there are others."""
+    """Return True if any server has tasks, or had, and is not hidden."""
     return TASKS in declared_extensions(hub) or (hub.endpoint.shows_all and len(hub.views.tasks) > 0)
 
 
 def _is_about_tasks(ctx: Context) -> bool:
-    """Whether it is a request that only clients may make that take tasks."""
+    """Return True for a request that only clients may make that take tasks."""
     if ctx.request_id is None or not is_modern(ctx):
         return False
     wanted = (ctx.params or {}).get("notifications") if ctx.method == LISTEN else None
@@ -120,7 +118,7 @@ def _task_of(hub: HubView, ctx: Context) -> Task:
 
 
 async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
-    """What the server says, with the id of the task as the client knows it.
+    """Ask the server, and return its answer with the id of the task as the client knows it.
 
     Raises:
         CallError: The request failed.
@@ -204,7 +202,7 @@ class EndpointServer(Server[Any]):
 
     @property
     def announces_native(self) -> bool:
-        """Whether changes of resources and prompts are announced."""
+        """True if changes of resources and prompts are announced."""
         return True
 
     def create_initialization_options(
@@ -213,7 +211,7 @@ class EndpointServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """As the SDK's, but the lists are announced when they change, whatever the frontend."""
+        """Announce the lists when they change, whatever the frontend; else as the SDK does."""
         native = self.announces_native
         options = notification_options or NotificationOptions(
             tools_changed=True, resources_changed=native, prompts_changed=native

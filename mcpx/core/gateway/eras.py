@@ -1,9 +1,20 @@
 """One stream connection in the protocol era that its client opens with.
 
-The SDK has this for its own message streams only; here it is for a dispatcher that carries bytes. The first
-request decides: with the 2026-07-28 envelope in its `_meta` it opens a modern connection, otherwise one with
-the handshake of the older revisions. A later request of the other era is refused with the SDK's codes. Only
-this file touches the SDK's server runner, which is declared provisional.
+There are two eras. Before 2026-07-28 a connection opens with a handshake (`initialize`), which settles the
+revision and what each side can do; the server may then ask the client by requests of its own, and announces
+changes to the session. Since then there is neither handshake nor session: each request brings the revision,
+the client's name and its capabilities in its `_meta` (the envelope), questions go back as results, and
+changes are announced on streams that the client opens (`subscriptions/listen`).
+
+On a stream the first request decides: with the envelope it opens a modern connection, otherwise one with the
+handshake; a later request of the other era is refused with the SDK's codes. Over HTTP each request decides
+for itself (`mcpx.core.gateway.frontends.http`). Between a client and a server of different eras MCPX
+translates: `mcpx.core.servers.actor` opens a session in the client's era where the server speaks both, and
+`mcpx.core.calls.asking` takes questions across. At a transparent endpoint nothing is translated, and the era
+is a matter between client and server (`mcpx.core.gateway.transparent.sessions`).
+
+The SDK serves both for its own message streams; here it is for a dispatcher that carries bytes. Only this
+file touches the SDK's server runner, which is declared provisional.
 """
 
 from __future__ import annotations
@@ -34,7 +45,7 @@ GREETINGS: Final = frozenset({"initialize", "server/discover"})
 
 
 class Era(Enum):
-    """What a connection speaks."""
+    """The protocol era of a connection."""
 
     UNDECIDED = auto()
     HANDSHAKE = auto()
@@ -58,7 +69,7 @@ class EraServer:
         self._outbound = NotifyOnlyOutbound(dispatcher)
 
     def takes_batches(self) -> bool:
-        """Whether the client may send batches: only after `initialize`, in the one revision that has them."""
+        """Return True after `initialize` in the one revision that has batches."""
         connection = self.connection
         return connection.initialize_accepted and connection.protocol_version == BATCH_REVISION
 
@@ -147,7 +158,7 @@ class EraServer:
 
 
 def _has_envelope(params: Params) -> bool:
-    """Whether the request has the reserved key of the modern envelope."""
+    """Return True if the request has the reserved key of the modern envelope."""
     meta = (params or {}).get("_meta")
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
 

@@ -37,7 +37,7 @@ from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
 PEER_PREFIX: Final = "mcpx/"
-"""How the methods begin that only another MCPX knows."""
+"""Prefix of the methods that only another MCPX knows."""
 SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
 DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 

@@ -62,7 +62,7 @@ class AttachedClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _About(msgspec.Struct, frozen=True):
-    """What a client says of itself."""
+    """A client's name and version for itself."""
 
     name: str
     version: str
@@ -105,7 +105,7 @@ class _Known:
 
 
 class AttachedClients:
-    """Those of one MCPX; `upstreams` are its servers."""
+    """The attached clients of one MCPX; `upstreams` are its servers."""
 
     def __init__(self, upstreams: Mapping[str, Server]) -> None:
         self._upstreams = upstreams
@@ -145,7 +145,7 @@ class AttachedClients:
         self._known.pop(client, None)
 
     def all(self) -> list[AttachedClient]:
-        """Those that are attached now, the longest there first."""
+        """List the clients that are attached now, the longest there first."""
         now = time.monotonic()
         for key in [key for key, known in self._sessionless.items() if known.last < now - SESSIONLESS_S]:
             del self._sessionless[key]

@@ -142,7 +142,7 @@ class StreamCaller:
         self.client = client if peer is None or clients is not None else self
         self.capabilities = capabilities
         self.modern = clients is None
-        """Whether it is of 2026-07-28: then it is not in `clients`, and each call brings its level."""
+        """True for 2026-07-28: then it is not in `clients`, and each call brings its level."""
         self._open = True
         self._wire = wire
         self._clients = clients

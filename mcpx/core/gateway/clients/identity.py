@@ -29,24 +29,21 @@ if TYPE_CHECKING:
     from mcpx.core.policy.tokens import NamedToken
 
 
-# The clients of one token with a name, over HTTP: what is theirs, and how a request finds it.
-#
-# The frontend puts a `Bearer` into the scope of each request that was let in with such a token. From there
-# it gets onto the connection of the SDK that the request comes over, for all that serves it.
-
 _BEARER_KEY: Final = "mcpx.bearer"
 
 
 class Bearer:
     """The HTTP clients that use one token with a name, taken together, and what is theirs.
 
-    No other token's clients get at that. Clients of the default token have no bearer.
+    No other token's clients get at that. Clients of the default token have no bearer. The frontend puts it
+    into the scope of each request that was let in with such a token; from there it gets onto the SDK's
+    connection of the request.
     """
 
     def __init__(self, token: NamedToken) -> None:
         self.token = token
         self.principal = f"{token.sha256}\0"
-        """What tells it from all others, also from a later token of its name (`ClientId.principal`)."""
+        """Tells it from all others, also from a later token of its name (`ClientId.principal`)."""
         self.sessionless = ClientId(sessionless=True, principal=self.principal)
         """Stands for its requests without a session (2026-07-28)."""
         self.direct = DirectClient(None)
@@ -86,7 +83,7 @@ def bind_client(connection: Connection, client: ClientId, transport: Transport =
 
 
 def origin_of(session: ServerSession, hub: HubView) -> Origin:
-    """Who is behind a session, for the audit log."""
+    """Return who is behind a session, for the audit log."""
     params, connection = session.client_params, connection_of(session)
     info, bearer = None if params is None else params.client_info, bearer_of(connection)
     return Origin(
@@ -100,13 +97,13 @@ def origin_of(session: ServerSession, hub: HubView) -> Origin:
 
 
 def is_probe(connection: Connection) -> bool:
-    """Whether MCPX itself is behind the connection, which asks in a client's name and is none."""
+    """Return True if MCPX itself is behind the connection, asking in a client's name."""
     params = connection.client_params
     return params is not None and bool(params.meta and params.meta.get(PROBE_KEY))
 
 
 def transport_of(connection: Connection) -> Transport:
-    """What a connection runs over."""
+    """Return the transport of a connection."""
     return cast("Transport", connection.state.get(_TRANSPORT_KEY, "http"))
 
 
@@ -116,7 +113,7 @@ def connection_of(session: ServerSession) -> Connection:
 
 
 def request_outbound(session: ServerSession) -> Outbound:
-    """What sends to the client along with the request that is being handled."""
+    """Return what sends to the client along with the request that is being handled."""
     return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
 
 
@@ -133,7 +130,7 @@ async def as_sent(ctx: ServerRequestContext[Any, Any]) -> bytes | msgspec.Raw:
 
 
 def is_of_this_machine(request: Any) -> bool:
-    """Whether an HTTP request comes from this machine; `request` is None on a stream, which always does."""
+    """Return True for a request from this machine; `request` is None on a stream, which always is."""
     if request is None:
         return True
     ends = request.scope.get("client"), request.scope.get("server")
@@ -157,7 +154,7 @@ def session_client(connection: Connection, hub: HubView) -> ClientId:
 
 
 def client_of(connection: Connection, hub: HubView) -> object:
-    """What identifies the client from request to request.
+    """Return what identifies the client from request to request.
 
     Without a session (2026-07-28 over HTTP) each request is a client of its own.
     """

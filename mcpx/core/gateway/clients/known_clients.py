@@ -1,4 +1,4 @@
-"""What is known of clients that show a model less, or more, than they are sent.
+"""Clients that are known to show a model less, or more, than they are sent.
 
 A table, as data: one row a client, each with its source. A client that is not in it is taken to show
 descriptions whole and to keep `structuredContent` from the model. Pure.
@@ -100,18 +100,18 @@ def _row(name: str) -> KnownClient | None:
 
 
 def shows_structured_content(name: str | None) -> bool:
-    """Whether a client of that name gives `structuredContent` to its model."""
+    """Return True if a client of that name gives `structuredContent` to its model."""
     client = known_client(name)
     return client is not None and client.shows_structured_content
 
 
 def gets_structured_content_whole(policy: StructuredContent, name: str | None) -> bool:
-    """Whether a client of that name is given `structuredContent`, and all of it, however long it is."""
+    """Return True if a client of that name is given all `structuredContent`, however long."""
     return wants_structured_content(policy, name) and not shows_structured_content(name)
 
 
 def wants_structured_content(policy: StructuredContent, name: str | None) -> bool:
-    """Whether a client of that name (None: unknown) is given `structuredContent`."""
+    """Return True if a client of that name (None: unknown) is given `structuredContent`."""
     if policy != "auto":
         return policy == "always"
     return not shows_structured_content(name)

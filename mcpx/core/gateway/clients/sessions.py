@@ -40,7 +40,7 @@ DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification 
 
 
 def client_name(session: ServerSession) -> str | None:
-    """What the client called itself in `initialize`, or in the request's envelope."""
+    """Return the client's name for itself, from `initialize` or the request's envelope."""
     params = session.client_params
     return params.client_info.name if params else None
 

@@ -52,7 +52,7 @@ class _Subscriber:
     def __init__(self, session: ServerSession) -> None:
         self.session = session
         self.subscriptions: dict[str, Callable[[], None]] = {}
-        """What ends each subscription, by the client's URI."""
+        """Callables that end each subscription, by the client's URI."""
         self.pending: dict[str, None] = {}
         """The URIs of the updates that it has not been sent."""
         self.sending = False

@@ -30,7 +30,7 @@ from mcpx.core.servers.visible_server import VisibleServer
 
 log = structlog.get_logger()
 Given = tuple[Descriptions | None, dict[str, ToolInfo]]
-"""What the three tools say of themselves, where they are listed, and the native tools by their names."""
+"""Descriptions of the three tools, where they are listed, and the native tools by their names."""
 
 
 class ToolList:
@@ -48,7 +48,7 @@ class ToolList:
         self._shown = frozenset(hub.upstreams)  # the names of the servers, at the last announcement
 
     def give(self, name: str | None) -> Given:
-        """What a client of that name (None: unknown) gets, which counts as given to it."""
+        """Give a client of that name (None: unknown) its list, which it is now known to have."""
         client = known_client(name)
         limit = client.description_chars if client else None
         given = self.look(name)
@@ -67,7 +67,7 @@ class ToolList:
         return self._made(client.description_chars if client else None)
 
     def instructions(self) -> str:
-        """How to use the tools, and the servers as they are now."""
+        """Explain how to use the tools, and the servers as they are now."""
         servers = self.hub.registry.list_servers()
         if not self.exposure.shown.three:
             return native_instructions(servers)
@@ -76,7 +76,7 @@ class ToolList:
     def due(
         self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, VisibleServer]
     ) -> list[ServerEvent]:
-        """What is announced to the clients after these changes of servers; it counts as known to them.
+        """Return what to announce to the clients after these changes of servers; then they know it.
 
         Only what they see counts: changes of a server that is shown now or was before, and what a server
         offers that is shown from now on, or no more.
@@ -102,15 +102,15 @@ class ToolList:
         return events
 
     def _is_native(self, upstream: VisibleServer) -> bool:
-        """Whether resources and prompts of a server are listed."""
+        """Return True if resources and prompts of a server are listed."""
         return upstream.config.native
 
     def _tools_may_differ(self, changed: Diff) -> bool:
-        """Whether a change may be one of the list of tools."""
+        """Return True if a change may be one of the list of tools."""
         return bool(changed.tools or changed.resources or changed.about)  # all that is in descriptions
 
     def _differs(self) -> bool:
-        """Whether a client that lists the tools now gets another list than one before it was given."""
+        """Return True if a client that lists the tools now gets another list than a client got before."""
         return not self._given or any(given != self._made(limit) for limit, given in self._given)
 
     def _made(self, limit: int | None) -> Given:
@@ -129,7 +129,7 @@ class ToolList:
 
 
 class PeerLists(ToolList):
-    """What another MCPX gets of one server: its lists as they are. Each change of one is announced."""
+    """Lists of one server for another MCPX, as they are. Each change of one is announced."""
 
     def _is_native(self, _upstream: VisibleServer) -> bool:
         return True

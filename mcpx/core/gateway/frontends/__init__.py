@@ -1,1 +1,1 @@
-"""How clients and the command line reach MCPX: stdio, the Unix socket, HTTP, and control."""
+"""Ways in for clients and the command line: stdio, the Unix socket, HTTP, and control requests."""

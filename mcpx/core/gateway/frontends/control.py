@@ -189,7 +189,7 @@ class Control:
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """What a request names, without its arguments."""
+    """Names in a request, without its arguments."""
 
     mcpx: str
     server: str = ""

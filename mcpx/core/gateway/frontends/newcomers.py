@@ -42,7 +42,7 @@ class Newcomers:
 
     def __init__(self, name: str, *, most: int = MAX_SILENT, patience_s: float = 0.0) -> None:
         self.max_clients = share(MAX_CLIENTS_SHARE, MAX_CLIENTS)
-        """How many connections may be served at a time."""
+        """The number of connections that may be served at a time."""
         self._name = name
         self._patience_s = patience_s
         self._has_room = Signal()
@@ -87,7 +87,7 @@ class Newcomers:
             self._drop_oldest()
 
     def is_full(self, clients: int) -> bool:
-        """Whether no further client is to be served; says so in the log."""
+        """Return True if no further client is to be served, and log that."""
         if clients < self.max_clients:
             return False
         self.warn("full", f"{clients} clients are connected")

@@ -1,4 +1,4 @@
-"""What the command line asks of servers: inspect, exec, resources, prompts and approve, performed on a hub.
+"""Operations of the command line on a hub: inspect, exec, resources, prompts and approve.
 
 The hub is the daemon's (`mcpx.core.gateway.frontends.control`), or one that the command has opened for this
 alone; the response is the same.
@@ -115,7 +115,7 @@ async def _perform(hub: HubView, request: ControlRequest, client: ClientId, repo
 
 
 async def _approve(hub: Hub, request: ControlRequest) -> JSON:
-    """What waits for approval; or what was agreed to, once that is in force."""
+    """Return what waits for approval; or put in force what was agreed to, and return that."""
     if request.agreed is not None:
         return await pin_reviews.approve(hub, request.agreed, of_all=request.of_all)
     return pin_reviews.waiting(hub, request.server, request.tool if isinstance(request.tool, str) else None)
@@ -162,7 +162,7 @@ def _typed(hub: HubView, names: tuple[str, str], pairs: list[tuple[str, str]], a
 
 
 def server_entry(hub: HubView, name: str) -> JSON:
-    """What inspect says of a server among all; `described` is its state as a person reads it."""
+    """Describe a server in one row of inspect; `described` is its state as a person reads it."""
     info = hub.upstreams[name].info()
     described = info.describe_state() + ("; from last time" if info.from_last_time() else "")
     changes = len(hub.upstreams[name].policy.changes())
@@ -231,7 +231,7 @@ async def get_prompt(
 
 
 def _problem_of(prompt: PromptInfo, arguments: dict[str, str]) -> str | None:
-    """What is wrong with the arguments of a prompt."""
+    """Say what is wrong with the arguments of a prompt; None if nothing is."""
     takes = {str(each.get("name")): each for each in prompt.arguments or ()}
     for name in arguments:
         if name not in takes:

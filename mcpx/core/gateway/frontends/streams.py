@@ -1,10 +1,11 @@
-"""The socket frontend: any number of clients on a Unix socket, and control over the same socket.
+"""The frontends on streams: one client on standard input and output, or any number on a Unix socket.
 
-The socket is 0600 in a folder that only the user can change, and a peer of another user is refused: it gets
-no byte. A connection is one MCP client, unless it begins as `mcpx.core.gateway.frontends.control` says.
-Nothing is set up for a connection before its first byte, so one that vanishes costs a task for an instant. Of
-the connections that stay silent, or send half a control request, the oldest are dropped when there are too
-many. Control requests are answered even when no further client is admitted.
+Control requests come over the socket, too. It is 0600 in a folder that only the user can change, and a peer
+of another user is refused: it gets no byte. A connection is one MCP client, unless it begins as
+`mcpx.core.gateway.frontends.control` says. Nothing is set up for a connection before its first byte, so one
+that vanishes costs a task for an instant. Of the connections that stay silent, or send half a control
+request, the oldest are dropped when there are too many. Control requests are answered even when no further
+client is admitted.
 """
 
 from __future__ import annotations
@@ -31,16 +32,13 @@ from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
 
-# The stdio frontend: one client on this process's standard streams.
-#
-# While it serves, file descriptor 0 is empty and 1 goes to standard error, so that stray output of this
-# process or a child never lands among the messages. When the client closes its end, what it has asked is
-# still answered, within the grace time; then the frontend ends. Nothing more is read from a client that
-# does not read what it is sent, until it does.
-
 
 class StdioFrontend:
-    """Serves one session, at that endpoint, on standard input and output."""
+    """Serves one session, at that endpoint, on standard input and output.
+
+    While it serves, file descriptor 0 is empty and 1 goes to standard error, so that stray output of this
+    process or a child never lands among the messages.
+    """
 
     def __init__(self, endpoints: Endpoints, endpoint: Endpoint) -> None:
         self._endpoints = endpoints
@@ -121,7 +119,7 @@ class SocketFrontend:
         self._used = 0  # connections and control requests that were a use of the daemon
 
     def use(self) -> Use:
-        """Who is connected, and how often the daemon was used; that somebody looks at its state is no use."""
+        """Return if clients are connected, and how often the daemon was used: a look at its state is none."""
         return Use(self.clients > 0, self._used)
 
     def end(self, why: str) -> None:

@@ -100,7 +100,7 @@ class PeerFastPath(FastContexts):
         FastCall(wire, request_id, request, self._encoder(meta, request.context)).send(self._calls)
 
     def _encoder(self, meta: Meta | None, context: RequestContext) -> PeerEncoder:
-        """What encodes results for this peer."""
+        """Return the encoder of results for this peer."""
         if self._connection.era is Era.MODERN:
             self._stamp = self._stamp or self._endpoint.stamp
             name = meta.client_info.name if meta and meta.client_info else None
@@ -113,7 +113,7 @@ class PeerFastPath(FastContexts):
 
 
 def peer_connection(server: PeerServer, transport: Transport, wire: WireDispatcher) -> EraServer:
-    """What serves a peer on a stream of that kind. Where calls are traced, the SDK's path has the spans."""
+    """Make what serves a peer on a stream. Where calls are traced, the SDK's path has the spans."""
     connection = EraServer(server, wire, transport)
     if not server.hub.tracing.on:
         wire.receiver.fast = PeerFastPath(server, connection).take

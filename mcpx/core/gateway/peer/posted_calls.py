@@ -117,7 +117,7 @@ class PostedCalls:
         return True
 
     def _is_in_headers(self, known: Any, name: str) -> bool:
-        """Whether headers of a call are to be held against its arguments, or there is no such tool."""
+        """Return True if headers of a call repeat its arguments, or there is no such tool."""
         tool = None if known is None else known.tools.get(name)
         if tool is None:
             return True
@@ -130,7 +130,7 @@ class PostedCalls:
 
 
 def _agrees(params: NativeParams, headers: dict[bytes, bytes]) -> bool:
-    """Whether the params are whole, and say what the headers say."""
+    """Return True if the params are whole, and agree with the headers."""
     meta, arguments = params.meta, params.arguments
     return (
         meta is not None

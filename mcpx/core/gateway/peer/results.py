@@ -28,10 +28,9 @@ from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.errors import CallError
 
-# Failures as another MCPX gets them: one form for all, which no server can make up. Pure.
-#
-# Whatever fails is a JSON-RPC error whose `data` is `{"mcpx": {code, outcome, server, tool?, ...details}}`,
-# with the text as its message. What the server itself has said is inside of it, under `upstream`.
+# Failures have one form, which no server can make up: a JSON-RPC error whose `data` is
+# `{"mcpx": {code, outcome, server, tool?, ...details}}`, with the text as its message. What the server
+# itself has said is inside of it, under `upstream`.
 
 
 def as_peer_error(error: CallError) -> MCPError:

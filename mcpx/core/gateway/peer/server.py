@@ -1,5 +1,4 @@
-"""The MCP server that another MCPX sees at the endpoint of one of the servers: that server, as it is in the
-catalogue.
+"""The MCP server that another MCPX sees at the endpoint of one server: that server, as in the catalogue.
 
 Its name, instructions, capabilities and lists are those of the server; a greeting waits until they are known.
 Calls go the way of all calls, over the session that all clients share, or the peer's own where the server
@@ -49,9 +48,6 @@ from mcpx.errors import CallError
 
 if TYPE_CHECKING:
     from mcpx.core.gateway.peer.posted_calls import PostedCalls
-
-
-# Resources, prompts and completions of one server, under its own names, for another MCPX.
 
 
 class OwnLookup(Lookup):
@@ -150,7 +146,7 @@ class PeerServer(EndpointServer):
 
     @cached_property
     def posted_calls(self) -> PostedCalls:
-        """What takes plain calls over HTTP; made for the first one."""
+        """Takes plain calls over HTTP; made for the first one."""
         from mcpx.core.gateway.peer.posted_calls import PostedCalls  # noqa: PLC0415 - for peers over HTTP
 
         return PostedCalls(self)
@@ -171,14 +167,14 @@ class PeerServer(EndpointServer):
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is known of the server; nothing, where that is so."""
+        """The catalogue of the server; an empty one while none is known."""
         upstream = self.hub.upstreams.get(self.server_name)
         known = None if upstream is None else upstream.catalogue
         return Catalogue(generation=0) if known is None else known
 
     @property
     def server_info(self) -> mcp_types.Implementation:
-        """What the server says that it is."""
+        """The name and version that the server gives itself."""
         known = self.catalogue
         name = known.implementation or self.server_name
         title = None if known.server_title == name else known.server_title
@@ -197,7 +193,7 @@ class PeerServer(EndpointServer):
 
     @property
     def instructions(self) -> str | None:
-        """Those of the server."""
+        """The instructions of the server."""
         return self.catalogue.instructions
 
     @instructions.setter
@@ -205,7 +201,7 @@ class PeerServer(EndpointServer):
         """The SDK sets what it was given, which is nothing."""
 
     def create_initialization_options(self, *parts: Any, **options: Any) -> InitializationOptions:
-        """As of the base, with what the server says that it is."""
+        """Give the name and version of the server; else as the base."""
         info = self.server_info
         named = {"server_name": info.name, "server_version": info.version, "title": info.title}
         return super().create_initialization_options(*parts, **options).model_copy(update=named)
@@ -218,7 +214,7 @@ class PeerServer(EndpointServer):
         *,
         protocol_version: str | None = None,
     ) -> mcp_types.ServerCapabilities:
-        """Those of the server, as far as they are passed on; changes of lists are always announced."""
+        """Return the server's capabilities that are passed on; changes of lists are always announced."""
         known = self.catalogue
         found: JSON = {name: known.capabilities[name] for name in _PASSED_ON if name in known.capabilities}
         for name in LISTS:
@@ -304,6 +300,6 @@ class PeerServer(EndpointServer):
         return enclose(result if isinstance(result, list) else encoder.members(result))
 
     def _input_schema(self, name: str) -> JSON | None:
-        """What the headers of a call over HTTP are held against."""
+        """Return the schema that the headers of a call over HTTP are compared with."""
         tool = self.catalogue.tools.get(name)
         return None if tool is None else tool.input_schema

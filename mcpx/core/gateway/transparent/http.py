@@ -38,10 +38,8 @@ from mcpx.core.wire import envelope
 from mcpx.core.wire.enclosed import enclose, encode_read
 from supervisors import Signal
 
-# The peers of direct sessions over HTTP: a request that the SDK's server is handling, and a session.
-
 Admits = Callable[[str, msgspec.Raw], bool]
-"""Whether a notification of the server, by its method and params, may go to the client."""
+"""Returns True if a notification of the server, by its method and params, may go to the client."""
 MAX_WAITING: Final = 1000  # messages to the client of one request; what comes beyond is dropped
 
 

@@ -99,7 +99,7 @@ class Caller:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it has declared, in its request or its handshake."""
+        """The capabilities that it has declared, in its request or its handshake."""
         meta = members_of(members_of(self._request.raw).get("_meta", NOTHING))
         if (declared := meta.get(CLIENT_CAPABILITIES_META_KEY)) is not None:
             return read_capabilities(bytes(declared))

@@ -1,4 +1,4 @@
-"""The spans of the requests at a transparent endpoint.
+"""Records of the requests at a transparent endpoint: entries of the audit log, and spans.
 
 A traced request gets `traceparent` in its `_meta`, and else passes as it came. Methods that are not known,
 and those of a connection's opening, are not traced, so that nothing is added to them.
@@ -25,8 +25,6 @@ from mcpx.core.servers.passthrough.messages import NOTHING, members_of, result_o
 from mcpx.core.telemetry.tracing import Tracing, target_in
 from mcpx.errors import CallError, Code
 from supervisors import Reply
-
-# What the audit log says of the requests at a transparent endpoint.
 
 _KINDS: Final[dict[str, Kind]] = {
     "tools/call": "tool",
@@ -80,7 +78,7 @@ def observe(record: Record, reply: Reply[msgspec.Raw], server: str) -> None:
 def origin_of(
     transport: Transport, client: bytes, params: msgspec.Raw | bytes, token: NamedToken | None
 ) -> Origin:
-    """Who is behind a request. `client` is what it said of itself in its handshake, if there was one."""
+    """Return who is behind a request. `client` is what it said of itself in its handshake, if any."""
     about = msgspec.Raw(client)
     if CLIENT_INFO_META_KEY.encode() in bytes(params):
         about = members_of(members_of(params).get("_meta", NOTHING)).get(CLIENT_INFO_META_KEY, NOTHING)

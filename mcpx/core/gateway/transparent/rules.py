@@ -1,4 +1,4 @@
-"""Requests at a transparent endpoint, held against the policy of its server as it is at the moment.
+"""Requests at a transparent endpoint, judged by the policy of its server as it is at the moment.
 
 One for what is not admitted is answered as one for what does not exist, and nothing is sent. Where rules are
 set, all tools and prompts that nothing lists are answered in this way, too, so that nobody can tell them from
@@ -41,7 +41,10 @@ _TASK_ID: Final = b'"taskId"'
 
 
 class Offered:
-    """What the server of an endpoint offers. `upstream` gives it as it is shown there, or None."""
+    """The offers of the server of an endpoint. `upstream` gives it as it is shown there, or None.
+
+    The clients of an endpoint may be the first, or the only ones, that a server lists anything to.
+    """
 
     def __init__(self, server: str, upstream: Callable[[], VisibleServer | None]) -> None:
         self.server = server
@@ -60,13 +63,13 @@ class Offered:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What the server's own session has listed, in this life or the last, as it is shown."""
+        """The listing of the server's own session, in this life or the last, as it is shown."""
         upstream = self.upstream()
         return None if upstream is None else upstream.catalogue
 
     @property
     def is_listed(self) -> bool:
-        """Whether the server's own session has listed in this life."""
+        """True if the server's own session has listed in this life."""
         known = self.catalogue
         return known is not None and known.generation > 0
 
@@ -80,14 +83,14 @@ class Offered:
             self._prompts |= {prompt.name for prompt in page.prompts}
 
     def may_have_tool(self, name: str) -> bool:
-        """Whether there may be such a tool: it was listed, or it is not known which there are."""
+        """Return True if there may be such a tool: it was listed, or it is not known which there are."""
         known = self.catalogue
         if name in self._tools or known is None or not self.is_listed or not known.tools:
             return True
         return name in known.tools
 
     def may_have_prompt(self, name: str) -> bool:
-        """As `may_have_tool`, for a prompt."""
+        """Return True if there may be such a prompt, as for a tool."""
         known = self.catalogue
         if name in self._prompts or known is None or not self.is_listed or not known.prompts:
             return True
@@ -146,7 +149,7 @@ class Enforcement:
         self._last: tuple[msgspec.Raw | bytes, Subject | MCPError] | None = None
 
     def read(self, request: Passed) -> Subject:
-        """What a request names, as far as that can be read.
+        """Return what a request names, as far as that can be read.
 
         Raises:
             NotAdmitted: Rules are set, and it cannot be held against them.
@@ -159,7 +162,7 @@ class Enforcement:
         return NAMELESS
 
     def named(self, request: Passed) -> Subject | MCPError:
-        """What a request names, or why that cannot be read. It is read once in a turn of the event loop."""
+        """Read what a request names, or why that cannot be read; once in a turn of the event loop."""
         if self._last is None or self._last[0] is not request.raw:
             try:
                 found: Subject | MCPError = subject_of(request.method, request.raw)
@@ -173,12 +176,12 @@ class Enforcement:
         self._last = None
 
     def is_strict(self, method: str) -> bool:
-        """Whether requests of that method are held against rules, so that what they name must be certain."""
+        """Return True if rules judge requests of that method, so that what they name must be certain."""
         policy = self._offered.policy
         return policy is not None and method in METHODS and any(map(policy.restricts, kinds_of(method)))
 
     def admitted(self, request: Passed, *, version: str) -> Subject:
-        """What a request names, which may be sent; `version` is the client's revision.
+        """Return what a request names, if it may be sent; `version` is the client's revision.
 
         Raises:
             CallError: It may not.
@@ -194,12 +197,12 @@ class Enforcement:
         return subject
 
     def _is_misspelt(self, method: str) -> bool:
-        """Whether rules are set, and a lenient server may take the method for one that they are about."""
+        """Return True if a lenient server may take the method for one that rules are set about."""
         policy = self._offered.policy
         return is_misspelt(method) and policy is not None and any(map(policy.restricts, KINDS))
 
     def drops(self, method: str) -> bool:
-        """Whether a notification of a client by that name could run something at a lenient server.
+        """Return True if a notification of a client by that name could run something at a lenient server.
 
         It would be in no audit log, count for no limit, and pass all rules.
         """
@@ -247,7 +250,7 @@ class Enforcement:
         )
 
     def refusal(self, subject: Subject, *, version: str) -> CallError | None:
-        """Why a request with that subject is not sent; `version` is the client's revision."""
+        """Say why a request with that subject is not sent; `version` is the client's revision."""
         policy = self._offered.policy
         if policy is None:
             return None
@@ -281,7 +284,7 @@ class Enforcement:
         )
 
     def _reference_refusal(self, policy: ServerPolicy, subject: Subject) -> CallError | None:
-        """As `refusal`, for a prompt, and for what a completion is for."""
+        """Refuse a prompt, or what a completion is for."""
         prompt, template = subject.prompt, subject.template
         if template is not None:
             listed = self._offered.lists_resource(template)

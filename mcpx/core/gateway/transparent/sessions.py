@@ -37,14 +37,12 @@ from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import RequestId
 from mcpx.errors import Outcome
 
-# The era of a request through a transparent endpoint, and what a server says to one of the other era.
-
 DISCOVER: Final = "server/discover"
 _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
 
 def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
-    """Whether a request is of 2026-07-28: it has the envelope, or asks for the server's revisions."""
+    """Return True for a request of 2026-07-28: it has the envelope, or asks for the server's revisions."""
     if method == DISCOVER:
         return True
     if _VERSION_KEY not in bytes(params) or method == "initialize":
@@ -53,7 +51,7 @@ def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
 
 
 def refusal_of(request: Passed, config: ServerConfig, *, modern: bool) -> MCPError | None:
-    """What a server says that speaks only the era that its configuration allows; None where it is asked.
+    """Answer for a server that may be spoken to in one era only; None where the server is asked.
 
     Of another MCPX every endpoint speaks both: that it is spoken to in the modern one is our own choice.
     """
@@ -240,14 +238,14 @@ class TransparentSessions:
         return record
 
     def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
-        """The answer of the server as its client gets it. Never raises."""
+        """Return the answer of the server as its client gets it. Never raises."""
         try:
             return self._questions.continued(request, self._answers.shown(request, answer))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a server says may only cost its answer
             return to_answer(as_call_error(error, self.server, request.method))
 
     def admits_notification(self, method: str, params: msgspec.Raw) -> bool:
-        """Whether a notification of the server may go to the client."""
+        """Return True if a notification of the server may go to the client."""
         return self._answers.admits(method, params)
 
     def schema_of(self, tool: str) -> dict[str, Any] | None:
@@ -277,7 +275,7 @@ class TransparentSessions:
         self._hub.fleet.direct.leave(client)
 
     def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:
-        """The request for the session."""
+        """Make the request for the session."""
         tool = None
         if method == TOOLS_CALL:
             named = value_of(members_of(params).get("name"))
@@ -286,7 +284,7 @@ class TransparentSessions:
         return Passed(method=method, raw=params, id=key, origin=origin, tool=tool, safe=safe)
 
     def _is_safe(self, tool: str | None) -> bool:
-        """Whether the tool says of itself that running it twice does no harm."""
+        """Return True if the tool says of itself that running it twice does no harm."""
         upstream = self._hub.upstreams.get(self.server)
         known = upstream.catalogue if upstream is not None else None
         found = known.tools.get(tool) if known is not None and tool is not None else None

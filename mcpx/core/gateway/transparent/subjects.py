@@ -1,7 +1,7 @@
-"""What a client's request names: the tool, resource, prompt or task that rules are about. Pure.
+"""The subject of a client's request: the tool, resource, prompt or task that rules are about. Pure.
 
 Parsers differ: of a member that stands twice some take the first and some the last, and some take `Name` for
-`name`. So that the server reads the name that was held against the rules, a request that is held against them
+`name`. So that the server reads the name that was checked by the rules, a request that is held against them
 goes on with each such member once, and is refused where it has another spelling of one.
 """
 
@@ -49,7 +49,7 @@ _GUARDED: Final = METHODS | {
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request names. `members` are those of its params, each once."""
+    """The names in a request. `members` are those of its params, each once."""
 
     members: Members = {}
     tool: str | None = None
@@ -77,12 +77,12 @@ NAMELESS: Final = Subject()
 
 
 def is_misspelt(method: str) -> bool:
-    """Whether a lenient server may take a method for one of those that rules are about."""
+    """Return True if a lenient server may take a method for one of those that rules are about."""
     return method not in _GUARDED and method.strip().casefold() in _GUARDED
 
 
 def subject_of(method: str, params: msgspec.Raw | bytes) -> Subject:
-    """What a request of one of the `METHODS` names.
+    """Read what a request of one of the `METHODS` names.
 
     Raises:
         MCPError: Its params name nothing, or not in one way only.
@@ -104,7 +104,7 @@ def subject_of(method: str, params: msgspec.Raw | bytes) -> Subject:
 
 
 def kinds_of(method: str) -> tuple[Kind, ...]:
-    """What requests of a method are about, lists included."""
+    """Return the kinds of things that requests of a method are about, lists included."""
     kind, _, _ = method.partition("/")
     if kind == "completion":
         return ("prompts", "resources")
@@ -114,7 +114,7 @@ def kinds_of(method: str) -> tuple[Kind, ...]:
 
 
 def _reference(members: Members) -> Subject:
-    """What a completion is for, whatever the reference says of its type."""
+    """Read what a completion is for, whatever the reference says of its type."""
     ref = _unambiguous(members.get("ref", NOTHING), COMPLETE, ("type", "name", "uri"))
     prompt, template = (
         _text(ref[name], COMPLETE, name) if _is_given(ref, name) else None for name in ("name", "uri")

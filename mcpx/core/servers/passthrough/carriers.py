@@ -1,5 +1,4 @@
-"""How the messages of a direct session get onto a link: as bytes on a stream, or through the SDK's
-dispatcher.
+"""Carriers of a direct session's messages on a link: as bytes on a stream, or by the SDK's dispatcher.
 
 A carrier sends under ids that its caller chose, and hands everything that the server sends of its own accord
 to a `ServerMessages`, in order.
@@ -45,8 +44,6 @@ from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.enclosed import encode_read, one_line
 from mcpx.core.wire.envelope import RequestId, escaped
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
-
-# The HTTP headers that the protocol wants with a client's message, made from the message itself. Pure.
 
 _MARK: Final = b"x-mcp-header"
 MAX_LEARNT: Final = 10_000

@@ -28,8 +28,6 @@ from mcpx.core.servers.passthrough.messages import (
 from mcpx.core.system.control_protocol import PROBE_KEY
 from mcpx.core.wire import envelope
 
-# Requests that stay open for good (`subscriptions/listen`): sent to each connection until answered.
-
 STANDING: Final = frozenset({"subscriptions/listen"})
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _CHANGED: Final = {
@@ -40,7 +38,7 @@ _CHANGED: Final = {
 
 
 class Standing:
-    """One such request of a client."""
+    """A request that stays open for good (`subscriptions/listen`): sent to each connection until answered."""
 
     def __init__(self, request: Passed, reply: RawReply) -> None:
         self.request = request
@@ -137,11 +135,11 @@ class DirectClient:
         self.token: str | None = None
         """The name of its token, if that has one."""
         self.about: bytes = b""
-        """What it says of itself in its handshake, in JSON."""
+        """Its name and version for itself in its handshake, in JSON."""
         self.is_probe = False
         """True if MCPX itself asks in a client's name."""
         self.capabilities: bytes = b"{}"
-        """What it has declared there, in JSON."""
+        """Its capabilities there, in JSON."""
         self.version: str | None = None
         """The revision that the server answered `initialize` with."""
         self._initialize: bytes | None = None

@@ -48,15 +48,13 @@ from mcpx.core.wire.outgoing import ConnectionEnded, settling
 from mcpx.core.wire.outgoing import OnAnswer as OnRawAnswer
 from mcpx.errors import CallError
 
-# The requests of a server that its client has not answered, on one connection.
-
 MAX_OPEN_REQUESTS: Final = 256
 _TOO_MANY: Final = MCPError(INTERNAL_ERROR, f"{MAX_OPEN_REQUESTS} requests of this server are open")
 _NO_CLIENT: Final = MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
 class ServerRequests:
-    """The open ones, by the server's ids."""
+    """Requests of the server that its client has not answered, by the server's ids."""
 
     def __init__(self) -> None:
         self._open: dict[RequestId, Cancel] = {}
@@ -309,7 +307,7 @@ class DirectConnection:
         self._server_requests.ask(self._peers(method, about), server_id, method, params, answer)
 
     def _peers(self, method: str, about: Passed | None) -> list[Peer]:
-        """What takes a message of the server."""
+        """Return the peers that take a message of the server."""
         if about is not None:
             return [about.origin]
         origins = {

@@ -244,7 +244,7 @@ class DirectSession:
 
 
 def _refusal_of(request: Request) -> CallError | None:
-    """Why a request may not be sent any more, by the rules that are in force now."""
+    """Say why a request may not be sent any more, by the rules that are in force now."""
     try:
         if isinstance(request, Passed):
             request.as_admitted()

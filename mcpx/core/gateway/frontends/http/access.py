@@ -1,4 +1,4 @@
-"""Who may talk to the HTTP frontend: the bearer tokens that let a request in, and what ends with a token.
+"""Access to the HTTP frontend: the bearer tokens that let a request in, and browser pages (CORS).
 
 The SDK's middleware reads the header, refuses a request without a token that `KnownTokens` knows, and binds
 each session to the principal that has begun it. `BearerRequests` stands behind it. A token that is revoked,
@@ -28,12 +28,6 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.errors import Code, Outcome
 from supervisors import Signal
 
-# CORS for the pages that the configuration names, so that a browser lets them talk to MCPX, and no others.
-#
-# It stands before everything else: a preflight request has no token, and a page must be able to read
-# refusals too. Whether a request is served is not decided here: the checks of Host, Origin and token come
-# after it.
-
 ALLOWED_METHODS: Final = "GET, POST, DELETE"
 ALLOWED_HEADERS: Final = (
     "accept",
@@ -52,7 +46,11 @@ _VARY: Final = "Origin, Access-Control-Request-Headers"
 
 
 class CORS:
-    """An ASGI application before another one."""
+    """An ASGI application before another one: has a browser let the pages that are named talk to MCPX.
+
+    It stands before everything else, for a preflight request has no token, and a page must be able to read
+    refusals too. Which requests are served is decided by the checks of Host, Origin and token, which follow.
+    """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
         """`origins` are exact values of the Origin header; `*` is none, and lets nobody in."""

@@ -39,7 +39,7 @@ _LOSSY: Final = re.compile(
 
 
 class Shared:
-    """What the connections of one frontend have in common. `max_body_bytes` is for all bodies together.
+    """State that the connections of one frontend share. `max_body_bytes` is for all bodies together.
 
     `on_dropped` is called for each log or progress message that was dropped.
     """
@@ -50,7 +50,7 @@ class Shared:
         self.body_bytes = 0
         self.on_dropped = on_dropped
         self.leaving = False
-        """Whether MCPX ends, or will soon: every response tells its client to close the connection."""
+        """True if MCPX ends, or will soon: every response tells its client to close the connection."""
 
     def leave(self) -> None:
         """MCPX ends soon."""
@@ -136,7 +136,7 @@ class HttpConnection(H11Protocol):
 
     @property
     def is_new(self) -> bool:
-        """Whether no request has come yet."""
+        """True if no request has come yet."""
         cycle: object = self.cycle  # before the first request there is none
         return cycle is None and not self.transport.is_closing()
 
@@ -223,7 +223,7 @@ class HttpConnection(H11Protocol):
     # --- its Host
 
     def _claims_loopback(self, scope: Scope) -> bool:
-        """Whether a request names the loopback in its Host, though it came in over another address."""
+        """Return True if a request names the loopback in its Host, but came in over another address."""
         if self.server is None or is_loopback(self.server[0]):
             return False
         host = next((value for key, value in scope["headers"] if key == b"host"), b"")

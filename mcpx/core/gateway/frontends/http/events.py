@@ -44,7 +44,7 @@ RETRY_MS: Final = 1000  # what clients are told to wait before they come again
 
 
 class _Stream:
-    """What the server sends for one request, or by itself."""
+    """The messages of the server for one request, or by itself."""
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class _Event:
 
 
 class KeptEvents:
-    """What the sessions of one frontend keep together."""
+    """The events that all sessions of one frontend keep."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -192,7 +192,7 @@ class SessionEvents(EventStore):
         return None
 
     def _follow(self, stream: _Stream, last: int) -> MemoryObjectReceiveStream[EventMessage]:
-        """What is kept of the stream since `last`, and what comes."""
+        """Return what is kept of the stream since `last`, and then what comes."""
         _stop_following(stream)
         sender, events = anyio.create_memory_object_stream[EventMessage](math.inf)
         for number, event in self._events.items():

@@ -88,7 +88,7 @@ def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
 
 
 def http_shutdown(config: Config) -> Shutdown:
-    """How long the frontend may take to leave: the grace time, and then its last answers go out."""
+    """Return the time that the frontend may take to leave: the grace time, and then for its last answers."""
     return Shutdown(grace=config.shutdown_grace + FIRST_REQUEST_S + 2 * GRACEFUL_S)
 
 
@@ -126,12 +126,12 @@ class HttpFrontend:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The URL at which clients connect."""
         host, port = self._address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
     def use(self) -> Use:
-        """Whether there is a session or an open request, and how many requests of clients there were."""
+        """Return if there is a session or an open request, and the number of requests of clients so far."""
         requests = 0 if self._state is None else self._state.total_requests
         requests -= 0 if self._monitoring is None else self._monitoring.served
         is_open = self._state is not None and bool(self._state.tasks)
@@ -244,7 +244,7 @@ class HttpFrontend:
         self._endpoints.hub.fleet.direct.leave(bearer.direct)
 
     def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
-        """What keeps the sessions of one server."""
+        """Make what keeps the sessions of one server."""
         manager = SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
         self._managers.add(manager)
         return manager

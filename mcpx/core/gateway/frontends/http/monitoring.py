@@ -1,4 +1,4 @@
-"""What the HTTP frontend answers to machines: `/metrics`, `/healthz` and `/readyz`.
+"""Addresses of the HTTP frontend for machines: `/metrics`, `/healthz` and `/readyz`.
 
 Metrics are for those who may see all servers: where there are tokens, the default one, or one with a name and
 no profile. The other two are for whoever comes, and say in a few words how MCPX is, without a name in them;
@@ -46,10 +46,10 @@ class Monitoring:
         self, endpoints: Endpoints, guard: Guard, guarded: Callable[[ASGIApp], ASGIApp], probe_guard: Guard
     ) -> None:
         self.served = 0
-        """How many requests there were."""
+        """The number of requests so far."""
         self._endpoints = endpoints
         self._scraping: tuple[Scrapes, anyio.CapacityLimiter] | None = None
-        """What scrapes share, from the first on: what one knows of those before, and that they take turns."""
+        """State of all scrapes, from the first on: what one knows of those before, and their turns."""
         self.routes: dict[str, ASGIApp] = {
             METRICS: _Counted(self, guarded(_endpoint(guard, self._metrics))),
             HEALTHY: _Counted(self, _endpoint(probe_guard, self._health)),
@@ -106,7 +106,7 @@ class _Counted:
 
 
 def why_not_ready(hub: Hub) -> str | None:
-    """Why MCPX is not ready to serve calls, without a name in it; None if it is.
+    """Say why MCPX is not ready to serve calls, without a name in it; None if it is.
 
     It is once each server that is started with it has listed what it offers or has failed once, if one of
     those that are not disabled can be called, or all are disabled, and no call is refused for want of an

@@ -41,14 +41,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-# Leaving without dropping anybody: what happens to the HTTP requests that are open when MCPX ends.
-#
-# An ASGI application around all others, made by `http_server`. While MCPX drains (`http.drain`) it only
-# looks on: requests are served, and the connection tells each client to close (`http_connection`). Once
-# MCPX ends, `end_streams` ends those that would never end by themselves, the streams on which clients
-# listen; the others have the grace time to finish. `end_all` answers what is still open then, with an error
-# whose outcome is `unknown`: no request is dropped without an answer.
-
 LISTEN: Final = b"subscriptions/listen"
 EVENTS: Final = b"text/event-stream"
 MAX_NOTED_BYTES: Final = 65536  # of a body, in which the id of the request is looked for
@@ -72,7 +64,7 @@ class OpenRequest:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is one on which a client listens until it leaves."""
+        """True if a client listens on it until it leaves."""
         if self._scope["method"] == "GET":
             return self._is_events
         return any(name == _METHOD and value == LISTEN for name, value in self._scope["headers"])
@@ -129,7 +121,13 @@ class OpenRequest:
 
 
 class Draining:
-    """An ASGI application around another one."""
+    """An ASGI application around all others: no request that is open when MCPX ends is left unanswered.
+
+    While MCPX drains (`http.drain`) it only looks on: requests are served, and the connection tells each
+    client to close. Once MCPX ends, `end_streams` ends those that would never end by themselves, the streams
+    on which clients listen; the others have the grace time to finish. `end_all` answers what is still open
+    then, with an error whose outcome is `unknown`.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -230,7 +228,7 @@ class HttpServer(uvicorn.Server):
         self.on_close: Callable[[], None] | None = None
         """Called in the turn in which the sockets are closed."""
         self.lost: str | None = None
-        """Why the listener cannot be used any more; then the server exits."""
+        """The reason for which the listener cannot be used any more; then the server exits."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -238,7 +236,7 @@ class HttpServer(uvicorn.Server):
 
     @property
     def should_exit(self) -> bool:
-        """Whether it is to leave."""
+        """True if it is to leave."""
         return self._exit.is_set()
 
     @should_exit.setter
@@ -247,13 +245,13 @@ class HttpServer(uvicorn.Server):
             self._exit.set()
 
     async def main_loop(self) -> None:
-        """As uvicorn's, but woken once a second, for the date of the responses, and not ten times."""
+        """Wake once a second, for the date of the responses; uvicorn wakes ten times."""
         while not await self.on_tick(0):
             with anyio.move_on_after(TICK_S):
                 await self._exit.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but connections are accepted here."""
+        """Start to accept connections, here and not in uvicorn."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
@@ -264,7 +262,7 @@ class HttpServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's; from now on no connection is accepted, and no request is left without an answer."""
+        """Accept no connection from now on, and leave no request without an answer."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -290,7 +288,7 @@ class HttpServer(uvicorn.Server):
         await self.lifespan.shutdown()
 
     def _is_done(self) -> bool:
-        """Whether nothing is open, and everything has been sent."""
+        """Return True if nothing is open, and everything has been sent."""
         return not self.server_state.tasks and not self._shared.connections
 
     async def _within(self, seconds: float, holds: Callable[[], bool]) -> None:

@@ -36,18 +36,14 @@ from mcpx.core.wire import malformed
 from mcpx.core.wire.batch import BATCH_REVISION, NOT_IN_REVISION, split, split_if_any, why_refused
 from mcpx.core.wire.intake import LARGE_BYTES
 
-# Session managers of the SDK, each made when its first client comes and kept while the frontend runs.
-#
-# For endpoints that serve many endpoints. A manager holds its sessions: when it is ended they end, too, and
-# their clients begin new ones.
-
 K = TypeVar("K")
 
 
 class SessionManagers(Generic[K]):
-    """The managers by what they are for, while `running`.
+    """Session managers by what they are for, each made when its first client comes, and kept while `running`.
 
-    `make` makes one, with tasks that last as long as it does.
+    `make` makes one, with tasks that last as long as it does. When one is ended its sessions end, too, and
+    their clients begin new ones.
     """
 
     def __init__(self, make: Callable[[K, anyio.abc.TaskGroup], StreamableHTTPSessionManager]) -> None:
@@ -230,7 +226,7 @@ async def _with_body(receive: Receive) -> list[Message]:
 
 
 async def _is_dense(body: bytes) -> bool:
-    """Whether a large body holds so many values that reading it would take too long."""
+    """Return True if a large body holds too many values to be read in good time."""
     work = 0
     for at in range(0, len(body), LARGE_BYTES):
         work += work_of(body[at : at + LARGE_BYTES])

@@ -58,7 +58,7 @@ class SupervisedHttp:
         self._error: str | None = None  # before the first attempt under the supervisor
         self._listener: socket.socket | None = None
         self.frontend: HttpFrontend | None = None
-        """What serves now, if anything."""
+        """The frontend that serves now, if any."""
         try:
             self._listener = self._listen()  # so that whoever finds the daemon's socket finds this one, too
         except BindError as error:
@@ -81,7 +81,7 @@ class SupervisedHttp:
             self._listener.close()
 
     def status(self) -> HttpStatus:
-        """Where clients connect, or why they cannot."""
+        """Return the URL at which clients connect, or why they cannot."""
         if self.frontend is not None:
             tokens = self.frontend.named_tokens or msgspec.UNSET
             return HttpStatus(url=self.frontend.url, named_tokens=tokens)
@@ -93,7 +93,7 @@ class SupervisedHttp:
         )
 
     def use(self) -> Use:
-        """As of the frontend; while there is none, nobody uses it."""
+        """Return the use of the frontend; while there is none, nobody uses it."""
         return Use(has_clients=False, so_far=0) if self.frontend is None else self.frontend.use()
 
     def _listen(self) -> socket.socket:
@@ -126,7 +126,7 @@ class SupervisedHttp:
 
 
 def _cause(error: Exception) -> Cause:
-    """Why HTTP is not served. What is no fault of the address or the token is a fault of MCPX, and logged."""
+    """Say why HTTP is not served. An error that is not MCPX's own is a fault of MCPX, and logged."""
     if isinstance(error, MCPXError):
         return Cause(str(error), error=error)
     contain(error, "http")
