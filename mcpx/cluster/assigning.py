@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from mcpx.cluster.node.spec import ServerSpec, demand_of
 from mcpx.cluster.node_link import Endpoint
 from mcpx.cluster.node_table import Node, NodeTable
-from mcpx.cluster.placement import Demand, NodeView, candidates, misfit, spread
+from mcpx.cluster.placement import Demand, candidates, misfit, spread
 from mcpx.cluster.ray_client import RayError, RayProcess
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.config import ServerConfig
@@ -193,8 +193,7 @@ class Assignments:
             return None
         # what it takes is taken already: only whether the node is there, and meant, counts
         alike = Demand(node=demand.node)
-        view = node.view()
-        roomy = msgspec.structs.replace(view, memory_total=0, is_full=False)
+        roomy = replace(node.view(), memory_total=0, is_full=False)
         return node if candidates([roomy], alike) else None
 
     async def _await_news(self, demand: Demand, deadline: float) -> None:
@@ -208,7 +207,7 @@ class Assignments:
             self._ray.joined is None
             or bool(candidates(views, _without_resources(demand)))  # Ray knows of a node that we do not yet
             or any(
-                node.is_awaited or candidates([_as_if_there(node.view())], demand)
+                node.is_awaited or candidates([replace(node.view(), is_suspect=False)], demand)
                 for node in self._nodes
                 if not node.answers
             )
@@ -321,7 +320,3 @@ def _without_resources(demand: Demand) -> Demand:
 
 def _key(spec: ServerSpec) -> str:
     return f"server/{spec.digest[:32]}/{spec.name}"
-
-
-def _as_if_there(view: NodeView) -> NodeView:
-    return msgspec.structs.replace(view, is_suspect=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -191,8 +191,14 @@ class NodeTable:
         Raises:
             MCPXError: There is none, or more than one.
         """
-        exact = [node for node in self if name in {node.name, node.record.id}]
-        found = exact or [node for node in self if name and _is_like(node.record, name)]
+        found = [node for node in self if name in {node.name, node.record.id}]
+        if not found and name:
+            meant = ((node, node.record) for node in self)
+            found = [
+                node
+                for node, record in meant
+                if name in {record.host, record.given_name} or record.id.startswith(name)
+            ]
         if len(found) > 1:
             found = [node for node in found if node.answers] or found
         if len(found) == 1:
@@ -202,9 +208,9 @@ class NodeTable:
             raise MCPXError(f"{name} is more than one node: {names}")
         raise MCPXError(f"there is no node {name}; there are: {names}")
 
-    def views(self, nodes: Iterable[Node] | None = None) -> list[NodeView]:
-        """The nodes for a decision."""
-        return [node.view() for node in (self if nodes is None else nodes)]
+    def views(self) -> list[NodeView]:
+        """Return the nodes for a decision."""
+        return [node.view() for node in self]
 
     def update(self, records: Mapping[str, NodeRecord]) -> None:
         """Take in which nodes Ray says there are, by id. Those that are not among them are gone."""
@@ -232,10 +238,6 @@ class NodeTable:
             node.was_tried = False  # what listens there now is another
         elif record.problem and not node.answers:
             node.problem = record.problem
-
-
-def _is_like(record: NodeRecord, name: str) -> bool:
-    return name in {record.host, record.given_name} or record.id.startswith(name)
 
 
 def statuses(table: NodeTable) -> list[NodeStatus]:

@@ -12,7 +12,7 @@ import itertools
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -149,8 +149,8 @@ class RayProcess:
         Raises:
             RayError: There is none, or Ray cannot be asked.
         """
-        message = say.Reserve(next(self._numbers), key, dict(resources), memory_bytes, node, spread, exclude)
-        answer = await self._ask(message, RESERVE_TIMEOUT_S + MARGIN_S)
+        wanted = dict(resources), memory_bytes, node, spread, exclude
+        answer = await self._ask(say.Reserve, key, *wanted, seconds=RESERVE_TIMEOUT_S + MARGIN_S)
         return answer.node or ""
 
     async def release(self, key: str) -> None:
@@ -159,45 +159,46 @@ class RayProcess:
         Raises:
             RayError: Ray cannot be asked; this is so for all requests.
         """
-        await self._ask(say.Release(next(self._numbers), key))
+        await self._ask(say.Release, key)
 
     async def reservations(self) -> dict[str, str]:
         """The ids of nodes by key, of all gateways of the cluster."""
-        return (await self._ask(say.Reservations(next(self._numbers)))).reservations
+        return (await self._ask(say.Reservations)).reservations
 
     async def get(self, key: str) -> str | None:
         """A value of the cluster's store, or None."""
-        return (await self._ask(say.Get(next(self._numbers), key))).value
+        return (await self._ask(say.Get, key)).value
 
     async def put(self, key: str, value: str, *, overwrite: bool = True) -> str:
         """Set a value of the store, without `overwrite` only if there is none; what is there then."""
-        return (await self._ask(say.Put(next(self._numbers), key, value, overwrite))).value or ""
+        return (await self._ask(say.Put, key, value, overwrite)).value or ""
 
     async def delete(self, key: str) -> None:
         """Remove a key of the cluster's store, which need not be there."""
-        await self._ask(say.Delete(next(self._numbers), key))
+        await self._ask(say.Delete, key)
 
     async def keys(self, prefix: str = "") -> tuple[str, ...]:
         """The keys of the cluster's store that begin so, sorted."""
-        return (await self._ask(say.Keys(next(self._numbers), prefix))).keys
+        return (await self._ask(say.Keys, prefix)).keys
 
     async def drain(self, node: str, *, draining: bool) -> None:
         """Note for all gateways that the node of this id takes nothing new, or that it does again."""
-        await self._ask(say.Drain(next(self._numbers), node, draining))
+        await self._ask(say.Drain, node, draining)
 
     async def start_nodes(self) -> None:
         """Have nodes kept running, also after `stop_nodes`."""
-        await self._ask(say.StartNodes(next(self._numbers)))
+        await self._ask(say.StartNodes)
 
     async def stop_nodes(self) -> None:
         """End all nodes, for all gateways, until one says `start_nodes`."""
-        await self._ask(say.StopNodes(next(self._numbers)), STOP_NODES_TIMEOUT_S)
+        await self._ask(say.StopNodes, seconds=STOP_NODES_TIMEOUT_S)
 
-    async def _ask(self, request: Request, seconds: float = REQUEST_TIMEOUT_S + MARGIN_S) -> Answer:
-        process = self._process
-        if process is None:
+    async def _ask(
+        self, request: Callable[..., Request], *members: Any, seconds: float = REQUEST_TIMEOUT_S + MARGIN_S
+    ) -> Answer:
+        if self._process is None:
             raise RayError(f"Ray cannot be asked: {self.problem}", "unavailable")
-        answer = await process.ask(request, seconds)
+        answer = await self._process.ask(request(next(self._numbers), *members), seconds)
         if answer.error is not None:
             raise RayError(answer.error, answer.code or "unavailable")
         return answer

@@ -205,7 +205,9 @@ async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: byte
     try:
         match ctx.method:
             case method if method == SERVERS:
-                result = _said(await directory.answer(view, _read(ctx, DirectoryRequest)))
+                result = msgspec.to_builtins(await directory.answer(view, _read(ctx, DirectoryRequest)))
+                servers = result["servers"]  # without what is None
+                result["servers"] = [present(**each) for each in servers]
             case method if method == RESTART and may_all:
                 server = _read(ctx, RestartRequest).server
                 view.registry.upstream(server)  # else an error, with the nearest
@@ -221,13 +223,6 @@ async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: byte
     except CallError as error:
         raise as_peer_error(error) from None
     return enclose([enveloped(result, stamp)])
-
-
-def _said(directory: Directory) -> JSON:
-    """A directory as JSON; what is not known of a server is not there."""
-    said: JSON = msgspec.to_builtins(directory)
-    said["servers"] = [present(**server) for server in said["servers"]]
-    return said
 
 
 def _read(ctx: Context, kind: type[P]) -> P:

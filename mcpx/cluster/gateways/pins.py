@@ -71,7 +71,7 @@ class PinExchange:
         for identity, pins in self._pins.compared().items():
             if anyio.current_time() > deadline:
                 break
-            version = versions.get(_key(identity), 0)
+            version = versions.get(f"pins/{identity}", 0)
             before = self._known.get(identity)
             is_known = before is not None and before[0] == version and before[1] is pins.record
             if is_known and not pins.awaits_others:
@@ -122,7 +122,7 @@ class PinExchange:
         return -1, pins.record  # others write all the while; the next round looks again
 
     async def _version(self, identity: str) -> int:
-        key = _key(identity)
+        key = f"pins/{identity}"
         return (await self._table.versions(key)).get(key, 0)
 
     async def _read(self, identity: str, pins: ServerPins, version: int) -> Shared | None:
@@ -131,7 +131,7 @@ class PinExchange:
         Raises:
             _NotShared: It cannot be believed.
         """
-        text = await self._table.get(_key(identity), version)
+        text = await self._table.get(f"pins/{identity}", version)
         if text is None:
             return None
         try:
@@ -152,7 +152,7 @@ class PinExchange:
         text = msgspec.json.encode(new).decode()
         if len(text) > MAX_RECORD_CHARS:
             raise _NotShared("it is too large for the store")
-        return await self._table.put(_key(identity), text, new.number)
+        return await self._table.put(f"pins/{identity}", text, new.number)
 
     async def _marks_of(self, identity: str) -> Marks | None:
         if identity not in self._marks:
@@ -174,7 +174,3 @@ def _adopted(record: PinRecord, *, shared: PinRecord, since: PinRecord) -> PinRe
     """The edit of the record here: what was approved since it was looked at goes on to hold."""
     marks = None if since.state in {"unseen", "succeeding"} else marks_of(since)
     return taken_over(record, shared, approved_since(record, marks))
-
-
-def _key(identity: str) -> str:
-    return f"pins/{identity}"

@@ -63,7 +63,9 @@ def main() -> int:
         check_state_folder()
         raise_limit()
         context = server_context(start.certificate, start.key, start.state)
-        listener = _listen(start.host)
+        family = socket.AF_INET6 if ":" in start.host else socket.AF_INET
+        listener = socket.create_server((start.host, 0), family=family, backlog=BACKLOG)
+        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     except (OSError, MCPXError, msgspec.DecodeError) as error:
         _say(NodeReady(error=_text(error)))
         return 2
@@ -85,13 +87,6 @@ def _read_start() -> NodeStart:
             break  # the rest is nobody's, and the end is still to be seen by who waits for it
         line += byte
     return msgspec.json.decode(line, type=NodeStart)
-
-
-def _listen(host: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, 0), family=family, backlog=BACKLOG)
-    listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-    return listener
 
 
 async def _serve(start: NodeStart, listener: socket.socket, context: ssl.SSLContext) -> int:

@@ -29,7 +29,13 @@ REQUEST_TIMEOUT_S: Final = 5.0  # of all others; Ray's store answers within mill
 # --- what the gateway asks --------------------------------------------------------------------------
 
 
-class Reserve(msgspec.Struct, frozen=True, tag_field="do", tag="reserve", omit_defaults=True):
+class _Asked(msgspec.Struct, frozen=True, tag_field="do"):
+    """The base of all requests: each has an id, which its answer repeats."""
+
+    id: int
+
+
+class Reserve(_Asked, frozen=True, tag="reserve", omit_defaults=True):
     """Have Ray choose a node for a server, and keep the resources there.
 
     A reservation of that key stays as it is while its node lives and is not in `exclude` and it asks for the
@@ -37,7 +43,6 @@ class Reserve(msgspec.Struct, frozen=True, tag_field="do", tag="reserve", omit_d
     it away from others that say so, as far as there are nodes. The answer has `node`.
     """
 
-    id: int
     key: str
     resources: dict[str, float] = {}
     memory_bytes: int = 0
@@ -46,70 +51,58 @@ class Reserve(msgspec.Struct, frozen=True, tag_field="do", tag="reserve", omit_d
     exclude: tuple[str, ...] = ()
 
 
-class Release(msgspec.Struct, frozen=True, tag_field="do", tag="release"):
+class Release(_Asked, frozen=True, tag="release"):
     """Give up the reservation of that key; there need be none."""
 
-    id: int
     key: str
 
 
-class Reservations(msgspec.Struct, frozen=True, tag_field="do", tag="reservations"):
+class Reservations(_Asked, frozen=True, tag="reservations"):
     """Ask for all reservations that have a node. The answer has `reservations`."""
 
-    id: int
 
-
-class Get(msgspec.Struct, frozen=True, tag_field="do", tag="get"):
+class Get(_Asked, frozen=True, tag="get"):
     """Read from the cluster's store. The answer has `value`, which is null if there is none."""
 
-    id: int
     key: str
 
 
-class Put(msgspec.Struct, frozen=True, tag_field="do", tag="put", omit_defaults=True):
+class Put(_Asked, frozen=True, tag="put", omit_defaults=True):
     """Write to the cluster's store; without `overwrite` only if there is none.
 
     The answer has `value`: what is there now.
     """
 
-    id: int
     key: str
     value: str
     overwrite: bool = True
 
 
-class Delete(msgspec.Struct, frozen=True, tag_field="do", tag="delete"):
+class Delete(_Asked, frozen=True, tag="delete"):
     """Remove a key from the cluster's store; it need not be there."""
 
-    id: int
     key: str
 
 
-class Keys(msgspec.Struct, frozen=True, tag_field="do", tag="keys"):
+class Keys(_Asked, frozen=True, tag="keys"):
     """List the keys of the cluster's store that begin so. The answer has `keys`, sorted."""
 
-    id: int
     prefix: str
 
 
-class Drain(msgspec.Struct, frozen=True, tag_field="do", tag="drain"):
+class Drain(_Asked, frozen=True, tag="drain"):
     """Note for all gateways that a node takes nothing new, or that it does again. `node` is its id."""
 
-    id: int
     node: str
     draining: bool
 
 
-class StartNodes(msgspec.Struct, frozen=True, tag_field="do", tag="start_nodes"):
+class StartNodes(_Asked, frozen=True, tag="start_nodes"):
     """Keep nodes running again, after `StopNodes`."""
 
-    id: int
 
-
-class StopNodes(msgspec.Struct, frozen=True, tag_field="do", tag="stop_nodes"):
+class StopNodes(_Asked, frozen=True, tag="stop_nodes"):
     """End all nodes and give up all reservations, for all gateways, until one says `StartNodes`."""
-
-    id: int
 
 
 Request = Reserve | Release | Reservations | Get | Put | Delete | Keys | Drain | StartNodes | StopNodes

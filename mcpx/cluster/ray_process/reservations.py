@@ -100,8 +100,11 @@ class Reservations:
             return None
         entry = placement_group_table(group)
         node = _node_of(entry)
-        asked = {key: amount for key, amount in self._bundle(request).items() if key not in {"CPU", "memory"}}
-        had = {key: amount for key, amount in _bundle_of(entry).items() if key not in {"CPU", "memory"}}
+        bundle: Mapping[str, float] = entry.get("bundles", {}).get(0, {})
+        asked, had = (
+            {key: amount for key, amount in each.items() if key not in {"CPU", "memory"}}
+            for each in (self._bundle(request), bundle)
+        )
         is_same = asked == had and str(entry["name"]).startswith(PREFIXES[request.spread])
         if node and node in self._allowed(request) and is_same:
             return node
@@ -120,7 +123,8 @@ class Reservations:
             node = _node_of(entry)
             if node:
                 return node
-            if time.monotonic() >= until or entry.get("state") == _GONE or _is_infeasible(entry):
+            is_infeasible = entry.get("stats", {}).get("scheduling_state") == "INFEASIBLE"
+            if time.monotonic() >= until or entry.get("state") == _GONE or is_infeasible:
                 remove_placement_group(group)
                 return None
             time.sleep(POLL_S)
@@ -166,7 +170,7 @@ class Reservations:
             if node.id not in request.exclude
             and not node.draining
             and node.actor in {"running", "starting"}
-            and _is_meant(node, request.node)
+            and is_named(_view(node, is_excluded=False), request.node)
         ]
 
     def _first_choice(self, request: Reserve, allowed: list[str]) -> list[str]:
@@ -222,19 +226,6 @@ def _node_of(entry: Mapping[str, Any]) -> str:
     if entry.get("state") != _PLACED:
         return ""
     return str(entry["bundles_to_node_id"].get(0) or "")
-
-
-def _bundle_of(entry: Mapping[str, Any]) -> dict[str, float]:
-    bundle: dict[str, float] = entry.get("bundles", {}).get(0, {})
-    return bundle
-
-
-def _is_infeasible(entry: Mapping[str, Any]) -> bool:
-    return bool(entry.get("stats", {}).get("scheduling_state") == "INFEASIBLE")
-
-
-def _is_meant(node: NodeRecord, wanted: str | None) -> bool:
-    return is_named(_view(node, is_excluded=False), wanted)
 
 
 def _view(node: NodeRecord, *, is_excluded: bool) -> NodeView:
