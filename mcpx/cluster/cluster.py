@@ -27,7 +27,7 @@ from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Rel
 from mcpx.cluster.node.spec import placed_spec
 from mcpx.cluster.node.starting import NodeAddress
 from mcpx.cluster.node_link import Endpoint, NodeLink, open_placed
-from mcpx.cluster.node_table import Node, NodeTable, as_node_says, statuses, use_of
+from mcpx.cluster.node_table import Node, NodeTable, as_node_says, use_of
 from mcpx.cluster.node_watch import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, NodeWatch, ask
 from mcpx.cluster.placement import starts_at_once
 from mcpx.cluster.ray_client import RayProcess
@@ -35,7 +35,6 @@ from mcpx.cluster.ray_process.protocol import NodeRecord
 from mcpx.cluster.seen_memory import SeenMemory
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
-from mcpx.core.daemon.status import NodeStatus
 from mcpx.core.servers.fleet.supervision import try_again
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.servers.transport.placement import PlacedUse
@@ -80,7 +79,7 @@ class Cluster:
         return open_placed(self, server, session, limit=limit, on_malformed=on_malformed)
 
     async def place(self, server: ServerConfig, session: str) -> Endpoint:
-        """The node for a session with that server; see `Places`."""
+        """Choose the node for a session with that server; see `Places`."""
         spec = placed_spec(server)
         if spec is None:
             raise ConnectionLost("it is not placed on a node", retryable=False)
@@ -113,18 +112,18 @@ class Cluster:
         return None if node is None else node.name
 
     def use_of(self, server: ServerConfig) -> PlacedUse | None:
-        """What a server uses on all nodes; see `Placement`."""
+        """Sum what a server uses on all nodes; see `Placement`."""
         return use_of(self.nodes, self.digest_of(server))
 
     def starts_at_once(self) -> int:
-        """How many sessions may start on nodes at a time."""
+        """Return the number of sessions that may start on nodes at a time."""
         now = time.monotonic()
         if now >= self._counted_until:  # asked at every turn of a start
             self._at_once, self._counted_until = starts_at_once(self.nodes.views()), now + COUNT_S
         return self._at_once
 
     async def restart(self, server: ServerConfig) -> bool:
-        """Have the nodes start a server again that they run; whether any has. Connections stay."""
+        """Have the nodes start a server again that they run; return True if any has. Connections stay."""
         spec = placed_spec(server)
         if spec is None:
             return False
@@ -157,16 +156,12 @@ class Cluster:
 
     # --- for those who look
 
-    def statuses(self) -> list[NodeStatus]:
-        """The nodes, as `mcpx status` shows them."""
-        return statuses(self.nodes)
-
     def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
-        """How a server is, as far as its node knows better; see `Placement`."""
+        """Return a server as its node says, where that knows better; see `Placement`."""
         return as_node_says(self.assignments.node_of(session), self.digest_of(server), info)
 
     def digest_of(self, server: ServerConfig) -> str | None:
-        """What nodes know a server by; None for one that is not placed."""
+        """Return the digest by which nodes know a server; None for one that is not placed."""
         known = self._digests.get(server.name)
         if known is None or known[0] is not server:
             spec = placed_spec(server)
@@ -205,7 +200,7 @@ class Cluster:
                 await anyio.to_thread.run_sync(self.memory.save, found)
 
     def _on_ray(self) -> None:
-        """Take in what Ray says now."""
+        """Take in the nodes as Ray has them now."""
         before = {node.record.id: node.record for node in self.nodes}
         self.nodes.update(self.ray.nodes)
         self._keep_watches()
@@ -236,7 +231,7 @@ class Cluster:
                 tasks.start_soon(_within, scope, watch)
 
     def _on_node(self, node: Node, *, is_new: bool) -> None:
-        """A node has said something, or does not answer any more. `is_new`: it answers again, or at last."""
+        """Take in a node's report, or its silence. `is_new`: it answers again, or at last."""
         if node.answers and node.report is not None:
             for server in node.report.servers:
                 if server.memory_bytes is not None:
@@ -284,7 +279,7 @@ async def _within(scope: anyio.CancelScope, watch: NodeWatch) -> None:
 
 
 def _has_more(before: NodeRecord | None, now: NodeRecord) -> bool:
-    """Whether a node may take something that it could not take before; a new one says so by answering."""
+    """Return True if a node may take more than before; a new one says so by answering."""
     if before is None:
         return False
     freed = any(amount > before.free.get(key, 0) for key, amount in now.free.items())

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import anyio
 import msgspec
 
+from mcpx.cluster.node.protocol import FirstAnswer
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
 from mcpx.core.text import cut, one_line
@@ -52,38 +53,25 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Places(Protocol):
-    """Where sessions are placed. A session is known by its name at the supervisor (`Session.child`)."""
+    """The cluster, as a connection needs it. A session is known by its name at the supervisor."""
 
     async def place(self, server: ServerConfig, session: str) -> Endpoint:
-        """The node for a session with that server.
-
-        Raises:
-            ConnectionLost: There is no node that can take it, and why.
-        """
+        """Choose the node for a session with that server; raises `ConnectionLost` if none can take it."""
         ...
 
     def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called, once, with the reason when that node does not answer any more.
 
-        Call the result when the session has ended, or was never opened. The callback must neither wait nor
-        raise.
+        Call the result when the session has ended or was never opened. `on_lost` must not wait, nor raise.
         """
         ...
 
     def refused(self, session: str) -> None:
-        """The node of a session has no room for it: nothing is placed there for a while.
+        """Place nothing for a while on the node of a session, which has no room for it.
 
         Ask for another place before you call what `watch` gave: what is reserved goes along.
         """
         ...
-
-
-class _Answer(msgspec.Struct):
-    """Answer of a node to the greeting."""
-
-    ok: bool = False
-    error: str | None = None
-    code: str = ""
 
 
 class _NoRoom(ConnectionLost):
@@ -132,7 +120,7 @@ class NodeLink(NoProcess):
         self.lost.set(reason)
 
     def lose(self, why: str) -> None:
-        """The connection has broken."""
+        """Take in that the connection has broken."""
         self.lost.set(f"the node {self._node} was lost: {why}")
 
     def _on_broken(self, error: OSError) -> None:
@@ -206,7 +194,7 @@ async def _placed(places: Places, server: ServerConfig, session: str) -> _Place:
 
 
 async def _connected(endpoint: Endpoint, given_up: Ending) -> TlsChannel:
-    """A connection on which the node has taken the server; all that follows on it is MCP.
+    """Make a connection on which the node has taken the server; all that follows on it is MCP.
 
     Raises:
         ConnectionLost: It cannot be had.
@@ -258,7 +246,7 @@ async def _greet(channel: TlsChannel, endpoint: Endpoint) -> None:
     if not newline:
         raise ConnectionLost(f"{name} closed the connection")
     try:
-        said = msgspec.json.decode(line, type=_Answer)
+        said = msgspec.json.decode(line, type=FirstAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise ConnectionLost(f"{name} gave an answer that cannot be read") from None
     if not said.ok or rest:  # a node says nothing of MCP before it is asked
