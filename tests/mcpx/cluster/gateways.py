@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from mcpx.cluster.cluster import Cluster
 from mcpx.cluster.node.spec import cluster_config
 from mcpx.cluster.node.starting import NodeAddress
+from mcpx.cluster.node_table import statuses
 from mcpx.cluster.ray_client import RayError
 from mcpx.cluster.ray_process.protocol import Joined, NodeRecord
 from mcpx.core.config import Config
@@ -121,7 +123,7 @@ class Member:
     def __init__(self, cluster: Cluster) -> None:
         self.placement = cluster
         self.expand = cluster_config
-        self.nodes = cluster.statuses
+        self.nodes = partial(statuses, cluster.nodes)
 
     def join(self, hub: Hub) -> None:
         self.placement.serve(hub.fleet)
