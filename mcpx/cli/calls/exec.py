@@ -13,7 +13,7 @@ from mcpx.cli.asking import ask, progress_of
 from mcpx.cli.calls.results import save_result, show_result
 from mcpx.cli.known_names import complete_argument, complete_server, complete_tool
 from mcpx.cli.options import json_option, profile_option, with_config
-from mcpx.core.validation.bounds import holds_nonfinite
+from mcpx.core.text.json_work import holds_nonfinite
 
 if TYPE_CHECKING:
     from mcpx.core.catalog.model import JSON

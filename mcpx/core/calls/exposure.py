@@ -14,13 +14,12 @@ import msgspec
 import structlog
 
 from mcpx.core.catalog.diff import Diff
-from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.catalog.model import ToolInfo, is_read_only
 from mcpx.core.catalog.naming import may_be_of, native_name, whole_name
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.profiles import fits
 from mcpx.core.events.costs import definitions_cost
-from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import Exec
 from mcpx.core.protocol.requests import NO_CONTEXT, RequestContext
 from mcpx.core.servers.visible_server import VisibleServer

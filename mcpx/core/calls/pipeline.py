@@ -25,10 +25,9 @@ from msgspec.structs import replace
 from mcpx.core.calls.asking import admitted
 from mcpx.core.calls.names import find_server, list_servers, not_listed, resolve_uri, rule_against
 from mcpx.core.calls.recording import Target, target_of
-from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.catalog.model import JSON, ToolInfo, is_read_only
 from mcpx.core.events.records import Records
 from mcpx.core.policy.approvals import Approvals
-from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.call_trace import CallTrace, end_with
 from mcpx.core.protocol.messages import Exec, Forward, Read, Request, as_call_error, method_of
 from mcpx.core.protocol.requests import CallTool, ReadResource, RequestContext

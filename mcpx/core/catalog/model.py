@@ -97,6 +97,12 @@ class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
         return known | _others(self, known)
 
 
+def is_read_only(tool: ToolInfo) -> bool:
+    """Return True if a tool, in the form that clients are shown, changes nothing."""
+    hints = tool.annotations or {}
+    return hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True
+
+
 class ResourceInfo(Entry, frozen=True, kw_only=True):
     """One resource of one upstream server. `size` is in bytes, before any encoding."""
 

@@ -10,7 +10,7 @@ change the tree while it runs (`mcpx.core.daemon.reload`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,8 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.core.calls.calls import Executor, ToolCalls
-from mcpx.core.calls.inspection import Inspector
-from mcpx.core.calls.pipeline import Pipeline
-from mcpx.core.calls.registry import Registry
+from mcpx.core.calls.calls import Executor
+from mcpx.core.calls.faces import Faces
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.calls.sign_in_links import SignInLinks
@@ -48,18 +46,14 @@ from mcpx.core.servers.fleet.supervision import TEARDOWN_S
 from mcpx.core.servers.health import distrust_all
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.server import Server
-from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.log_files import last_lines
 from mcpx.core.telemetry.suspend import SuspendWatch
 from mcpx.core.telemetry.tracing import Tracing, ambient
-from mcpx.core.validation.checker import ArgumentChecker
-from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.paths import AUDIT_FOLDER, state_folder
 from supervisors import ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
-SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 
 
 @dataclass(frozen=True)
@@ -125,8 +119,6 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.approvals = Approvals(lambda: self.config.approve_timeout)
-        self.workers = WorkerPool()
-        self.views = ResultViews(self.results, self.upstreams, self.workers, tasks)
         self.meter = Meter(self.upstreams, self.fleet.activity)
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.records = Records(self.audit, self.meter, cuts_off=lambda: self.leaving.is_over)
@@ -152,14 +144,20 @@ class Hub:
         """The sign-ins of people that are under way."""
         self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
         self.tracing = ambient() if tracing is None else tracing
-        self._checker = ArgumentChecker(self.workers)
-        self._inspector = Inspector(
-            self.upstreams, self._checker, self.results, config_problem=lambda: self.file.problem
+        self.faces = Faces(
+            self.upstreams,
+            self.results,
+            approvals=self.approvals,
+            records=self.records,
+            links=self.links,
+            tracing=self.tracing,
+            config_problem=lambda: self.file.problem,
+            await_peers=self._await_peers,
         )
-        self.calls = self._calls_among(self.upstreams, self._inspector)
-        self.registry = Registry(self.upstreams, self.calls)
+        self.calls, self.registry, self.workers = self.faces.calls, self.faces.registry, self.faces.workers
         self.executor = Executor(self.calls)
-        self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
+        self.views = ResultViews(self.results, self.upstreams, self.workers, tasks)
+        self.fleet.observers.add(lambda _name, _changed: self.faces.inspector.indexing.start())
         self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._add_children()
         ports.peers.configure(config, self)
@@ -191,31 +189,6 @@ class Hub:
             CallError: `unknown_server`, with the nearest names.
         """
         return self.upstreams[self.registry.upstream(name).name]
-
-    def faces(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
-        """Make the registry of these servers, and the calls to them and no others."""
-        inspector = Inspector(
-            upstreams,
-            self._checker,
-            self.results,
-            config_problem=lambda: self.file.problem and SEE_STATUS,
-            forms=self._inspector.forms,
-        )
-        calls = self._calls_among(upstreams, inspector)
-        return Registry(upstreams, calls), calls
-
-    def _calls_among(self, upstreams: Mapping[str, VisibleServer], inspector: Inspector) -> ToolCalls:
-        pipeline = Pipeline(upstreams, self._checker, self.approvals, self.records, self.tracing)
-        return ToolCalls(
-            upstreams,
-            pipeline,
-            inspector,
-            self.results,
-            approvals=self.approvals,
-            records=self.records,
-            links=self.links,
-            await_peers=self._await_peers,
-        )
 
     async def _await_peers(self) -> None:
         """Wait until each peer has said which servers it has, or has failed once, at most `startup_wait`."""

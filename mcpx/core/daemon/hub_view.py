@@ -50,7 +50,7 @@ class HubView:
         self.registry, self.calls = hub.registry, hub.calls
         if not endpoint.shows_all:
             self.upstreams = ShownServers(hub.upstreams, lambda: self.selection)
-            self.registry, self.calls = hub.faces(self.upstreams)
+            self.registry, self.calls = hub.faces.among(self.upstreams)
 
     @property
     def config(self) -> Config:

@@ -23,12 +23,12 @@ from typing import Final
 
 import msgspec
 
+from mcpx.core.catalog.model import is_read_only
 from mcpx.core.events.costs import costs
 from mcpx.core.events.listings import Offers
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import ANSWERED, Record, Records
 from mcpx.core.events.watched_call import Call, Json
-from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.protocol.messages import Exec, Forward, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.telemetry.contained import contain

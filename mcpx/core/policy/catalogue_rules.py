@@ -100,12 +100,6 @@ def _fits(rules: NameRules | URIRules, field: str, names: Iterable[str]) -> bool
     return any((against(name) is None) is (field == "allow") for name in names)
 
 
-def is_read_only(tool: ToolInfo) -> bool:
-    """Return True if a tool, in the form that clients are shown, changes nothing."""
-    hints = tool.annotations or {}
-    return hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True
-
-
 class AnnotationRules:
     """A person's annotations of a server's tools; of several patterns that fit, the last one counts."""
 

@@ -16,9 +16,9 @@ from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import Catalogue, ToolInfo
+from mcpx.core.catalog.model import Catalogue, ToolInfo, is_read_only
 from mcpx.core.config import ServerConfig
-from mcpx.core.policy.catalogue_rules import AnnotationRules, Rules, is_read_only
+from mcpx.core.policy.catalogue_rules import AnnotationRules, Rules
 from mcpx.core.policy.pin_changes import Change
 from mcpx.core.policy.pins import ServerPins
 from mcpx.errors import CallError

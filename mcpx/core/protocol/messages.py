@@ -15,7 +15,7 @@ from mcp_types import INVALID_PARAMS
 
 from mcpx.core.protocol.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
 from mcpx.core.telemetry.contained import contain
-from mcpx.core.validation.bounds import holds_nonfinite
+from mcpx.core.text.json_work import holds_nonfinite
 from mcpx.errors import CallError, Outcome, internal_error
 
 _RESERVED: Final = ("io.modelcontextprotocol/", "mcpx/")

@@ -9,10 +9,9 @@ import msgspec
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
-from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.catalog.model import ToolInfo, is_read_only
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.uris import UriRejection
-from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.policy.questions import form_of
 from mcpx.core.protocol.requests import CallTool, Complete, GetPrompt, ReadResource, Request, Subscribe

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.catalog.model import JSON, ToolInfo
-from mcpx.core.validation.bounds import MAX_INLINE_BYTES, MAX_TEXT_BYTES, holds_nonfinite
+from mcpx.core.text.json_work import holds_nonfinite
+from mcpx.core.validation.bounds import MAX_INLINE_BYTES, MAX_TEXT_BYTES
 from mcpx.core.validation.errors import Problem, describe_value, invalid_arguments, unreadable_arguments
 from mcpx.errors import CallError
 

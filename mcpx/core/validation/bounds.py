@@ -6,7 +6,6 @@ or not at all.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 MAX_INLINE_BYTES: Final = 1 << 18  # of arguments that are decoded on the event loop: 3 ms
@@ -40,18 +39,3 @@ def why_too_large(schema: Any, most: int = MAX_SCHEMA_VALUES) -> str | None:
         if text > MAX_SCHEMA_CHARS:
             return f"the schema holds over {MAX_SCHEMA_CHARS} characters"
     return None
-
-
-def holds_nonfinite(value: Any) -> bool:
-    """Return True if a NaN or an infinity is in `value`, which JSON cannot say."""
-    stack = [value]
-    while stack:
-        match stack.pop():
-            case float() as number:
-                if not math.isfinite(number):
-                    return True
-            case dict() as members:
-                stack.extend(members.values())
-            case list() | tuple() as items:
-                stack.extend(items)
-    return False

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio.to_thread
 import msgspec
 
-from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
-from mcpx.core.policy.catalogue_rules import is_read_only
+from mcpx.core.catalog.model import (
+    JSON,
+    PromptInfo,
+    ResourceInfo,
+    TemplateInfo,
+    ToolInfo,
+    is_read_only,
+    present,
+)
 from mcpx.core.rendering.inspection.plain import clean_plain
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.typescript import SchemaConverter, outweighs

@@ -14,10 +14,9 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, S
 
 from mcpx.core.calls.exposure import Exposure, Shown
 from mcpx.core.catalog.diff import Diff, diff
-from mcpx.core.catalog.model import Catalogue, ToolInfo
+from mcpx.core.catalog.model import Catalogue, ToolInfo, is_read_only
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.known_clients import known_client
-from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.rendering.descriptions import (
     Descriptions,
     QueryTool,

@@ -257,7 +257,7 @@ async def test_inspect_says_that_the_file_cannot_be_used(tmp_path):
 async def test_clients_that_do_not_see_all_servers_are_not_told_which_one_is_wrong():
     async with one_server() as watch:
         watch.hub.file.problem = "c.json: $.mcpServers.vault: expected an object"
-        _, calls = watch.hub.faces(watch.hub.upstreams)
+        _, calls = watch.hub.faces.among(watch.hub.upstreams)
         noted = await calls.inspect("s")
     assert "vault" not in str(noted)
     assert noted.structured_content["config_error"] == "mcpx status says why"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.catalog.model import ToolInfo
+from mcpx.core.catalog.model import ToolInfo, is_read_only
 from mcpx.core.config.per_server import Hints
-from mcpx.core.policy.catalogue_rules import AnnotationRules, is_read_only
+from mcpx.core.policy.catalogue_rules import AnnotationRules
 
 READ = {"readOnlyHint": True}
 

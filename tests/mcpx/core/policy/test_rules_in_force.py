@@ -111,7 +111,7 @@ async def test_a_call_whose_arguments_are_being_checked_is_not_sent_once_its_too
     servers = {"s": entry(ears)}
     async with open_watched(config_of(servers)) as watch, anyio.create_task_group() as tasks:
         verdicts, found = [], []
-        checker = watch.hub._checker
+        checker = watch.hub.faces.checker
         monkeypatch.setattr(checker, "accepts", lambda *_given: False)
         monkeypatch.setattr(checker, "judge", lambda _tool, raw, then, *_: verdicts.append((raw, then)))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from mcpx.core.catalog.model import is_read_only
 from mcpx.core.gateway.tools.definitions import tools
-from mcpx.core.policy.catalogue_rules import is_read_only
 from mcpx.core.rendering.descriptions import QueryTool, describe, instructions
 from tests import tokens
 from tests.mcpx.core.rendering.snapshots import corpus
