@@ -10,7 +10,7 @@ Pure: no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -207,6 +207,13 @@ def _is_one_slip(given: str, meant: str) -> bool:
     rest, wanted = given[start:], meant[start:]
     slips = (rest[1:], wanted), (rest, wanted[1:]), (rest[1:], wanted[1:])
     return any(a == b for a, b in slips) or (rest[1::-1] + rest[2:] == wanted and len(rest) > 1)
+
+
+def unknown_key(key: str, known: Collection[str], at: Location) -> LocatedError:
+    """Return the error for a key that means nothing at a place, with the likely one or all."""
+    meant = similar(key, known)
+    hint = f"did you mean {quote(meant)}?" if meant else f"the keys are {', '.join(known)}"
+    return at.name(key).error(f"unknown key; {hint}")
 
 
 def is_comment(key: str) -> bool:

@@ -15,14 +15,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from mcpx.core.config.certificates import CertificateProblem, certificate_problem, read_pem
-from mcpx.core.config.document import (
-    LocatedError,
-    Location,
-    as_object,
-    is_comment,
-    quote,
-    similar,
-)
+from mcpx.core.config.document import LocatedError, Location, as_object, is_comment, quote, unknown_key
 from mcpx.core.config.server_config import SCOPE, CallbackHost, Grant, OAuth, Obstacle, Tls, TokenAuth
 from mcpx.core.config.settings import convert, fields, own_keys
 from mcpx.core.config.strings import Problem, Strings
@@ -160,7 +153,7 @@ class EntryAuth:
             if is_comment(name) or (spelled is not None and each is None):
                 continue
             if spelled is None and strict:
-                self._notices.mistakes.append(_unknown_key(name, at))
+                self._notices.mistakes.append(unknown_key(name, OAuth.__struct_fields__, at))
             elif spelled is None or spelled.key is None:
                 self._notices.unused([name], at, known=OAuth.__struct_fields__ if spelled is None else ())
             elif spelled.key in given:
@@ -244,13 +237,6 @@ class EntryAuth:
 def _of_file(problem: str, at: Location) -> Obstacle:
     """The obstacle of a file of certificates or keys, whose path may be a secret."""
     return Obstacle(problem, at, str(at.steps[-1]), "put a file there that can be used")
-
-
-def _unknown_key(name: str, at: Location) -> LocatedError:
-    known = OAuth.__struct_fields__
-    meant = similar(name, known)
-    hint = f"did you mean {quote(meant)}?" if meant else f"the keys are {', '.join(known)}"
-    return at.name(name).error(f"unknown key; {hint}")
 
 
 def _contradictions(auth: OAuth, given: Collection[str], at: Location) -> list[LocatedError]:

@@ -25,7 +25,7 @@ from mcpx.core.config.document import (
     as_object,
     is_comment,
     quote,
-    similar,
+    unknown_key,
 )
 from mcpx.core.config.per_server import FLAT, YEAR_S, AccessRules, Patterns, ToolRules
 from mcpx.core.text import cut, kind_of
@@ -144,9 +144,7 @@ def own_keys(value: Any, struct: type[msgspec.Struct], at: Location, notices: Co
     given, known = as_object(value, at), keys(struct)
     for key in given:
         if key not in known and not is_comment(key):
-            meant = similar(key, known)
-            hint = f"did you mean {quote(meant)}?" if meant else f"the keys are {', '.join(known)}"
-            notices.mistakes.append(at.name(key).error(f"unknown key; {hint}"))
+            notices.mistakes.append(unknown_key(key, known, at))
     return given
 
 
