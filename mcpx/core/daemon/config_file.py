@@ -48,7 +48,7 @@ MAX_LINKS: Final = 40  # on the way to a file, as in the kernel
 
 
 class Signature(NamedTuple):
-    """What changes with a file's content; all zero where there is no file, or none that can be seen."""
+    """The figures that change with a file; all zero where there is no file, or none that can be seen."""
 
     device: int = 0
     inode: int = 0
@@ -60,7 +60,7 @@ class Signature(NamedTuple):
 
     @property
     def is_endless(self) -> bool:
-        """Whether it is a pipe or a device, which cannot be read a second time."""
+        """True of a pipe or a device, which cannot be read a second time."""
         return bool(self.mode) and not stat.S_ISREG(self.mode) and not stat.S_ISDIR(self.mode)
 
 
@@ -212,7 +212,7 @@ class ConfigFile:
         self._tried: bytes | str | None = None  # the content that was read last, or why there is none
         self._reloaded = Signal()
         self.problem: str | None = None
-        """Why the file as it is cannot be used; None while what is in force comes from it."""
+        """The reason why the file as it is cannot be used; None while what is in force comes from it."""
 
     async def reload(self) -> ReloadPlan:
         """Read the file and put it in force, changed or not, with the environment and the secrets of now.
@@ -287,7 +287,7 @@ class ConfigFile:
             await anyio.sleep(RELOAD_PAUSE_S)
 
     def _is_in_force(self, data: bytes) -> bool:
-        """Whether this is what was read at the start."""
+        """Return True if this is what was read at the start."""
         with suppress(ConfigError):
             return hash(as_text(data, where=self._source)) == self._in_force().digest
         return False

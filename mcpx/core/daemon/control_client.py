@@ -69,7 +69,7 @@ def request(
 def request_or_fail(
     paths: DaemonPaths, message: dict[str, Any], *, within: float | None = REQUEST_TIMEOUT_S
 ) -> dict[str, Any]:
-    """As `request`; that no daemon runs is an error, too.
+    """Send a control request as `request` does, to a daemon that has to run.
 
     Raises:
         MCPXError: As `request`, or no daemon runs.

@@ -58,7 +58,7 @@ INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 @dataclass(frozen=True)
 class Ports:
-    """What hangs on a hub; each part may be left out."""
+    """The optional parts of a hub; each may be left out."""
 
     open_accounts: OpenAccounts = no_accounts
     open_sign_ins: Callable[[Hub], SignIns] = lambda _hub: NoSignIns()

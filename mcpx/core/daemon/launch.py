@@ -153,7 +153,7 @@ class DaemonLauncher:
         return log
 
     def _last_words(self) -> str:
-        """What the daemon has reported, else the last line that it logged, or where to look."""
+        """Return what the daemon has reported, else the last line that it logged, or where to look."""
         if self._report is not None and (reported := self._report.read()):
             return reported
         try:

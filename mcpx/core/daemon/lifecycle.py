@@ -162,7 +162,7 @@ def running_daemons() -> list[RunningDaemon]:
 
 
 def report(config: str | None = None) -> list[dict[str, Any]]:
-    """What `mcpx daemon list --json` prints: an object for each daemon, or for that of one configuration.
+    """Return a row for each daemon, or for that of one configuration, as `mcpx daemon list --json` prints it.
 
     `servers` counts those of its configuration, `ready` and `asleep` those in these states. One that does not
     answer has an `error` in place of `version`, `clients` and the servers.

@@ -1,4 +1,4 @@
-"""What `/metrics` says of a running MCPX.
+"""The metrics of a running MCPX, as `/metrics` serves them.
 
 A scrape has two halves: `read` looks at the hub on its event loop, quickly and without waiting; `exposition`
 makes samples of that and encodes them, in another thread, where it looks at the servers' processes as well.
@@ -162,7 +162,7 @@ def _groups(upstream: Server) -> tuple[int, ...] | None:
 
 
 class Scrapes:
-    """What one scrape knows of those before it. They come one after the other."""
+    """The memory of one scrape for the next. They come one after the other."""
 
     def __init__(self) -> None:
         self._figures = ProcessFigures()
@@ -189,7 +189,7 @@ class Scrapes:
 
 
 def exposition(reading: Reading, scrapes: Scrapes, accept: str) -> tuple[bytes, str]:
-    """What a scraper with that Accept header gets, and its content type."""
+    """Return the answer to a scraper with that Accept header, and its content type."""
     samples = Samples(families.FAMILIES)
     samples.add(families.BUILD, 1, __version__)
     _add_values(samples, reading.values)

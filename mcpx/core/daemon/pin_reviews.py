@@ -1,4 +1,4 @@
-"""What waits for approval in a running MCPX, and carrying an approval out: for `mcpx approve`."""
+"""The changes that wait for approval in a running MCPX, and carrying an approval out: for `mcpx approve`."""
 
 from __future__ import annotations
 

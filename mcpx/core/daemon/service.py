@@ -37,12 +37,12 @@ class ServiceError(MCPXError):
 
 
 class Report(NamedTuple):
-    """What was done."""
+    """The result of an installation or a removal."""
 
     lines: list[str]
     """For the user."""
     is_complete: bool
-    """Whether the service manager did its part, too."""
+    """True if the service manager did its part, too."""
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     text: Callable[[Command, Command, Mapping[str, str], Path], str]
     """Writes the file: takes the command that runs MCPX, the one that reloads it, the variables, the log."""
     hints: tuple[str, ...] = ()
-    """What to say after an installation; `{config}` stands for the option that names the configuration."""
+    """The advice after an installation; `{config}` stands for the option that names the configuration."""
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
@@ -196,7 +196,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _replaced(before: str | None, config: Path) -> str:
-    """What becomes of the file: `wrote`, or `replaced (it served another.json)`."""
+    """Say what becomes of the file: `wrote`, or `replaced (it served another.json)`."""
     if before is None:
         return "wrote"
     served = served_by(before)
@@ -217,7 +217,7 @@ def _run_all(commands: tuple[Command, ...], environ: Mapping[str, str]) -> Repor
 
 
 def _run(command: Command, environ: Mapping[str, str]) -> str | None:
-    """Why it failed; None for success."""
+    """Return the reason why it failed; None for success."""
     try:
         done = run(command, environ, timeout_s=COMMAND_TIMEOUT_S, with_errors=True)
     except OSError as error:

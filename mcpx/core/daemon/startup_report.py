@@ -1,4 +1,4 @@
-"""Why a process of MCPX ended at its start, for the one that started it: a log may be full, or elsewhere.
+"""The reason why a process ended at its start, for the one that started it: a log may be full, or elsewhere.
 
 The starter passes a pipe, whose descriptor is named by an environment variable; the command line writes the
 error that ends it there as well (`mcpx.cli.main`). Standard library only, for `mcpx attach`.
@@ -13,7 +13,7 @@ from typing import Final
 
 VARIABLE: Final = "MCPX_REPORT_FD"
 STARTED: Final = "started"
-"""What `mcpx serve` reports once it can use its configuration."""
+"""The report of `mcpx serve` once it can use its configuration."""
 MAX_REPORT_BYTES: Final = 4096  # of the reason; a pipe takes that at once, whoever reads
 
 
@@ -31,7 +31,7 @@ class StartupReport:
         return {VARIABLE: str(self.descriptor)}
 
     def read(self) -> str:
-        """What the process has reported so far; empty for nothing."""
+        """Return what the process has reported so far; empty for nothing."""
         with suppress(OSError):  # there is nothing new
             self._reported += os.read(self._reading, MAX_REPORT_BYTES)
         return self._reported.decode(errors="replace").strip()
@@ -53,7 +53,7 @@ def take_starter(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def has_starter() -> bool:
-    """Whether another process of MCPX has started this one, and waits for its report."""
+    """Return True if another process of MCPX has started this one, and waits for its report."""
     return _starter is not None
 
 

@@ -1,4 +1,4 @@
-"""What `mcpx status` shows, as structs: the state of MCPX and its servers at one moment, and its stable JSON.
+"""The structs that `mcpx status` shows: the state of MCPX and its servers at one moment, and its stable JSON.
 
 They encode with msgspec to exactly the documented JSON, and decode from it, so that a program that only shows
 a status needs no hub and no SDK. Durations are in seconds, latencies in milliseconds, rounded.
@@ -34,7 +34,7 @@ class CallCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """What results and listings of tools have cost the clients, in this process and for good."""
+    """The tokens that results and listings of tools have cost the clients, in this process and for good."""
 
     since_start: Cost
     all_time: Cost
@@ -65,7 +65,7 @@ class AuditStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where PATH and the variables of the servers came from: `shell` is the login shell that was asked.
+    """The origin of PATH and the variables of the servers: `shell` is the login shell that was asked.
 
     `problem` says why it gave nothing; then they are those of the program that started MCPX.
     """

@@ -66,7 +66,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
 def daemon_status(
     hub: Hub, tokens: Tokens | msgspec.UnsetType, *, clients: int, started: float | None = None
 ) -> DaemonStatus:
-    """That of the process, with these sums of tokens."""
+    """Return the status of the process, with these sums of tokens."""
     since = hub.started if started is None else started
     return DaemonStatus(
         pid=os.getpid(),
@@ -96,7 +96,7 @@ def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
 
 
 def _environment(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:
-    """What is said of the environment of a configuration."""
+    """Return the status of the environment of a configuration."""
     if environment is None or not environment.is_of_person:
         return msgspec.UNSET
     return EnvironmentStatus(
@@ -140,7 +140,7 @@ def call_counts(count: Count) -> CallCounts:
 def server_status(
     upstream: Server, count: Count, tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
 ) -> ServerStatus:
-    """That of one server, with its calls since the start, and these sums of tokens."""
+    """Return the status of one server, with its calls since the start, and these sums of tokens."""
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters
@@ -200,7 +200,7 @@ def _changes(upstream: Server) -> list[ChangeStatus]:
 
 
 def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspec.UnsetType:
-    """How the sign-in of a server is; nothing where it has none and never wanted one."""
+    """Return the sign-in of a server; nothing where it has none and never wanted one."""
     if account is None or (not account.is_known):
         return msgspec.UNSET
     expires_at, scopes = (account.expires_at, account.scopes) if account.is_usable else (None, ())
@@ -216,7 +216,7 @@ def _sign_in(account: Account | None, info: ServerInfo) -> SignInStatus | msgspe
 
 
 def restarts(session: Supervised) -> int:
-    """How often a session was ready again after it had been, but for those times that woke it."""
+    """Count how often a session was ready again after it had been, but for those times that woke it."""
     life = session.queue.lifecycle_or_none()
     if life is None:
         return 0

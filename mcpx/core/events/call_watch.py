@@ -321,5 +321,5 @@ def last_of(shown: Sequence[Json]) -> list[Json]:
 
 
 def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:
-    """Whether the answer is a part of the result, and says where the rest is."""
+    """Return True if the answer is a part of the result, and says where the rest is."""
     return sum(map(len, pieces)) < len(raw) and any(_KEPT in bytes(piece) for piece in pieces)

@@ -1,4 +1,4 @@
-"""What results and definitions of tools cost a model, in estimated tokens.
+"""The cost of results and definitions of tools to a model, in estimated tokens.
 
 Counted is what a model reads: the text of `content` (or of a resource's `contents`), and `structuredContent`
 only where there is no content. Images, audio and other binary data cost nothing. Of a long text only parts
@@ -92,7 +92,7 @@ def _definition_cost(name: str, description: str | None, schema: Any) -> int:
 
 
 def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
-    """What a model reads of a result: JSON strings, or one other JSON value."""
+    """Return the part of a result that a model reads: JSON strings, or one other JSON value."""
     try:
         read = _decode(result)
     except (msgspec.DecodeError, RecursionError):

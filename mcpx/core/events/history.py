@@ -57,7 +57,7 @@ class _Sums(NamedTuple):
 
 
 class History:
-    """That of the servers in `upstreams`. `activity` tells when something is counted."""
+    """The calls of the servers in `upstreams`. `activity` tells when something is counted."""
 
     def __init__(self, upstreams: Mapping[str, Counting], meter: Meter, activity: Activity) -> None:
         self._upstreams = upstreams
@@ -117,7 +117,7 @@ class History:
             del self._points[step]
 
     def _measured(self) -> tuple[Point, dict[str, _Sums], Count]:
-        """What was counted since the end of the step before, and the sums up to now."""
+        """Return what was counted since the end of the step before, and the sums up to now."""
         sums = {name: _sums(upstream.counters) for name, upstream in self._upstreams.items()}
         answered: list[tuple[Counters, int]] = []
         for name, now in sums.items():

@@ -22,12 +22,12 @@ class Offers(Protocol):
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What it offers, or offered last; None where that is not known."""
+        """The offers of the server, or its last ones; None where they are not known."""
         ...
 
 
 Menu = Mapping[str, tuple[int, int]]
-"""What a listing costs: the direct and the spent tokens of each server."""
+"""The cost of a listing: the direct and the spent tokens of each server."""
 
 
 class _Listing(NamedTuple):

@@ -117,7 +117,7 @@ class _Row:
         self.calls = self.ok = self.failed = self.refused = self.cancelled = 0
 
     def count(self) -> Count:
-        """What was counted in the window."""
+        """Return what was counted in the window."""
         direct = spent = 0
         if self.sampled:
             direct = self.direct * self.answers // self.sampled
@@ -164,7 +164,7 @@ class ClientMeter:
             self._meter.watch.answered(request, raw, pieces, cost)
 
     def row(self, server: str, tool: str) -> _Row:
-        """What counts the calls of that tool."""
+        """Return the row that counts the calls of that tool."""
         return self.rows.get((server, tool)) or self._new_row(server, tool)
 
     def _new_row(self, server: str, tool: str) -> _Row:
@@ -193,12 +193,12 @@ class Meter:
         self._listings = Listings()
         self._activity = activity
         self.watch: Watch | None = None
-        """Who hears of each answer to a request."""
+        """Hears of each answer to a request, for as long as somebody looks."""
 
     # --- calls
 
     def of_client(self, name: str | None) -> ClientMeter:
-        """What counts the calls of clients that call themselves that."""
+        """Return the counter of clients that call themselves that."""
         name = (name or "")[:MAX_NAME_CHARS]
         client = self._clients.get(name)
         if client is None:
@@ -209,7 +209,7 @@ class Meter:
         return client
 
     def known(self, server: str, tool: str) -> tuple[str, str]:
-        """Under which names a tool is counted: what does not exist is counted together."""
+        """Return the names under which a tool is counted: what does not exist is counted together."""
         upstream = self._upstreams.get(server)
         if upstream is None:
             return MCPX, tool if tool in _NOT_TOOLS else OTHERS
@@ -363,7 +363,7 @@ class Meter:
     # --- for the writer of the file
 
     def begin_saving(self) -> Totals:
-        """What is not in the file yet. Call `saved` or `not_saved` next."""
+        """Return what is not in the file yet. Call `saved` or `not_saved` next."""
         self._sum_window()
         self._writing, self._unsaved = self._unsaved, Totals()
         return self._writing

@@ -30,7 +30,7 @@ Approval = Literal["asked", "once", "session", "always", "refused"]
 End = Literal["ok", "failed", "refused", "cancelled"]
 """The end of a call; docs/monitoring.md defines them."""
 Target = tuple[Origin, str, Kind, str]
-"""Who asks, the server, what kind of thing is asked for, and its name."""
+"""The origin of a call, the server, the kind of thing that is asked for, and its name."""
 
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096

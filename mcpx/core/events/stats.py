@@ -132,7 +132,7 @@ class Totals(msgspec.Struct):
         return total(self.clients.values())
 
     def of_server(self, name: str) -> Count:
-        """What one server has cost."""
+        """Return the count of one server."""
         return total(self.tools.get(name, {}).values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Totals(msgspec.Struct):
 
 
 def report(all_time: Totals, since_start: Totals | None) -> dict[str, Any]:
-    """What `mcpx stats --json` prints; `since_start` is of a running daemon."""
+    """Return what `mcpx stats --json` prints; `since_start` is of a running daemon."""
     return {
         "all_time": all_time.to_dict(),
         "since_start": None if since_start is None else since_start.to_dict(),

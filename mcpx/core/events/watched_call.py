@@ -39,11 +39,11 @@ class Call:
         self.target = record.target
         origin, self.server, self.kind, self.name = record.target
         self.has_asked = False
-        """Whether it has ended with a question, with whose answer it may go on."""
+        """True if it has ended with a question, with whose answer it may go on."""
         self.record: Record | None = record
         """While it runs."""
         self.requests: list[object] = []
-        """What the gateway knows it by, until it has told what it costs."""
+        """The requests that the gateway knows it by, until it has told what it costs."""
         self.arguments: bytes | None = bytes(record.arguments)
         self.bytes_in = len(record.arguments)
         self.version = 0
@@ -68,7 +68,7 @@ class Call:
 
     @property
     def is_large(self) -> bool:
-        """Whether its arguments are too large to be kept."""
+        """True if its arguments are too large to be kept."""
         return self.bytes_in > MAX_ARGUMENTS_BYTES
 
     def named(self, name: str) -> None:
@@ -95,7 +95,7 @@ def shown_call(
     kind: str,
     name: str,
 ) -> Json:
-    """What is shown of a call of which no more is known than who has asked for what."""
+    """Return what is shown of a call of which no more is known than who has asked for what."""
     return {
         "id": at_us,
         "at": at_us // 1000,
@@ -122,7 +122,7 @@ def shown_call(
 
 
 def shown_name(name: str) -> str:
-    """What a client calls a server or a tool, which may be anything, fit to be shown."""
+    """Return a client's name for a server or a tool, which may be anything, fit to be shown."""
     return visible(cut(name, MAX_NAME_CHARS))
 
 

@@ -1,4 +1,4 @@
-"""What MCPX tells the people who run it: logs and counters.
+"""Logs and counters, for the people who run MCPX.
 
 structlog is first imported here, because the commands configure the log before anything else. structlog
 imports rich where it finds it, at its own import (`structlog.dev`, `structlog.tracebacks`), for tracebacks

@@ -1,4 +1,4 @@
-"""What SIGHUP means to a process: that its terminal is gone, or that somebody asks for a reload.
+"""The meaning of SIGHUP to a process: that its terminal is gone, or that somebody asks for a reload.
 
 A process with no terminal is asked for a reload. One that was started in a terminal ends when that is closed,
 unless it was started to outlive it (nohup).
@@ -27,7 +27,7 @@ class Hangup:
         self._ends_with_terminal = _has_terminal() and not is_ignored
 
     def is_end(self) -> bool:
-        """Whether the SIGHUP that has just come says that the terminal is gone."""
+        """Return True if the SIGHUP that has just come says that the terminal is gone."""
         return self._ends_with_terminal and not _has_terminal()
 
 

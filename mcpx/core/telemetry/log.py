@@ -112,7 +112,7 @@ class Throttle:
         self._next = 0.0
 
     def lets_through(self) -> bool:
-        """Whether it is time to log it (again); if so, it counts as logged."""
+        """Return True if it is time to log it (again); if so, it counts as logged."""
         now = time.monotonic()
         if now < self._next:
             return False

@@ -21,7 +21,7 @@ def percentiles(durations: Iterable[float], *shares: float) -> list[float | None
 
 
 class Histogram:
-    """How many durations fell between fixed bounds, in seconds: plain numbers, for `Counters` to count in."""
+    """The durations between fixed bounds, in seconds: plain numbers, for `Counters` to count in."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -33,7 +33,7 @@ class Histogram:
 
 
 class Activity:
-    """Whether anything is counted: what has nothing to do meanwhile waits for `begin`, and sets no timer."""
+    """The state of counting: what has nothing to do meanwhile waits for `begin`, and sets no timer."""
 
     __slots__ = ("on_begin", "quiet")
 
@@ -66,7 +66,7 @@ class Counters:
         self.malformed = 0
         """Lines or messages that were not MCP."""
         self.find_silent_since: Callable[[], float | None] = lambda: None
-        """As `silent_since`; set by what has the calls in flight."""
+        """Finds `silent_since`; set by what has the calls in flight."""
         self.durations = Histogram()
         """Of all calls that were answered."""
         self._recent: deque[float] = deque(maxlen=RECENT_CALLS)

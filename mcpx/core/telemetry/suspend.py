@@ -60,7 +60,7 @@ class AwakeLoop(asyncio.SelectorEventLoop):
 
 
 class Clocks(NamedTuple):
-    """What the clocks read at one moment, in seconds."""
+    """The readings of the clocks at one moment, in seconds."""
 
     monotonic: float
     always_on: float

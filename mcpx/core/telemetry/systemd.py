@@ -39,7 +39,7 @@ class Notifier:
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a service manager to notify."""
+        """True if there is a service manager to notify."""
         return self._address is not None
 
     def send(self, *lines: str) -> None:

@@ -90,7 +90,7 @@ class ServedRequest:
     def __init__(self, span: Span) -> None:
         self._span = span
         self.context = trace.set_span_in_context(span, get_current())
-        """What the spans of its parts have as their parent."""
+        """The parent of the spans of its parts."""
         self.over = False
         self._error: str | None = None
 
@@ -215,7 +215,7 @@ def parent_in(carrier: Mapping[str, Any]) -> Context | None:
 
 
 def _can_be_read(state: str) -> bool:
-    """Whether it has the form of W3C. Of any other the API writes in the log, as it came."""
+    """Return True if it has the form of W3C. Of any other the API writes in the log, as it came."""
     if len(state) > MAX_STATE_CHARS:
         return False
     members = [each for member in state.split(",") if (each := member.strip(" \t"))]
@@ -223,7 +223,7 @@ def _can_be_read(state: str) -> bool:
 
 
 def carrier_of(span: Span) -> dict[str, str]:
-    """What names a span as the one around a request, for the `_meta` of that."""
+    """Return the members that name a span as the one around a request, for its `_meta`."""
     carrier: dict[str, str] = {}
     _W3C.inject(carrier, trace.set_span_in_context(span, Context()))
     return carrier

@@ -110,7 +110,7 @@ def _exporting_to(names: list[str]) -> Tracing:
 
 
 def _given_resource(resource: Any) -> Any:
-    """What the environment says of this process, without the name that the SDK gives one that has none."""
+    """Read the environment's words on this process, without the name that the SDK gives one that has none."""
     given = resource.create()
     named = {
         key: value for key, value in given.attributes.items() if not str(value).startswith("unknown_service")

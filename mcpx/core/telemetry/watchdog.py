@@ -38,7 +38,7 @@ TIMER_MARGIN: Final = 1.05  # times as long as the thread waits, whose report is
 
 
 class Patience(NamedTuple):
-    """How long the loop may stall, in seconds: until it is logged, and until the process exits."""
+    """The times that the loop may stall, in seconds: until it is logged, and until the process exits."""
 
     report_after_s: float = 10.0
     exit_after_s: float = 60.0

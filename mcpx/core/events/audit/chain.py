@@ -57,9 +57,9 @@ class Chain:
         self.left_open: list[tuple[bytes, int]] = []
         """The calls of which an earlier process wrote no line: how it begins, and the number of their end."""
         self.problem: str | None = None
-        """What was wrong with the chain when it was taken over."""
+        """The fault of the chain when it was taken over; empty for none."""
         self.is_new = False
-        """Whether nothing was there of it."""
+        """True if nothing was there of it."""
         self._folder = folder
         self._number = number
         self._state = state

@@ -22,9 +22,9 @@ from mcpx.core.store.private_files import READ_FLAGS, replace_file
 HEAD_BYTES: Final = 4096
 MAX_CHAINS: Final = 4096  # processes that write at the same time
 GENESIS: Final = b"0" * 64
-"""What stands for the hash of the line before the first one."""
+"""The hash of the line before the first one."""
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for JSON that is none, or is not of the shape that is wanted."""
+"""The errors of decoding JSON that is none, or is not of the shape that is wanted."""
 _HEAD: Final = struct.Struct("<8sQQQQ32sI")
 _CHECKSUM: Final = struct.Struct("<I")
 CHAINS_NAME: Final = "audit.chains"
@@ -44,7 +44,7 @@ class Head(NamedTuple):
     segment: int = 1
     """The `seq` that the last segment begins with."""
     begun: int = 0
-    """How many calls had begun."""
+    """The number of calls that had begun."""
     open_slots: int = 0
     """A bit for each slot whose call was open."""
 
@@ -58,7 +58,7 @@ class Segment(NamedTuple):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the chain is made of, in one line."""
+    """The members of a line that chain it to the others."""
 
     seq: int
     prev: str
@@ -67,12 +67,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def segment_path(folder: Path, chain: int, first: int) -> Path:
-    """Where the segment is that begins with that line."""
+    """Return the file of the segment that begins with that line."""
     return folder / f"{chain}-{first:012d}.jsonl"
 
 
 def state_path(folder: Path, chain: int) -> Path:
-    """Where the head and the open calls of a chain are."""
+    """Return the file of the head and the open calls of a chain."""
     return folder / f"{chain}.state"
 
 
@@ -105,7 +105,7 @@ def chain_numbers(folder: Path) -> set[int]:
 
 
 def known_chains(folder: Path) -> int | None:
-    """How many chains there have ever been, as noted beside the folder, which may be removed.
+    """Return the number of chains there have ever been, as noted beside the folder, which may be removed.
 
     None where nothing that can be read is noted: there has been no chain, or the note was removed.
     """

@@ -41,12 +41,12 @@ class Log(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a log, or was one."""
+        """Return True if there is a log, or was one."""
         return bool(chain_numbers(self.folder)) or (known_chains(self.folder) or 0) > 0
 
 
 class GatewayVerified(msgspec.Struct, kw_only=True):
-    """What was found in the log of one gateway."""
+    """The findings in the log of one gateway."""
 
     gateway: str
     folder: str
@@ -132,7 +132,7 @@ def last_of_all(logs: Sequence[Log], wanted: Selection, most: int) -> list[Line]
 
 
 class FollowerOfAll:
-    """What is written to any of the logs from now on."""
+    """Yield the lines that are written to any of the logs from now on."""
 
     def __init__(self, logs: Sequence[Log]) -> None:
         self._followers = [(log.gateway, Follower(log.folder)) for log in logs]

@@ -21,7 +21,7 @@ MAX_LINE_BYTES: Final = 1 << 20  # of what can be a line; what is longer is none
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """What a line says. A line of the log on itself has a time, a kind, a name and `what` alone."""
+    """The members of a line. A line of the log on itself has a time, a kind, a name and `what` alone."""
 
     time: str
     kind: str = ""
@@ -61,7 +61,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The earliest time, as it stands in the lines."""
 
     def fits(self, line: Line) -> bool:
-        """Whether a line is wanted."""
+        """Return True if a line is wanted."""
         return (
             self.server in {None, line.server}
             and self.tool in {None, line.name}
@@ -171,7 +171,7 @@ def _line(raw: bytes) -> Line | None:
 
 
 class Follower:
-    """What is written from now on."""
+    """Yield the lines that are written from now on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -144,7 +144,7 @@ def _utc(second: int) -> bytes:
 
 
 def may_be_mapped(folder: Path) -> bool:
-    """Whether the file system of a folder changes blocks in place; false where that is not known."""
+    """Return True if the file system of a folder changes blocks in place; false where that is not known."""
     try:
         device = os.stat(folder).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"

@@ -1,4 +1,4 @@
-"""Whether the audit lines in a folder are as they were written: none changed, none missing.
+"""Check that the audit lines in a folder are as they were written: none changed, none missing.
 
 Each line carries a hash of itself and that of the line before, the head of each chain the place of its last
 line, and how many chains there are is noted beside the folder. Reads alone, also while other processes write.
@@ -40,7 +40,7 @@ _NOTE: Final = b'"kind":"audit"'
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong at one place."""
+    """A fault at one place."""
 
     file: str
     """From the folder of the log."""
@@ -50,13 +50,13 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, kw_only=True):
-    """What was found."""
+    """The findings."""
 
     chains: int = 0
     lines: int = 0
     problems: list[Problem] = msgspec.field(default_factory=list)
     remarks: list[Problem] = msgspec.field(default_factory=list)
-    """What the log says of itself: lines that a full disk did not take."""
+    """The remarks of the log on itself: lines that a full disk did not take."""
 
 
 def verify(folder: Path) -> Verified:
