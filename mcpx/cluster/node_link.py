@@ -18,9 +18,8 @@ from mcpx.cluster.node.protocol import FirstAnswer
 from mcpx.core.config import ServerConfig
 from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
 from mcpx.core.text import cut, one_line
-from mcpx.core.wire.channel import PeerNotReading
+from mcpx.core.wire.channel import PeerNotReading, answer_to
 from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.lines import answer_to
 from mcpx.core.wire.receiver import OnMalformed
 from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from supervisors import Signal

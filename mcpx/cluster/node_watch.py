@@ -38,7 +38,8 @@ from mcpx.cluster.node_table import Node
 from mcpx.core.servers.transport.link import Ending
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, one_line
-from mcpx.core.wire.lines import LineSplitter, answer_to
+from mcpx.core.wire.channel import answer_to
+from mcpx.core.wire.lines import LineSplitter
 from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
 from mcpx.errors import MCPXError
 

@@ -114,7 +114,10 @@ class Pipeline:
             request=request,
             trace_id=None if context.trace is None else context.trace.trace_id,
         )
-        reply.observe(record)
+        if reply.observer is None:
+            reply.observer = record
+        else:
+            reply.observe(record)
 
     # --- reads, prompts, completions and tasks: resolve, permit, queue
 

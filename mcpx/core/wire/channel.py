@@ -23,6 +23,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+import anyio
+
 from mcpx.core.wire.intake import LARGE_BYTES
 
 READ_BYTES: Final = 65536  # the size of a Linux pipe
@@ -266,6 +268,29 @@ class Channel:
         self.pause_reading()
         self._ended = True
         self.release_writer()
+
+
+async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
+    """Return what comes until a line ends, the peer closes the connection, or more than `limit` bytes have
+    come.
+
+    The channel is not read any further then; what came behind the line is in the result.
+    """
+    answer = bytearray()
+    answered = anyio.Event()
+
+    def on_data(data: bytes) -> None:
+        answer.extend(data)
+        if b"\n" in data or len(answer) > limit:
+            channel.pause_reading()
+            answered.set()
+
+    channel.on_data = on_data
+    channel.on_end = answered.set
+    channel.write(request)
+    channel.start_reading()
+    await answered.wait()
+    return bytes(answer)
 
 
 _DIRTY: list[Channel] = []

@@ -2,9 +2,6 @@
 
 A line longer than the limit is skipped to its end, however long that is, and reported once; what follows is
 read as usual. Imported by `mcpx attach`, so standard library and msgspec only.
-
-`first_answer` sends one line and reads one back before anything else is said on a channel: for a node that is
-only asked, and for one whose connection goes on as an MCP session.
 """
 
 from __future__ import annotations
@@ -12,34 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import anyio
 import msgspec
 
-from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.intake import HEAD_BYTES, LARGE_BYTES, LargeMessage, Mend, Reader
-
-
-async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
-    """Return what comes until a line ends, the peer closes the connection, or more than `limit` bytes have
-    come.
-
-    The channel is not read any further then; what came behind the line is in the result.
-    """
-    answer = bytearray()
-    answered = anyio.Event()
-
-    def on_data(data: bytes) -> None:
-        answer.extend(data)
-        if b"\n" in data or len(answer) > limit:
-            channel.pause_reading()
-            answered.set()
-
-    channel.on_data = on_data
-    channel.on_end = answered.set
-    channel.write(request)
-    channel.start_reading()
-    await answered.wait()
-    return bytes(answer)
 
 
 class TooLong(msgspec.Struct, frozen=True):
