@@ -10,24 +10,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import httpx2
 from msgspec.structs import replace
 
 from mcpx.core.config import ServerConfig
+from mcpx.core.servers.transport.refusals import (
+    ClientRefused,
+    MoreScopesRequired,
+    NotAuthorized,
+    NoTokenNow,
+    SignInRequired,
+)
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
+from mcpx.oauth.addresses import origin
+from mcpx.oauth.challenge import Challenge, challenge_in
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Identity
 from mcpx.oauth.renewal import Background, Flight
 from mcpx.oauth.stored_account import EXPIRED, AccountState, StoredAccount
 from mcpx.oauth.token_store import TokenStore
-
-if TYPE_CHECKING:
-    import httpx2
-
-    from mcpx.core.servers.transport.refusals import NotAuthorized
-    from mcpx.oauth.challenge import Challenge
 
 __all__ = ["Account", "AccountState"]
 SENT_AGAIN: Final = "mcpx.sent_again"
@@ -74,10 +78,6 @@ class Account(StoredAccount):
 
     def _is_own(self, url: httpx2.URL) -> bool:
         """Return True if a URL is of the entry's origin, the only one that is given tokens."""
-        import httpx2  # noqa: PLC0415 - for those who have servers over HTTP
-
-        from mcpx.oauth.addresses import origin  # noqa: PLC0415 - likewise
-
         if origin(url) != origin(httpx2.URL(self.identity.url)):
             return False
         self._origin = url.host, url.port, url.scheme
@@ -111,8 +111,6 @@ class Account(StoredAccount):
             NoTokenNow: The token was refused, and cannot be renewed at the moment.
             ClientRefused: The authorization server does not give MCPX a token.
         """
-        from mcpx.oauth.challenge import challenge_in  # noqa: PLC0415 - for those who were refused
-
         challenge, sent = challenge_in(response), request.headers.get("Authorization")
         again = await self._judge(challenge, sent, is_second=SENT_AGAIN in request.extensions)
         if again:
@@ -176,8 +174,6 @@ class Account(StoredAccount):
 
     async def _step_up(self, challenge: Challenge, *, is_second: bool) -> bool:
         """Take in that the token does not allow a request; a machine asks for more by itself, once."""
-        from mcpx.core.servers.transport.refusals import MoreScopesRequired  # noqa: PLC0415 - as above
-
         known = self.challenge
         wanted = dict.fromkeys(((known and known.scope) or "").split() + (challenge.scope or "").split())
         self.challenge = replace(challenge, scope=" ".join([*wanted][-MAX_WANTED_SCOPES:]) or None)
@@ -194,13 +190,11 @@ class Account(StoredAccount):
 
     def _refusal(self) -> NotAuthorized:
         """Make the error that says why no request can succeed now."""
-        from mcpx.core.servers.transport import refusals  # noqa: PLC0415 - as above
-
         why = self.problem
         if not self.is_usable:
             advice = f"needs sign-in: run: {self.login_command}"
             text = f"{why}; {advice}" if why else advice
-            return refusals.SignInRequired(text, command=self.login_command)
+            return SignInRequired(text, command=self.login_command)
         if self._renewal.is_refused:
-            return refusals.ClientRefused(f"MCPX is given no token for it: {why}")
-        return refusals.NoTokenNow(f"its token cannot be renewed at the moment: {why or 'try again'}")
+            return ClientRefused(f"MCPX is given no token for it: {why}")
+        return NoTokenNow(f"its token cannot be renewed at the moment: {why or 'try again'}")

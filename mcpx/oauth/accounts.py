@@ -11,9 +11,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.abc
@@ -21,15 +20,17 @@ import anyio.abc
 from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.core.config.server_config import TokenStoreKind
 from mcpx.errors import MCPXError
-from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Identity, identity_of
 from mcpx.oauth.renewal import Background
-from mcpx.oauth.token_store import FileStore, TokenStore
+from mcpx.oauth.stored_account import AccountState, StoredAccount
+from mcpx.oauth.token_store import open_store
 from supervisors import Incarnation, Signal
 
+if TYPE_CHECKING:
+    from mcpx.oauth.account import Account
+
 LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock
-ACCEPTED: Final = "application/json, text/event-stream"
 TICK_S: Final = 1 / 64  # what waits are a multiple of
 
 
@@ -65,6 +66,8 @@ class Accounts:
         if found is None or found.server.transport != server.transport:
             if found is not None:
                 found.news.set()
+            from mcpx.oauth.account import Account  # noqa: PLC0415 - for those who have servers over HTTP
+
             found = self._accounts[identity] = Account(
                 server,
                 identity,
@@ -100,7 +103,7 @@ class Accounts:
             tasks.cancel_scope.cancel()
 
     async def _keep_all_fresh(self, tasks: anyio.abc.TaskGroup) -> None:
-        kept = set[Account]()
+        kept: set[Account] = set()
         while True:
             self._added.clear()
             accounts = set(self._accounts.values())
@@ -122,20 +125,10 @@ class Accounts:
                 await account.news.wait()
 
 
-def open_store(kind: TokenStoreKind, state: Path | None = None) -> TokenStore:
-    """Open the store of that kind. `state` is the state folder, if not the usual one. Nothing is created."""
-    files = FileStore(state)
-    if kind == "keychain":
-        from mcpx.oauth.keychain_store import KeychainStore  # noqa: PLC0415 - for those who chose it
-
-        return KeychainStore(files)
-    return files
-
-
 # --- whose account it is, and whether a person has to sign in
 
 
-def account_at(server: ServerConfig, account: Account | None) -> Account:
+def account_at(server: ServerConfig, account: StoredAccount | None) -> StoredAccount:
     """The account of a server, if it has one.
 
     Raises:
@@ -149,7 +142,7 @@ def account_at(server: ServerConfig, account: Account | None) -> Account:
     return account
 
 
-def person_account(server: ServerConfig, account: Account | None) -> Account:
+def person_account(server: ServerConfig, account: StoredAccount | None) -> StoredAccount:
     """The account of a server that a person signs in to.
 
     Raises:
@@ -171,7 +164,7 @@ def _why_not(server: ServerConfig) -> str:
     return "its entry has a header Authorization"
 
 
-async def signed_in(accounts: Mapping[str, Account | None]) -> list[str]:
+async def signed_in(accounts: Mapping[str, StoredAccount | None]) -> list[str]:
     """The servers for which a sign-in is stored, of accounts by their names."""
     found: list[str] = []
     for name, account in accounts.items():
@@ -182,28 +175,12 @@ async def signed_in(accounts: Mapping[str, Account | None]) -> list[str]:
     return found
 
 
-async def needs_sign_in(account: Account) -> bool:
+async def needs_sign_in(account: StoredAccount) -> bool:
     """Return True if a person has to sign in; a server without tokens, which nobody tried, is asked."""
     await account.load()
     tokens = account.record.tokens if account.record else None
     if tokens is None:
-        return await _wants_sign_in(account.server)
+        from mcpx.oauth.discovery import answers_401  # noqa: PLC0415 - for those who look
+
+        return await answers_401(account.server)
     return tokens.refresh_token is None and (tokens.expires_at or math.inf) <= time.time()
-
-
-async def _wants_sign_in(server: ServerConfig) -> bool:
-    """Return True if a server answers 401 to a request that asks for nothing, without a token."""
-    import httpx2  # noqa: PLC0415 - for those who look
-
-    from mcpx.oauth.network import open_network  # noqa: PLC0415 - likewise
-
-    if not isinstance(server.transport, Http | Sse):
-        return False
-    headers = {**server.transport.headers, "content-type": "application/json", "accept": ACCEPTED}
-    request = httpx2.Request("POST", server.transport.url, headers=headers, content=b"{}")
-    try:
-        async with open_network(server) as network:
-            response = await network.send(request)
-    except MCPXError:
-        return False
-    return response.status_code == HTTPStatus.UNAUTHORIZED

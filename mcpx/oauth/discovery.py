@@ -21,8 +21,9 @@ from mcp.client.auth.utils import (
 )
 from mcp.shared.auth_utils import check_resource_allowed
 
-from mcpx.core.config import ServerConfig
+from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.text import one_line
+from mcpx.errors import MCPXError
 from mcpx.oauth.addresses import origin, shown_origin
 from mcpx.oauth.answers import json_object
 from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
@@ -33,6 +34,7 @@ from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.record import JSON
 
 _OK: Final = 200
+_UNAUTHORIZED: Final = 401
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 _CERTAIN: Final = (Problem.WRONG_ISSUER, Problem.UNREACHABLE)
@@ -63,6 +65,24 @@ async def find_sign_in(server: ServerConfig, challenge: Challenge | None = None)
     """
     async with open_network(server) as network:
         return await discover(network, challenge)
+
+
+async def answers_401(server: ServerConfig) -> bool:
+    """Return True if a server answers 401 to a request that asks for nothing, without a token."""
+    if not isinstance(server.transport, Http | Sse):
+        return False
+    headers = {
+        **server.transport.headers,
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+    request = httpx2.Request("POST", server.transport.url, headers=headers, content=b"{}")
+    try:
+        async with open_network(server) as network:
+            response = await network.send(request)
+    except MCPXError:
+        return False
+    return response.status_code == _UNAUTHORIZED
 
 
 async def discover(network: OAuthNetwork, challenge: Challenge | None = None) -> Discovered | None:

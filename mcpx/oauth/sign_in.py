@@ -34,9 +34,9 @@ from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import Progress, Stage
 
 if TYPE_CHECKING:
-    from mcpx.oauth.account import Account
     from mcpx.oauth.discovery import Discovered
     from mcpx.oauth.record import Record
+    from mcpx.oauth.stored_account import StoredAccount
 
 _LINK: Final = re.compile(r"https?://[\w\-.~:/?#\[\]@!$&'()*+,;=%]+", re.ASCII)
 """An address as RFC 3986 has it: without spaces, quotes and whatever else a program might obey."""
@@ -52,7 +52,7 @@ class SignIn:
 
     def __init__(
         self,
-        account: Account,
+        account: StoredAccount,
         *,
         ports: Sequence[int],
         timeout_s: float,

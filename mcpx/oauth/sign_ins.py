@@ -19,9 +19,9 @@ from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.servers.fleet.supervision import renew
 from mcpx.core.servers.server import Server
 from mcpx.errors import MCPXError
-from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.accounts import account_at, needs_sign_in, person_account, signed_in
 from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.stored_account import AccountState, StoredAccount
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class SignIns:
             raise SignInError(Problem.NO_ANSWER, f"no sign-in to {name} waits for an answer")
         sign_in.answer(address)
 
-    def _joinable(self, account: Account, scopes: Sequence[str]) -> SignIn | None:
+    def _joinable(self, account: StoredAccount, scopes: Sequence[str]) -> SignIn | None:
         """The sign-in under way, if it is what is wanted; one for other scopes is cancelled."""
         found = self._pending.get(account.server.name)
         if found is None or not found.is_open or found.account is not account:
@@ -146,7 +146,7 @@ class SignIns:
                 cause=str(error),
             )
 
-    async def _adopt(self, account: Account, record: Record) -> None:
+    async def _adopt(self, account: StoredAccount, record: Record) -> None:
         """Put the result of a sign-in in force: sessions of an earlier sign-in end in order.
 
         Raises:
@@ -177,8 +177,8 @@ class SignIns:
         needed: set[str] = set()
 
         async def look(upstream: Server) -> None:
-            account, state = upstream.account, upstream.info().state
-            if not isinstance(account, Account) or not account.is_of_person:
+            account, state = _own(upstream.account), upstream.info().state
+            if account is None or not account.is_of_person:
                 return
             if (
                 state is State.NEEDS_SIGN_IN
@@ -233,7 +233,7 @@ class SignIns:
 
     # --- whose account it is
 
-    def _entry(self, name: str) -> tuple[ServerConfig, Account | None]:
+    def _entry(self, name: str) -> tuple[ServerConfig, StoredAccount | None]:
         """A server or another MCPX, and the account there.
 
         Raises:
@@ -244,16 +244,16 @@ class SignIns:
         upstream = self._hub.upstream(name)
         return upstream.config, _own(upstream.account)
 
-    def _of_peer(self, name: str) -> Account | None:
+    def _of_peer(self, name: str) -> StoredAccount | None:
         peer = self._hub.config.peers.get(name)
         return None if peer is None else _own(self._hub.fleet.accounts.of(peer))
 
-    def _sessions(self, account: Account) -> list[Supervised]:
+    def _sessions(self, account: StoredAccount) -> list[Supervised]:
         """The sessions that use an account."""
-        its = (each for each in self._hub.upstreams.values() if each.account is account)
+        its = (each for each in self._hub.upstreams.values() if _own(each.account) is account)
         return [session for each in its for session in each.sessions()]
 
 
-def _own(account: object) -> Account | None:
+def _own(account: object) -> StoredAccount | None:
     """The account behind the port."""
-    return account if isinstance(account, Account) else None
+    return account if isinstance(account, StoredAccount) else None

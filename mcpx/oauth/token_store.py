@@ -1,49 +1,51 @@
-"""The store of tokens: `FileStore`, a file for each record, or the system's keychain (`keychain_store`).
+"""The store of tokens: a file for each record (`FileStore`), or the system's keychain (`KeychainStore`).
 
 What is written is there whole or not at all, also after a crash. Two processes that refresh the same tokens
 take turns by `lock`, and read again what is stored once they have it. Nothing here shows a token.
-
-`KEY.json` holds a record, `KEY.lock` is locked (flock) while it is changed, `KEY.set-aside` is what could not
-be used. A process that is killed leaves an unfinished `KEY.*.new`, which the next writer removes. The
-functions block, and raise `OSError` for what the system refuses.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
 
-from mcpx.core.store.folders import ensure_folder, foreign_folder, sync_folder
-from mcpx.core.store.private_files import (
-    ForeignFileError,
-    open_own_file,
-    remove_partial,
-    replace_file,
-    try_lock,
-)
+from mcpx.core.config.server_config import TokenStoreKind
+from mcpx.core.running import in_force, keychain
+from mcpx.core.store.private_files import replace_file
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.record import Identity, Record
+from mcpx.oauth.record import (
+    Identity,
+    Record,
+    UnusableRecord,
+    decode_record,
+    delete_record,
+    encode_record,
+    lock_record,
+    mark_path,
+    prepare,
+    read_record,
+    record_path,
+    remove_record,
+    set_aside,
+    write_record,
+)
 from mcpx.paths import state_folder
 
 log = structlog.get_logger()
 FOLDER: Final = "oauth"
 """In the state folder: the records of sign-ins."""
 LOCK_TIMEOUT_S: Final = 45.0  # for another process: a refresh takes 30 s at most
-FORMAT: Final = 1
-MAX_RECORD_BYTES: Final = 2 << 20  # the metadata of two servers, of 256 KiB each before it is written as JSON
 _LOCK_PAUSE_S: Final = 0.02
-_OPEN_TO_OTHERS: Final = 0o077
-_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
+SERVICE: Final = "mcpx sign-ins"
+"""Another service than that of `${keychain:NAME}`, so that no configuration can name a token."""
 T = TypeVar("T")
 
 
@@ -85,155 +87,6 @@ class TokenStore(Protocol):
     def stamp(self, identity: Identity) -> object:
         """Something that is another when the record was changed, by whomever; None without one. Quick."""
         ...
-
-
-# --- the files
-
-
-class UnusableRecord(Exception):
-    """A record is not one that MCPX has written for this identity; the text says why."""
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    format: int
-    record: Record
-
-
-def encode_record(record: Record) -> bytes:
-    """A record as it is stored, on one line."""
-    return msgspec.json.encode(_Stored(FORMAT, record))
-
-
-def decode_record(data: bytes, identity: Identity) -> Record:
-    """The record in what is stored.
-
-    Raises:
-        UnusableRecord: It is none, or that of another identity.
-    """
-    try:
-        stored = msgspec.json.decode(data, type=_Stored)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise UnusableRecord("it is damaged") from None
-    if stored.format != FORMAT:
-        raise UnusableRecord(f"it has format {stored.format}, not {FORMAT}")
-    if stored.record.identity != identity:
-        raise UnusableRecord("it belongs to another server")
-    return stored.record
-
-
-def prepare(folder: Path) -> None:
-    """Create the folder, or see that it is for its owner alone.
-
-    Raises:
-        PermissionError: Others may change what is in it.
-    """
-    ensure_folder(folder)
-    if _checked(folder).st_mode & _OPEN_TO_OTHERS:
-        folder.chmod(0o700)
-
-
-def _checked(folder: Path) -> os.stat_result:
-    """Look at the folder. Where others may replace it as a whole, theirs is not taken for it.
-
-    Raises:
-        PermissionError: Others may change what is in it.
-    """
-    found = folder.lstat()
-    if (problem := foreign_folder(folder, found)) is not None:
-        raise PermissionError(errno.EPERM, problem)
-    return found
-
-
-def read_record(folder: Path, identity: Identity) -> Record | None:
-    """Read the record of an identity; None if there is none.
-
-    Raises:
-        UnusableRecord: It cannot be used.
-        PermissionError: Others may change what is in the folder.
-    """
-    try:
-        _checked(folder)
-        with open_own_file(record_path(folder, identity)) as file:
-            if os.fstat(file.fileno()).st_mode & _OPEN_TO_OTHERS:
-                os.fchmod(file.fileno(), 0o600)
-            data = file.read(MAX_RECORD_BYTES + 1)
-    except _ABSENT:
-        return None
-    except IsADirectoryError:
-        raise UnusableRecord("it is a folder") from None
-    except ForeignFileError as error:
-        raise UnusableRecord(f"it is {error.strerror}") from None
-    if len(data) > MAX_RECORD_BYTES:
-        raise UnusableRecord("it is too long")
-    return decode_record(data, identity)
-
-
-def write_record(folder: Path, record: Record) -> None:
-    """Put a record in the place of the one of its identity, so that a power cut does not undo it."""
-    prepare(folder)
-    remove_partial(record_path(folder, record.identity))
-    replace_file(record_path(folder, record.identity), encode_record(record))
-    with suppress(FileNotFoundError):
-        mark_path(folder, record.identity).unlink()
-    sync_folder(folder)
-
-
-def set_aside(folder: Path, identity: Identity) -> Path | None:
-    """Move what cannot be used out of the way, for its owner alone. Returns where it is then, if it is."""
-    path = record_path(folder, identity)
-    aside = path.with_suffix(".set-aside")
-    try:
-        read_record(folder, identity)
-    except UnusableRecord:
-        path.replace(aside)
-    else:
-        return None  # another process has written it meanwhile
-    with suppress(OSError):
-        if aside.is_symlink():
-            aside.unlink()
-        else:
-            aside.chmod(0o600)
-    return aside
-
-
-def remove_record(folder: Path, identity: Identity) -> None:
-    """Remove a record, and what is left of others."""
-    path = record_path(folder, identity)
-    remove_partial(path)
-    for each in (path, path.with_suffix(".set-aside")):
-        with suppress(*_ABSENT):
-            each.unlink()
-    with suppress(*_ABSENT):
-        sync_folder(folder)
-
-
-def delete_record(folder: Path, identity: Identity) -> None:
-    """Remove a record with its lock, which the caller has."""
-    remove_record(folder, identity)
-    with suppress(*_ABSENT):
-        lock_path(folder, identity).unlink()
-
-
-def record_path(folder: Path, identity: Identity) -> Path:
-    """Return the path of an identity's record."""
-    return folder / f"{identity.key}.json"
-
-
-def lock_path(folder: Path, identity: Identity) -> Path:
-    """Return the path of its lock."""
-    return folder / f"{identity.key}.lock"
-
-
-def _try_lock(folder: Path, identity: Identity) -> int | None:
-    return try_lock(lock_path(folder, identity))
-
-
-def mark_path(folder: Path, identity: Identity) -> Path:
-    """Return the path of the mark that the keychain has the record, and not this folder."""
-    return folder / f"{identity.key}.keychain"
-
-
-# --- the store of files
 
 
 class FileStore:
@@ -286,7 +139,7 @@ class FileStore:
         await self._do(lambda folder, _: prepare(folder), identity)
         with anyio.move_on_after(LOCK_TIMEOUT_S):
             while True:
-                descriptor = await self._do(_try_lock, identity)
+                descriptor = await self._do(lock_record, identity)
                 if descriptor is not None:
                     return descriptor
                 await anyio.sleep(_LOCK_PAUSE_S)
@@ -313,3 +166,84 @@ class FileStore:
             where = f" {error.filename}" if error.filename else ""
             text = f"sign-ins cannot be kept in {self.folder}:{where} {error.strerror or error}"
             raise SignInError(Problem.NOT_STORED, text) from error
+
+
+class KeychainStore:
+    """Keeps each record in the keychain of the system.
+
+    Locks, and a mark for each record that the keychain holds (an empty file), are in the folder of `files`:
+    the keychain is not asked for what it never had. A record that the file store still has is read from
+    there, and moves to the keychain when it is written next.
+    """
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+
+    async def read(self, identity: Identity) -> Record | None:
+        """The record of that identity, as `TokenStore` has it."""
+        if self._mark(identity).exists():
+            value = await _ask("get", identity)
+            with suppress(UnusableRecord):
+                if value is not None:
+                    return decode_record(value.encode(errors="replace"), identity)
+        return await self._files.read(identity)
+
+    async def write(self, record: Record) -> None:
+        """Put a record in the place of the one of its identity, as `TokenStore` has it."""
+        mark = self._mark(record.identity)
+        try:
+            await anyio.to_thread.run_sync(prepare, mark.parent)
+            replace_file(mark, b"", synced=False)  # first: what the keychain has from now on is to be found
+        except OSError as error:
+            text = f"sign-ins cannot be noted in {mark.parent}: {error.strerror or error}"
+            raise SignInError(Problem.NOT_STORED, text) from error
+        value = encode_record(record).decode()
+        await _ask("put", record.identity, value)
+        await self._files.remove_file(record.identity)
+
+    async def delete(self, identity: Identity) -> None:
+        """Remove the record of that identity, as `TokenStore` has it."""
+        mark = self._mark(identity)
+        if mark.exists():
+            await _ask("remove", identity)
+            with suppress(FileNotFoundError):
+                mark.unlink()
+        await self._files.delete(identity)
+
+    def lock(self, identity: Identity) -> AbstractAsyncContextManager[None]:
+        """Keep out others, as `TokenStore` has it."""
+        return self._files.lock(identity)
+
+    def stamp(self, identity: Identity) -> object:
+        """Something that is another when the record was changed, as `TokenStore` has it."""
+        with suppress(OSError):
+            found = self._mark(identity).lstat()
+            return found.st_ino, found.st_mtime_ns
+        return self._files.stamp(identity)
+
+    def _mark(self, identity: Identity) -> Path:
+        return mark_path(self._files.folder, identity)
+
+
+async def _ask(do: Literal["get", "put", "remove"], identity: Identity, value: str = "") -> str | None:
+    """Have the keychain used once.
+
+    Raises:
+        SignInError: It cannot be (`NOT_STORED`).
+    """
+    key = identity.key
+
+    def ask() -> str | None:
+        return keychain.ask(do, [key], in_force(), service=SERVICE, value=value).get(key)
+
+    try:
+        return await anyio.to_thread.run_sync(ask)
+    except keychain.KeychainError as error:
+        text = f'sign-ins cannot be kept in the keychain: {error}; or set "token_store" to "file"'
+        raise SignInError(Problem.NOT_STORED, text) from None
+
+
+def open_store(kind: TokenStoreKind, state: Path | None = None) -> TokenStore:
+    """Open the store of that kind. `state` is the state folder, if not the usual one. Nothing is created."""
+    files = FileStore(state)
+    return KeychainStore(files) if kind == "keychain" else files

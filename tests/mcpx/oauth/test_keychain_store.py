@@ -9,9 +9,8 @@ import pytest
 
 from mcpx.core.running import Environment, put_in_force
 from mcpx.core.running import keychain as keychain_program
-from mcpx.oauth.accounts import open_store
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import FileStore, open_store
 from tests.mcpx.oauth.records import record_of
 
 pytestmark = pytest.mark.anyio

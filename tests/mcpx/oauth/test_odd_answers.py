@@ -12,7 +12,8 @@ from mcpx.oauth.answers import MAX_LIFETIME_S
 from mcpx.oauth.challenge import MAX_SCOPES_LEN, Challenge
 from mcpx.oauth.discovery import find_sign_in
 from mcpx.oauth.errors import Problem
-from mcpx.oauth.token_store import FileStore, decode_record, encode_record, record_path
+from mcpx.oauth.record import decode_record, encode_record, record_path
+from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.oauth.signed_in import Person, refusal, server_at
 

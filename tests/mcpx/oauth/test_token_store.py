@@ -16,10 +16,10 @@ import pytest
 import structlog.testing
 
 from mcpx.core.store.private_files import try_lock
+from mcpx.oauth import record as files
 from mcpx.oauth import token_store
-from mcpx.oauth.accounts import open_store
 from mcpx.oauth.errors import Problem, SignInError
-from mcpx.oauth.token_store import FileStore
+from mcpx.oauth.token_store import FileStore, open_store
 from tests.mcpx.oauth.records import record_of, server_of
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def path(store):
-    return token_store.record_path(store.folder, IDENTITY)
+    return files.record_path(store.folder, IDENTITY)
 
 
 def mode_of(path):
@@ -82,8 +82,8 @@ async def test_what_is_deleted_leaves_nothing(store):
         b"[" * 100_000,
         b'{"format": 2, "record": {}}',
         b"null",
-        b" " * (token_store.MAX_RECORD_BYTES + 1),
-        token_store.encode_record(record_of(server=server_of("https://other.example/mcp"))),
+        b" " * (files.MAX_RECORD_BYTES + 1),
+        files.encode_record(record_of(server=server_of("https://other.example/mcp"))),
     ],
 )
 async def test_what_is_no_record_of_the_server_is_set_aside_and_said(store, path, contents):
@@ -101,17 +101,17 @@ async def test_what_is_no_record_of_the_server_is_set_aside_and_said(store, path
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "open to others"])
 async def test_what_others_may_have_put_there_is_not_read(store, path, kind, tmp_path):
-    token_store.prepare(store.folder)
+    files.prepare(store.folder)
     if kind == "link":
         other = tmp_path / "other"
-        other.write_bytes(token_store.encode_record(record_of()))
+        other.write_bytes(files.encode_record(record_of()))
         path.symlink_to(other)
     elif kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":
         path.mkdir()
     else:
-        path.write_bytes(token_store.encode_record(record_of()))
+        path.write_bytes(files.encode_record(record_of()))
         path.chmod(0o666)
     assert await store.read(IDENTITY) is None
 
@@ -187,7 +187,7 @@ async def test_a_lock_that_is_removed_with_its_record_is_no_lock_any_more(store)
     async with store.lock(IDENTITY):
         await store.delete(IDENTITY)
         async with store.lock(IDENTITY):  # of the next record
-            assert try_lock(token_store.lock_path(store.folder, IDENTITY)) is None
+            assert try_lock(files.lock_path(store.folder, IDENTITY)) is None
 
 
 async def test_a_lock_that_another_process_keeps_is_waited_for_only_so_long(store, monkeypatch):
@@ -239,19 +239,19 @@ def killed_at(step, action):
 
 def change(folder, number):
     """What a refresh and a sign-in do to the files."""
-    lock = try_lock(token_store.lock_path(folder, IDENTITY))
-    token_store.write_record(folder, record_of(number, now=0))
+    lock = try_lock(files.lock_path(folder, IDENTITY))
+    files.write_record(folder, record_of(number, now=0))
     os.close(lock)
 
 
 def test_a_process_killed_at_any_step_of_a_change_leaves_the_old_record_or_the_new(store, path):
-    token_store.write_record(store.folder, record_of(1, now=0))
+    files.write_record(store.folder, record_of(1, now=0))
     steps, seen = 0, set()
     while killed_at(steps + 1, lambda: change(store.folder, 2)):
         steps += 1
         for each in store.folder.iterdir():
             assert mode_of(each) == 0o600
-        seen.add(token_store.read_record(store.folder, IDENTITY).tokens.access_token)
+        seen.add(files.read_record(store.folder, IDENTITY).tokens.access_token)
         change(store.folder, 1)  # nobody is locked out
         assert {each.suffix for each in store.folder.iterdir()} == {".json", ".lock"}
     assert (steps > 20, seen) == (True, {"access-0001", "access-0002"})
@@ -261,23 +261,23 @@ def test_a_process_killed_at_any_step_of_signing_out_leaves_the_record_or_nothin
     steps = 0
 
     def forget():
-        lock = try_lock(token_store.lock_path(store.folder, IDENTITY))
-        token_store.delete_record(store.folder, IDENTITY)
+        lock = try_lock(files.lock_path(store.folder, IDENTITY))
+        files.delete_record(store.folder, IDENTITY)
         os.close(lock)
 
-    token_store.write_record(store.folder, record_of(1, now=0))
+    files.write_record(store.folder, record_of(1, now=0))
     while killed_at(steps + 1, forget):
         steps += 1
-        record = token_store.read_record(store.folder, IDENTITY)
+        record = files.read_record(store.folder, IDENTITY)
         assert record is None or record.tokens.access_token == "access-0001"
         change(store.folder, 1)
     assert steps > 10
 
 
 def test_a_killed_process_holds_no_lock(store):
-    token_store.prepare(store.folder)
-    killed_at(20, lambda: [try_lock(token_store.lock_path(store.folder, IDENTITY)), *map(len, ["x"] * 100)])
-    lock = try_lock(token_store.lock_path(store.folder, IDENTITY))
+    files.prepare(store.folder)
+    killed_at(20, lambda: [try_lock(files.lock_path(store.folder, IDENTITY)), *map(len, ["x"] * 100)])
+    lock = try_lock(files.lock_path(store.folder, IDENTITY))
     assert lock is not None
     fcntl.flock(lock, fcntl.LOCK_UN)
     os.close(lock)
@@ -286,7 +286,7 @@ def test_a_killed_process_holds_no_lock(store):
 def test_a_record_is_shown_without_its_secrets():
     shown = repr(record_of())
     assert not any(secret in shown for secret in ("access-0001", "refresh-0001", "hush-hush"))
-    assert json.loads(token_store.encode_record(record_of()))["format"] == 1
+    assert json.loads(files.encode_record(record_of()))["format"] == 1
 
 
 def test_the_usual_folder_is_in_the_state_folder(monkeypatch, tmp_path):
