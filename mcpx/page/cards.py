@@ -21,7 +21,7 @@ from mcpx.core.events.stats import Count, total
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.servers.server import Server
 from mcpx.core.servers.transport.placement import PlacedUse
-from mcpx.core.system.processes import ProcessFigures, Use, own_memory
+from mcpx.core.system.processes import ProcessFigures, Use
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
 from mcpx.page.access import Access, PageMemory
@@ -30,7 +30,7 @@ EVERY_S: Final = 3.0
 SECOND_LOOK_S: Final = 1.0  # after the first: only then there is a share of the processor
 SHARE: Final = 0.004  # of a core
 FORGET_S: Final = 30.0  # without a look, after which a share would be of a time that nobody saw
-_Look = tuple[dict[int, Use], int | None, float]
+_Look = tuple[dict[int, Use], tuple[int | None, float | None], float]
 Card = dict[str, Any]
 MAX_ERROR_CHARS: Final = 500
 TONES: Final = {
@@ -60,7 +60,6 @@ class Processes:
         self._figures = ProcessFigures()
         self._looking = False
         self._due = self._looked_at = 0.0
-        self._own_time: float | None = None
 
     def refresh(self, groups: list[int]) -> None:
         """Have these process groups looked at, if it is time; returns at once."""
@@ -68,7 +67,7 @@ class Processes:
         if self._looking or now < self._due:
             return
         if now - self._looked_at > FORGET_S:
-            self._figures, self._own_time = ProcessFigures(), None
+            self._figures = ProcessFigures()
         self._looking = True
         looking = asyncio.get_running_loop().run_in_executor(None, self._look, self._figures, groups)
         looking.add_done_callback(self._looked)
@@ -76,23 +75,19 @@ class Processes:
     @staticmethod
     def _look(figures: ProcessFigures, groups: list[int]) -> _Look:
         began = time.thread_time()
-        return figures.look(groups), own_memory(), time.thread_time() - began
+        return figures.look(groups), figures.look_at_self(), time.thread_time() - began
 
     def _looked(self, looking: asyncio.Future[_Look]) -> None:
         self._looking = False
-        now, own_time, cost_s = time.monotonic(), time.process_time(), 0.0
+        self._looked_at, cost_s = time.monotonic(), 0.0
         if looking.cancelled():
             return
         if (error := looking.exception()) is not None:
             contain(error, "processes")
         else:
-            self.uses, self.own_memory, cost_s = looking.result()
-        before = self._own_time
-        if before is not None and now > self._looked_at:
-            self.own_cpu = round((own_time - before) / (now - self._looked_at), 4)
-        pause_s = EVERY_S if before is not None else SECOND_LOOK_S
-        self._own_time, self._looked_at = own_time, now
-        self._due = now + max(pause_s, cost_s / SHARE)
+            self.uses, (self.own_memory, self.own_cpu), cost_s = looking.result()
+        pause_s = SECOND_LOOK_S if self.own_cpu is None else EVERY_S
+        self._due = self._looked_at + max(pause_s, cost_s / SHARE)
 
 
 class Cards:

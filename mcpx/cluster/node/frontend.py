@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 import socket
 import ssl
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import anyio
@@ -43,6 +43,7 @@ from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.telemetry.contained import contain
+from mcpx.core.telemetry.log_files import last_lines
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.tls_channel import TlsChannel, accept_tls
 from mcpx.errors import MCPXError
@@ -208,7 +209,8 @@ class NodeFrontend:
                 case Logs():
                     name = self._servers.find(hello.server, hello.digest).name
                     path = self._hub.upstreams[name].server_log.path
-                    return Tail(log=await anyio.to_thread.run_sync(_tail, path, hello.lines))
+                    read = partial(last_lines, path, hello.lines, max_bytes=MAX_LOG_BYTES)
+                    return Tail(log=tuple(await anyio.to_thread.run_sync(read)))
         except UnknownServerError as error:
             return Refused(error=str(error), code="unknown_server")
         except MCPXError as error:
@@ -253,16 +255,3 @@ async def _send(channel: Channel, answer: Accepted | Refused | Tail) -> None:
     with anyio.move_on_after(ANSWER_TIMEOUT_S):
         while channel.unsent and not over.is_set() and not channel.hung_up():  # noqa: ASYNC110 - rarely more than once
             await anyio.sleep(DRAIN_POLL_S)
-
-
-def _tail(path: Path, lines: int) -> tuple[str, ...]:
-    """The last lines of a file; none if there is none."""
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
-            file.seek(max(0, end - MAX_LOG_BYTES))
-            found = file.read(MAX_LOG_BYTES).decode(errors="replace").splitlines()
-    except OSError:
-        return ()
-    whole = found[1:] if end > MAX_LOG_BYTES else found
-    return tuple(whole[-lines:])

@@ -20,7 +20,7 @@ from mcpx.cluster.node.room import Machine, look
 from mcpx.cluster.node.servers import NodeServer, NodeServers
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import server_status
-from mcpx.core.system.processes import ProcessFigures, Use, own_memory
+from mcpx.core.system.processes import ProcessFigures, Use
 from mcpx.core.text import cut
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.lines import LineSplitter, TooLong
@@ -54,7 +54,6 @@ class Reports:
         self._interval_s = interval_s
         self._figures = ProcessFigures()
         self._looked = _Looked()
-        self._own_time: tuple[float, float] | None = None  # when, and the seconds used until then
         self._watchers: set[Channel] = set()
         self._joined = anyio.Event()
         self.stopping = False
@@ -96,7 +95,7 @@ class Reports:
     async def _report(self) -> None:
         while True:
             if not self._watchers:
-                self._figures, self._own_time = ProcessFigures(), None  # shares would be of all that time
+                self._figures = ProcessFigures()  # shares would be of all that time
                 await self._joined.wait()
             self._joined = anyio.Event()
             await self._look()
@@ -124,12 +123,7 @@ class Reports:
         found = _Looked()
         found.uses = self._figures.look(groups)
         found.machine = look()
-        found.own_memory = own_memory()
-        times = os.times()
-        before, used = self._own_time, times.user + times.system
-        self._own_time = times.elapsed, used
-        if before is not None and times.elapsed > before[0]:
-            found.own_cpu = round((used - before[1]) / (times.elapsed - before[0]), 4)
+        found.own_memory, found.own_cpu = self._figures.look_at_self()
         return found
 
     def _node(self) -> NodeReport:

@@ -167,6 +167,7 @@ class ProcessFigures:
     def __init__(self) -> None:
         self._seen: dict[tuple[int, str], _Seen] = {}  # by pid and start time
         self._at: float | None = None
+        self._own: tuple[float, float] | None = None  # when, and the seconds used by this process until then
 
     def look(self, groups: Iterable[int]) -> dict[int, Use]:
         """Look now; may take milliseconds. A group of which nothing can be seen is left out.
@@ -192,6 +193,17 @@ class ProcessFigures:
             if size
         }
 
+    def look_at_self(self) -> tuple[int | None, float | None]:
+        """Return the bytes that this process holds, and its share of a core since the last such look.
+
+        None stands for what is not known.
+        """
+        mine = usage_of(os.getpid()) if has_proc() else None
+        now, used = time.monotonic(), time.process_time()
+        before, self._own = self._own, (now, used)
+        share = None if before is None else round((used - before[1]) / max(now - before[0], 1e-3), 4)
+        return None if mine is None else mine.resident, share
+
 
 def group_memory(groups: Iterable[int]) -> dict[int, int]:
     """The bytes that these process groups hold: shared pages in proportion on Linux, else whole.
@@ -199,13 +211,6 @@ def group_memory(groups: Iterable[int]) -> dict[int, int]:
     A group of which nothing can be seen is left out.
     """
     return {group: use.memory for group, use in ProcessFigures().look(groups).items()}
-
-
-def own_memory() -> int | None:
-    """The bytes that this process holds; None where the system does not say."""
-    if not has_proc() or (mine := usage_of(os.getpid())) is None:
-        return None
-    return mine.resident
 
 
 def _memory(pid: int, resident: int, before: _Seen | None) -> int:

@@ -38,16 +38,16 @@ def server_log_path(server: str, folder: Path) -> Path:
     return folder / "logs" / f"{quote(server, safe=' ')}.log"
 
 
-def last_lines(path: Path, lines: int) -> list[str]:
-    """The last lines of a log, at most so many and `MAX_TAIL_BYTES`; none where there is no file."""
+def last_lines(path: Path, lines: int, *, max_bytes: int = MAX_TAIL_BYTES) -> list[str]:
+    """Return the last lines of a log, at most so many and `max_bytes`; none where there is no file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - MAX_TAIL_BYTES))
-            found = file.read(MAX_TAIL_BYTES).decode(errors="replace").splitlines()
+            file.seek(max(0, size - max_bytes))
+            found = file.read(max_bytes).decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []
-    whole = found if size <= MAX_TAIL_BYTES else found[1:]
+    whole = found if size <= max_bytes else found[1:]
     return whole[-lines:]
 
 
