@@ -220,7 +220,7 @@ def restarts(session: Supervised) -> int:
     life = session.queue.lifecycle_or_none()
     if life is None:
         return 0
-    woken = getattr(session, "rests", 0)
+    woken = session.rests
     if woken and life.phase is Phase.IDLE:
         woken -= 1  # it rests at the moment
     return max(0, life.readied - 1 - woken)

@@ -21,7 +21,6 @@ from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.admission import refusal_of
 from mcpx.core.servers.call_queue import CallQueue, RawReply
-from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
 from mcpx.core.servers.server import Server
@@ -61,8 +60,6 @@ class VisibleServer(Protocol):
     def needs_sign_in(self) -> bool: ...
     @property
     def account(self) -> Account | None: ...
-    @property
-    def rate(self) -> CallRate: ...
     @property
     def queue(self) -> CallQueue: ...
     @property
@@ -146,11 +143,6 @@ class NarrowedServer:
     def account(self) -> Account | None:
         """The account that MCPX has at the server."""
         return self._server.account
-
-    @property
-    def rate(self) -> CallRate:
-        """The rate of calls that the server is allowed."""
-        return self._server.rate
 
     @property
     def queue(self) -> CallQueue:
