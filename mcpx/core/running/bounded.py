@@ -80,8 +80,9 @@ def start(
     *,
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.DEVNULL,
+    folder: str | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in the home folder of that environment. The caller ends it.
+    """Start a program in a folder, or else in the home folder of that environment. The caller ends it.
 
     Raises:
         OSError: It cannot be started.
@@ -93,14 +94,19 @@ def start(
         stdout=subprocess.PIPE,
         stderr=stderr,
         env=environ,
-        cwd=home if os.path.isdir(home) else "/",
+        cwd=folder or (home if os.path.isdir(home) else "/"),
         start_new_session=True,
     )
 
 
 @contextmanager
 def running(
-    command: Sequence[str], environ: Mapping[str, str], **streams: int
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
+    folder: str | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program, and kill it with its process group at the end, unless it was left to `end` before.
 
@@ -108,7 +114,7 @@ def running(
         OSError: It cannot be started.
         ValueError: Likewise: there is a null character in the command or in a variable.
     """
-    process = start(command, environ, **streams)
+    process = start(command, environ, stdin=stdin, stderr=stderr, folder=folder)
     try:
         yield process
     finally:

@@ -48,7 +48,8 @@ def ask(command: Sequence[str], environ: Mapping[str, str], *, client: str, with
     `within_s` bounds the whole, but for the end.
     """
     try:
-        with running(command, environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        pipe, here = subprocess.PIPE, os.curdir
+        with running(command, environ, stdin=pipe, stderr=pipe, folder=here) as process:
             return _ask(_Conversation(process, time.monotonic() + within_s), client)
     except OSError as error:
         return Answer(problem=f"cannot be started: {error.strerror}")
