@@ -22,7 +22,7 @@ from mcpx.setup.clients.forms import command_words, write_entry
 from mcpx.setup.clients.launching import NAME, Launch, is_same_command
 from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key
 from mcpx.setup.clients.rows import Client
-from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents import DocumentError, value_at
 from mcpx.setup.documents.editing import Document
 
 UNINSTALL: Final = "uninstall"
@@ -67,9 +67,7 @@ def plan_install(
 
 def _places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str, Any]]]:
     """The entries at a key of a client's file, by name: the path of each, and the entry."""
-    value = document
-    for step in key:
-        value = value.get(step) if isinstance(value, Mapping) else None
+    value = value_at(document, key)
     if isinstance(value, list):
         listed = [(index, each) for index, each in enumerate(value) if isinstance(each, Mapping)]
         return {str(each.get("name")): ((*key, index), dict(each)) for index, each in listed}

@@ -38,6 +38,19 @@ def line_end_of(text: str) -> str:
     return found[0] if found else "\n"
 
 
+# --- values
+
+
+def value_at(value: Any, path: Sequence[str | int]) -> Any:
+    """Return the value at a path of keys and indices; None if there is none."""
+    for step in path:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and 0 <= step < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
 def nested(steps: Sequence[str | int], value: Any) -> Any:
     """Return a value inside new objects, one a step."""
     for step in reversed(steps):

@@ -12,6 +12,7 @@ from typing import Any
 from mcpx.core.config.document import ConfigNotices, Location
 from mcpx.core.config.entries import FORMS, all_entries
 from mcpx.core.text.jsonc import JSONObject
+from mcpx.setup.documents import value_at
 from mcpx.setup.documents.editing import Document
 
 Path = tuple[str | int, ...]
@@ -25,9 +26,8 @@ def places_of(document: Any) -> list[tuple[str, Path]]:
 
 def entry_at(document: Any, path: Path) -> dict[str, Any]:
     """The entry at a path of `places_of`; empty where it is no object."""
-    for step in path:
-        document = document[step]
-    return document if isinstance(document, dict) else {}
+    found = value_at(document, path)
+    return found if isinstance(found, dict) else {}
 
 
 def with_server(data: bytes | None, name: str, entry: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final, Literal, Protocol
 
 from mcpx.core.text.jsonc import BOM
-from mcpx.setup.documents import DocumentError
+from mcpx.setup.documents import DocumentError, value_at
 
 Syntax = Literal["json", "toml", "yaml"]
 
@@ -60,7 +60,7 @@ class Document:
         """
         meant = _with(self.value, path, value)
         if not _equal(self.value, meant):
-            self._take(_set(self._editor, self._text, path, _at(self.value, path), value), [meant])
+            self._take(_set(self._editor, self._text, path, value_at(self.value, path), value), [meant])
 
     def append(self, path: Path, value: Any) -> None:
         """Add one more item at the end of the list at a path, which is made if there is none.
@@ -68,7 +68,7 @@ class Document:
         Raises:
             DocumentError: Something else than a list is there.
         """
-        items = _at(self.value, path)
+        items = value_at(self.value, path)
         if not isinstance(items, list | None):
             raise DocumentError(f"{'.'.join(map(str, path)) or 'the whole file'} is not a list")
         meant = _with(self.value, path, [*(items or ()), value])
@@ -83,7 +83,7 @@ class Document:
         if not _has(self.value, path):
             return
         edited, meant = self._editor.remove_value(self._text, path), [_without(self.value, path)]
-        while len(path) > 1 and not _at(meant[-1], path := path[:-1]):
+        while len(path) > 1 and not value_at(meant[-1], path := path[:-1]):
             meant.append(_without(self.value, path))  # a table of TOML is gone with the last one inside it
         self._take(edited, meant)
 
@@ -134,20 +134,11 @@ def _decoded(data: bytes, syntax: Syntax) -> tuple[str, str]:
 
 def _has(value: Any, path: Path) -> bool:
     """Return True if there is a value at a path, which has a step at least."""
-    parent = _at(value, path[:-1])
+    parent = value_at(value, path[:-1])
     step = path[-1]
     if isinstance(step, int):
         return isinstance(parent, list) and 0 <= step < len(parent)
     return isinstance(parent, dict) and step in parent
-
-
-def _at(value: Any, path: Path) -> Any:
-    """The value at a path; `None` if there is none."""
-    for index, step in enumerate(path):
-        if not _has(value, path[index : index + 1]):
-            return None
-        value = value[step]
-    return value
 
 
 def _with(value: Any, path: Path, new: Any) -> Any:

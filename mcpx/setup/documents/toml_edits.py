@@ -16,7 +16,7 @@ import msgspec
 import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
-from mcpx.setup.documents import DocumentError, line_end_of, nested
+from mcpx.setup.documents import DocumentError, line_end_of, nested, value_at
 
 _EMPTY_LINE_BEFORE: Final = re.compile(r"(?:\A|(?<=\n))[ \t]*\r?\n\Z")
 _EMPTY_LINE: Final = re.compile(r"[ \t]*\r?\n")
@@ -58,7 +58,7 @@ def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
 
 def append_item(text: str, path: Sequence[str | int], value: Any) -> str:
     """The text with one more item in the list at a path, which is written in brackets."""
-    return set_value(text, path, [*(_at(read(text), _keys(path)) or ()), value])
+    return set_value(text, path, [*(value_at(read(text), _keys(path)) or ()), value])
 
 
 def remove_value(text: str, path: Sequence[str | int]) -> str:
@@ -81,12 +81,6 @@ def _keys(path: Sequence[str | int]) -> Keys:
     if len(keys) < len(path):
         raise DocumentError("an item of a list cannot be edited in TOML")
     return keys
-
-
-def _at(value: Any, keys: Keys) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _section_end(places: list[Place], index: int) -> int:
