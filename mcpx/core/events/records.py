@@ -81,8 +81,6 @@ class Record:
     reply: Reply[Any] | None = None
     mark = ANSWERED
     """The number of its end, for its slot."""
-    has_arguments = True
-    """False where they were not looked at: it was refused before."""
     _how: tuple[str, str | None, int] | None = None
 
     def __init__(
@@ -130,8 +128,8 @@ class Record:
 
     def end(self) -> End:
         """Return how it has ended, in the words in which calls are counted. Never raises."""
-        outcome, code, _ = self.how()
-        return end_of(outcome, code)
+        outcome, code, _ = self._how or self.how()
+        return "ok" if outcome == "ok" else end_of(outcome, code)
 
     def is_question(self) -> bool:
         """Return True if it ended with a question: the request that brings the answer goes on with it."""
@@ -194,7 +192,7 @@ class Log(Protocol):
     is_written: bool
 
     def describe(self, record: Record) -> None:
-        """Have a record get a line."""
+        """Have a record get a line that was refused before its arguments were looked at."""
         ...
 
     def begun(self, record: Record) -> None:
@@ -284,7 +282,7 @@ class Records:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        record = Record(self._now_us(), self._target(kind, server, name, origin), arguments, self._ended)
+        record = self._new(kind, server, name, arguments, origin)
         if trace_id is not None:
             record.trace_id = trace_id
         self.running[record.at_us] = record
@@ -312,8 +310,7 @@ class Records:
         rule: str | None = None,
     ) -> None:
         """Record a request that was refused, with that code, before there was anything to send."""
-        record = Record(self._now_us(), self._target(kind, server, name, origin), NOTHING, self._ended)
-        record.has_arguments = False
+        record = self._new(kind, server, name, NOTHING, origin)
         if self._log.is_written:
             self._log.describe(record)
         if self._tally is not None:
@@ -345,10 +342,13 @@ class Records:
         if record.said:
             self._log.ended(record)
 
-    def _now_us(self) -> int:
-        """Return the time in microseconds since 1970, never the same twice."""
+    def _new(
+        self, kind: Kind, server: str, name: str, arguments: msgspec.Raw | bytes, origin: Origin | None
+    ) -> Record:
+        """Make a record that begins now; no two of them begin at the same microsecond."""
         now = time.time_ns() // 1000
         if now <= self._last_us:
             now = self._last_us + 1
         self._last_us = now
-        return now
+        shown = self.hide(name) if kind == "resource" else name
+        return Record(now, (origin or library_origin(), server, kind, shown), arguments, self._ended)

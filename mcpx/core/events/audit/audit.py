@@ -137,8 +137,8 @@ class Audit:
     # --- calls
 
     def describe(self, record: Record) -> None:
-        """Have a record get a line."""
-        record.said = said_of(*record.target, record.arguments if record.has_arguments else None)
+        """Have a record get a line that was refused before its arguments were looked at."""
+        record.said = said_of(*record.target, None)
 
     def begun(self, record: Record) -> None:
         """Have a record that begins on disk, so that it gets a line even if MCPX is killed.
@@ -146,7 +146,7 @@ class Audit:
         Raises:
             CallError: `overloaded`: the log is required, and cannot be written.
         """
-        self.describe(record)
+        record.said = said_of(*record.target, record.arguments)
         if self._chain is None:
             self.open()
         if self._chain is not None:
