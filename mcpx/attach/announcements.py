@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.attach.pending import InForce, PendingRequest, PendingRequests, decode_object, notification
-from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY
+from mcpx.core.system.endpoint import COUNTED_KEY, SETTLED_KEY
 from mcpx.core.wire.envelope import RequestId, RPCMessage, encode
 
 # The lists that the client of a shim was given, page by page, to compare later ones with them. Pure.

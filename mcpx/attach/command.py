@@ -10,8 +10,7 @@ from typing import Final
 from mcpx.attach.connecting import Connecting, NoDaemon
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.shim import Shim
-from mcpx.core.system.control_protocol import greeting
-from mcpx.core.system.endpoint import EXPOSURES, Endpoint, only_of
+from mcpx.core.system.endpoint import EXPOSURES, Endpoint, greeting, only_of
 from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 

@@ -43,7 +43,7 @@ class Connecting:
     """The attempts of one shim to get a connection. `begin` makes the first."""
 
     greets = True
-    """Whether a connection begins with the greeting of `mcpx.core.system.control_protocol`."""
+    """Whether a connection begins with the greeting of `mcpx.core.system.endpoint`."""
 
     def __init__(self, paths: DaemonPaths) -> None:
         self.paths = paths

@@ -26,8 +26,7 @@ from mcpx.attach.connecting import NO_DAEMON, NO_SERVER, REFUSED, Connecting
 from mcpx.attach.pending import decode_object, malformed
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
-from mcpx.core.system.control_protocol import LIMIT_KEY, greeting
-from mcpx.core.system.endpoint import Endpoint
+from mcpx.core.system.endpoint import LIMIT_KEY, Endpoint, greeting
 from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import DaemonError
 

@@ -18,15 +18,17 @@ from typing import Any, Final, NamedTuple
 
 from mcpx.core.daemon.control_client import request, request_or_fail
 from mcpx.core.daemon.launch import START_TIMEOUT_S, DaemonLauncher
-from mcpx.core.system.locks import LockOwner, lock_owner, take_lock
 from mcpx.core.system.paths import (
     POLL_INTERVAL_S,
     DaemonPaths,
+    LockOwner,
     check_runtime_folder,
     claim_folder,
     daemon_paths,
+    lock_owner,
     lock_owner_pid,
     paths_named,
+    take_lock,
 )
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint, runtime_folder

@@ -29,8 +29,7 @@ from mcpx.core.gateway.sdk_path import stamp_of
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.handler import ToolCall
 from mcpx.core.rendering.result_members import enveloped
-from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY
-from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, SETTLED_KEY, Endpoint
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.enclosed import enclose
 from mcpx.version import __version__

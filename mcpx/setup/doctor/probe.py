@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.running.bounded import end, running
-from mcpx.core.system.control_protocol import PROBE_KEY
+from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.system.polling import readable
 from mcpx.core.text import one_line
 from mcpx.version import __version__

@@ -26,7 +26,7 @@ from measure_start import START_S, daemon
 from process import Process, Unmeasured
 from targets import mcpx
 
-from mcpx.core.system.control_protocol import SETTLED_KEY
+from mcpx.core.system.endpoint import SETTLED_KEY
 
 RATE = 1000  # calls a second
 BEAT_S = 0.01

@@ -29,7 +29,7 @@ from client import SHAKE, Client
 from process import Process, Unmeasured, deadline
 from targets import CHILD, HERE, SERVER, Target, mcpx
 
-from mcpx.core.system.control_protocol import SETTLED_KEY
+from mcpx.core.system.endpoint import SETTLED_KEY
 
 ROOT = HERE.parents[2]
 LIVE = ROOT / "tests" / "live"

@@ -8,8 +8,7 @@ import pytest
 
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import OWN_ID_PREFIX, Session
-from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY, greeting
-from mcpx.core.system.endpoint import DEFAULT_ENDPOINT
+from mcpx.core.system.endpoint import COUNTED_KEY, DEFAULT_ENDPOINT, SETTLED_KEY, greeting
 from mcpx.core.system.paths import DaemonPaths, daemon_paths
 from mcpx.version import __version__
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.attach.pending import PendingRequest, unavailable
 from mcpx.attach.session import OWN_ID_PREFIX, Session
-from mcpx.core.system.control_protocol import COUNTED_KEY, SETTLED_KEY
+from mcpx.core.system.endpoint import COUNTED_KEY, SETTLED_KEY
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 CHANGED = "notifications/tools/list_changed"

@@ -22,7 +22,7 @@ from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.protocol.context import SESSIONLESS, ClientId, Origin, Transport, client_text, this_user
 from mcpx.core.servers.passthrough.client import DirectClient
-from mcpx.core.system.control_protocol import PROBE_KEY
+from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.wire.context import WireContext
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from mcpx.core.daemon.leaving import Use
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.control import LOOKS, Control, PageLink, no_page
 from mcpx.core.gateway.frontends.newcomers import Newcomers
-from mcpx.core.system.control_protocol import CONTROL_PREFIX
-from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.system.endpoint import CONTROL_PREFIX, DEFAULT_ENDPOINT, Endpoint
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation

@@ -25,7 +25,7 @@ from mcpx.core.servers.passthrough.messages import (
     value_of,
     with_subscription,
 )
-from mcpx.core.system.control_protocol import PROBE_KEY
+from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.wire import envelope
 
 STANDING: Final = frozenset({"subscriptions/listen"})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mcpx.core.system.locks import LockOwner, lock_owner, take_lock
-from mcpx.core.system.paths import acquire_lock, claim_folder, daemon_paths
+from mcpx.core.system.paths import LockOwner, acquire_lock, claim_folder, daemon_paths, lock_owner, take_lock
 
 
 def test_a_configuration_has_one_daemon_whichever_link_it_is_reached_through(house, monkeypatch):

@@ -7,8 +7,7 @@ import os
 import pytest
 
 from mcpx.core.system.listening import listen
-from mcpx.core.system.locks import take_lock
-from mcpx.core.system.paths import acquire_lock, claim_folder, daemon_paths
+from mcpx.core.system.paths import acquire_lock, claim_folder, daemon_paths, take_lock
 from mcpx.core.system.stale import claim_configuration_folder, clean_up
 
 DAY_S = 86400.0

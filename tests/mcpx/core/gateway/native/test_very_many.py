@@ -14,7 +14,7 @@ from mcpx.core.catalog.snapshot import State
 from mcpx.core.gateway.native.lists import PAGE_ENTRIES
 from mcpx.core.servers.offers.catalogue_cache import MAX_CONCURRENT_READS
 from mcpx.core.servers.offers.pages import MAX_PAGES
-from mcpx.core.system.control_protocol import SETTLED_KEY
+from mcpx.core.system.endpoint import SETTLED_KEY
 from tests.mcpx.core.gateway.native.connecting import open_gateway
 from tests.mcpx.scripted import QUICK, config_of
 
