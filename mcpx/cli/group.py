@@ -18,7 +18,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from mcpx.cli.printing import echo
-from mcpx.core.daemon.control_client import RefusedError
 from mcpx.core.daemon.startup_report import report, take_starter
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import CallError, ConfigError, MCPXError, leaves
@@ -148,6 +147,8 @@ def _print_error(text: str, details: dict[str, Any]) -> None:
 
 def _details(error: Exception) -> dict[str, Any]:
     """What the daemon, or a call, says of the error besides its text."""
+    from mcpx.core.daemon.control_client import RefusedError  # a command that was refused has it already
+
     if isinstance(error, RefusedError):
         return error.response
     return error.to_dict() if isinstance(error, CallError) else {}

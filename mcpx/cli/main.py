@@ -12,7 +12,6 @@ from typing import Final
 import click
 
 from mcpx.cli.group import Cli, no_such_command
-from mcpx.cli.options import json_option
 from mcpx.cli.printing import print_json
 from mcpx.version import __version__
 
@@ -61,7 +60,7 @@ COMMANDS: Final = {
     "When something is wrong": {
         "doctor": ("cli.setup.doctor:doctor", "Say what is wrong, and what to type."),
         "check": ("cli.setup.check:check", "Check a configuration."),
-        "logs": ("cli.operations.running:logs", "What a server says on standard error."),
+        "logs": ("cli.operations.logs:logs", "What a server says on standard error."),
         "restart": ("cli.operations.running:restart", "Restart one server."),
         "reload": ("cli.operations.running:reload_config", "Read the configuration again."),
         "undo": ("cli.setup.undo:undo", "Take back the last change of files."),
@@ -132,7 +131,7 @@ def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
 
 
 @click.command(short_help="Print the version.")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def version(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Print the version of MCPX."""
     if as_json:

@@ -12,7 +12,6 @@ import click
 from mcpx.cli.options import with_config
 from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
-from mcpx.top.polling import Polling
 
 DUMB_TERMINALS: Final = frozenset({"", "dumb", "unknown"})
 
@@ -29,6 +28,8 @@ def top(config_path: str | None) -> None:
     and have no good answer, refused those of which nothing was sent. Saved tokens reached no model.
     """
     _check_terminal()
+    from mcpx.top.polling import Polling  # rich
+
     polling = Polling(daemon_paths(config_path))
     first = polling.ask()  # before textual is imported: that there is no daemon is said at once
     if not os.environ.get("NO_COLOR"):

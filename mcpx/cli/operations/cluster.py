@@ -13,13 +13,12 @@ import click
 from mcpx.cli.group import Group
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import FOLD, NO_WRAP, RIGHT, Cell, echo, print_json, print_table, print_texts
-from mcpx.cluster.node.spec import cluster_config
 from mcpx.core.config import load
 from mcpx.core.config.load import cluster_link
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import REQUEST_TIMEOUT_S, request
 from mcpx.core.store.cluster_file import remove_cluster_file, write_cluster_file
-from mcpx.core.system.light_imports import import_structlog, light_sdk
+from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
@@ -159,6 +158,8 @@ def started_here(config: Config) -> Config:
     """
     if not is_clustered(config):
         return config
+    from mcpx.cluster.node.spec import cluster_config  # what runs on nodes, where there are any
+
     return cluster_config(config)
 
 
@@ -284,7 +285,6 @@ def undrain(node: str, config_path: str | None) -> None:
 @cluster.command(hidden=True)
 def node() -> None:
     """Be a node: started by the cluster on each machine, with one line on standard input."""
-    import_structlog()
     from mcpx.core.telemetry.log import configure
 
     configure()

@@ -15,7 +15,7 @@ import click
 
 from mcpx.cli.group import Group
 from mcpx.cli.operations.cluster import started_here
-from mcpx.cli.operations.running import LINES, show_end
+from mcpx.cli.operations.logs import LINES, show_end
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import FOLD, NO_WRAP, RIGHT, Columns, echo, print_json, print_table, print_texts
 from mcpx.core.config import load, read_config
@@ -24,7 +24,7 @@ from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import located, running_daemons, waiting_upgrade
 from mcpx.core.daemon.lifecycle import report as running_report
 from mcpx.core.running import begin
-from mcpx.core.system.light_imports import import_structlog, light_sdk
+from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.system.listening import listening
 from mcpx.core.system.paths import acquire_lock, daemon_paths, lock_owner_pid
 from mcpx.core.system.stale import clean_up
@@ -70,13 +70,13 @@ def daemon() -> None:
 @with_config
 def run(config_path: str | None) -> None:
     """Run the daemon in the foreground until a signal comes: for systemd, launchd and debugging."""
-    import_structlog()
-    from mcpx.core.servers.early_start import early_children
     from mcpx.core.telemetry.hangup import outlive_early_hangup
-    from mcpx.core.telemetry.log import configure
+    from mcpx.core.telemetry.log import configure  # first, as it has structlog imported without rich
 
     configure()
     outlive_early_hangup()
+    from mcpx.core.servers.early_start import early_children
+
     paths = _paths(config_path)
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)

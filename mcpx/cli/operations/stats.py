@@ -17,8 +17,6 @@ from rich.text import Text
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import console, print_json
 from mcpx.core.daemon.control_client import request
-from mcpx.core.events.stats import report as report_of
-from mcpx.core.events.stats_file import read_all_stats, stats_file
 from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
@@ -67,8 +65,11 @@ def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
     paths = daemon_paths(config_path)
     if not of_all and (response := request(paths, {"mcpx": "stats"})) is not None:
         return response
+    from mcpx.core.events.stats import report  # structlog, which a daemon has loaded already
+    from mcpx.core.events.stats_file import read_all_stats, stats_file
+
     try:
-        return report_of(read_all_stats() if of_all else stats_file(paths.folder).read(), None)
+        return report(read_all_stats() if of_all else stats_file(paths.folder).read(), None)
     except OSError as error:
         raise MCPXError(f"{error.filename}: {error.strerror}") from None
 

@@ -10,16 +10,13 @@ import click
 
 from mcpx.cli.options import changing_options, may_go_on
 from mcpx.cli.printing import console, echo, print_json
-from mcpx.core.system.light_imports import import_structlog
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
-from mcpx.setup.doctor.examination import Section, examine
-from mcpx.setup.doctor.installation import Finding, Installation
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcpx.setup.doctor.examination import Section
-    from mcpx.setup.doctor.installation import Fix
+    from mcpx.setup.doctor.installation import Finding, Fix
 
 
 # What `mcpx doctor` prints: a page for people, and the same as JSON. Text of servers is never obeyed.
@@ -143,8 +140,9 @@ def doctor(
 
 def _examined(config_path: str | None, *, starts: bool, timeout_s: float, quiet: bool) -> list[Section]:
     """Run the checks, and say on a terminal which one runs."""
-    import_structlog()
-    from mcpx.core.telemetry.log import configure
+    from mcpx.core.telemetry.log import configure  # all that is examined: a quarter of a second
+    from mcpx.setup.doctor.examination import examine
+    from mcpx.setup.doctor.installation import Installation
 
     configure("error")  # what fails is on the page
     installation = Installation(config_path, starts=starts, timeout_s=timeout_s)

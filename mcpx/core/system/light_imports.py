@@ -43,12 +43,6 @@ def light_sdk(*, serves_http: bool = False) -> Iterator[None]:
         yield
 
 
-def import_structlog() -> None:
-    """Import structlog without rich, its form for tracebacks: MCPX's log has one of its own."""
-    with _hidden(("rich",)):
-        import structlog  # noqa: F401, PLC0415
-
-
 @contextmanager
 def _lazy_packages() -> Iterator[None]:
     finder = _LazyPackages()

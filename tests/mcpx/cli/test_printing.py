@@ -63,7 +63,7 @@ def test_half_a_character_can_be_printed_into_a_pipe():
 
 def test_the_end_of_a_log_is_escaped_on_a_terminal_too(log):
     shows = (
-        "from pathlib import Path; from mcpx.cli.operations.running import show_end;"
+        "from pathlib import Path; from mcpx.cli.operations.logs import show_end;"
         f" show_end(Path({str(log)!r}), lines=9, follow=False)"
     )
     assert on_terminal("-c", shows) == SHOWN + "\n"

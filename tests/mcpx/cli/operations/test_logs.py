@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.cli.operations.running import added
+from mcpx.cli.operations.logs import added
 
 
 @pytest.mark.parametrize(
