@@ -330,26 +330,3 @@ def _is_pollable(fd: int) -> bool:
     """Return True if the loop can poll this descriptor; regular files and /dev/null are always ready."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
-
-
-async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
-    """Return what comes until a line ends, the peer closes the connection, or more than `limit` bytes have
-    come.
-
-    The channel is not read any further then; what came behind the line is in the result.
-    """
-    answer = bytearray()
-    answered = anyio.Event()
-
-    def on_data(data: bytes) -> None:
-        answer.extend(data)
-        if b"\n" in data or len(answer) > limit:
-            channel.pause_reading()
-            answered.set()
-
-    channel.on_data = on_data
-    channel.on_end = answered.set
-    channel.write(request)
-    channel.start_reading()
-    await answered.wait()
-    return bytes(answer)
