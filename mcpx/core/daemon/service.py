@@ -223,5 +223,5 @@ def _run(command: Command, environ: Mapping[str, str]) -> str | None:
     except OSError as error:
         return error.strerror
     except OutOfBounds as limit:
-        return str(limit)
+        return str(limit).replace("did not answer", "no answer")
     return None if done.code == 0 else done.last_line or f"exit code {done.code}"

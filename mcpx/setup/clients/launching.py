@@ -142,7 +142,7 @@ def run(line: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> str |
     try:
         done = bounded.run(line, environ, timeout_s=ADD_TIMEOUT_S, with_errors=True)
     except bounded.OutOfBounds as limit:
-        return f"it {limit}"
+        return f"it {limit}".replace("did not answer", "did not end")
     except OSError as error:
         return error.strerror or str(error)
     return None if done.code == 0 else done.last_line or f"it ended with exit code {done.code}"
