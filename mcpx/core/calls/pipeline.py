@@ -9,7 +9,7 @@ asks in its context), and hands it to `send` with the reply that an encoder wait
     permit   refuse what the rules refuse
     check    hold the arguments against the tool's schema; large ones in a worker, then go on at `resolve`
     ask      have a person agree, where a rule wants that (`mcpx.core.calls.asking`)
-    queue    choose the session, and put the request into its queue, which sends it (`mcpx.core.servers`)
+    queue    hand it to the server, which chooses the session and sends it in its turn (`mcpx.core.servers`)
     settle   what comes back settles the reply: the encoder answers, then record and spans end
 
 No step waits, so a slow server delays nobody else; the answer goes straight to whoever asked. What a step
@@ -162,7 +162,7 @@ class Pipeline:
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._check_apart(request, tool, checked, call, reply)
         else:
-            self._queue(server, tool, request, call, reply)
+            self._ask_and_queue(server, tool, request, call, reply)
 
     def _tool(self, server: VisibleServer, request: Exec) -> ToolInfo:
         """Return the tool of a call, which may run.
@@ -212,7 +212,7 @@ class Pipeline:
                 server = find_server(self._servers, request.server_name)
                 now = self._tool(server, request)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                self._queue(server, now, request, fitting, reply)
+                self._ask_and_queue(server, now, request, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(request, reply, error)
 
@@ -224,13 +224,13 @@ class Pipeline:
         if cancel is not None:
             reply.on_abandon = cancel
 
-    def _queue(
+    def _ask_and_queue(
         self, server: VisibleServer, tool: ToolInfo, request: Exec, call: CallTool, reply: RawReply
     ) -> None:
-        """Put a call whose arguments fit into a queue, if a person need not be asked first.
+        """Hand a call whose arguments fit to its server, if a person need not be asked first.
 
         Raises:
-            CallError: As from `admitted`, and from `submit`.
+            CallError: A person is asked, or has refused; or the server takes no call now.
         """
         rule = server.policy.asks(tool)
         if rule is not None or call.context.answers is not None:
