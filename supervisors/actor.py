@@ -38,17 +38,18 @@ class Mailbox(Generic[M]):
         if size < 1:
             raise ValueError(f"a mailbox holds at least 1 message, got {size}")
         self.size = size
-        self._messages: deque[M] = deque()
+        self.messages: deque[M] = deque()
+        """The messages that wait, the oldest first: to be looked at only."""
         self._consumer: Callable[[M], object] | None = None
         self._consuming = False
         self._closed = False
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self.messages)
 
     def __iter__(self) -> Iterator[M]:
         """Iterate over what waits now, in order."""
-        return iter(tuple(self._messages))
+        return iter(tuple(self.messages))
 
     def put(self, message: M) -> None:
         """Have `message` consumed now, or put it at the end.
@@ -59,15 +60,15 @@ class Mailbox(Generic[M]):
         """
         if self._closed:
             raise MailboxClosed("the mailbox is closed")
-        if len(self._messages) >= self.size:
+        if len(self.messages) >= self.size:
             raise MailboxFull(f"the mailbox holds {self.size} messages already")
-        self._messages.append(message)
+        self.messages.append(message)
         if self._consumer is not None and not self._consuming:
             self._consume()
 
     def put_back(self, message: M) -> None:
         """Put a message that was consumed but not served at the front again; the size does not count."""
-        self._messages.appendleft(message)
+        self.messages.appendleft(message)
 
     def attach(self, consumer: Callable[[M], object]) -> None:
         """Give `consumer` every message until `detach`, those that wait first. It must not raise."""
@@ -82,23 +83,23 @@ class Mailbox(Generic[M]):
     def _consume(self) -> None:
         self._consuming = True
         try:
-            while self._messages and self._consumer is not None:
-                self._consumer(self._messages.popleft())
+            while self.messages and self._consumer is not None:
+                self._consumer(self.messages.popleft())
         finally:
             self._consuming = False
 
     def discard(self, message: M) -> bool:
         """Take `message` out again; false if it was not there."""
         try:
-            self._messages.remove(message)
+            self.messages.remove(message)
         except ValueError:
             return False
         return True
 
     def drain(self) -> list[M]:
         """Take out all messages, the oldest first."""
-        taken = list(self._messages)
-        self._messages.clear()
+        taken = list(self.messages)
+        self.messages.clear()
         return taken
 
     def close(self) -> list[M]:

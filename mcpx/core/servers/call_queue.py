@@ -118,7 +118,7 @@ class CallQueue:
             ) from None
         except MailboxClosed:
             raise self.unavailable(request) from None
-        if len(self.ref.mailbox):  # it was not taken
+        if self.ref.mailbox.messages:  # it was not taken
             if size_of(request) > LARGE_REQUEST_BYTES and self._waiting_bytes() > MAX_WAITING_BYTES:
                 self.ref.mailbox.discard(envelope)
                 raise self._overloaded(request, f"calls of {MAX_WAITING_BYTES >> 20} MB are waiting")

@@ -159,6 +159,7 @@ class Calls:
         self._timeout = config.call_limits.call_timeout
         self._max_in_flight = config.call_limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
+        self._is_draining = False  # somebody waits, or has waited, until no call is in flight
         self._counters = counters
         self._on_proof: Callable[[], None] | None = on_proof
         self._open = False
@@ -224,7 +225,8 @@ class Calls:
         self._link.lost.set(reason)
 
     async def _none_in_flight(self) -> None:
-        while len(self._in_flight.deadlines):
+        self._is_draining = True
+        while self._in_flight.deadlines:
             self._idle.clear()
             await self._idle.wait()
 
@@ -335,7 +337,7 @@ class Calls:
 
     def _freed(self) -> None:
         self._counters.in_flight -= 1
-        if not len(self._in_flight.deadlines):
+        if self._is_draining and not self._in_flight.deadlines:
             self._idle.set()
         if len(self._in_flight.deadlines) == self._max_in_flight - 1:
             self._resume()
