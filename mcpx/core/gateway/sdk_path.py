@@ -22,7 +22,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import anyio
 import msgspec
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
@@ -36,17 +35,14 @@ from msgspec.structs import replace
 from mcpx.core.calls.asking import Render
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.handles import Delivery, RequestCaller
+from mcpx.core.gateway.clients.handles import RequestCaller
 from mcpx.core.gateway.clients.identity import as_sent, connection_of, origin_of, request_outbound
-from mcpx.core.gateway.clients.outbox import Backlog
+from mcpx.core.gateway.clients.outbox import RequestQueue
 from mcpx.core.protocol.context import InputAnswers
 from mcpx.core.protocol.messages import Exec, Request, encode_for_server, meta_for_server
 from mcpx.core.protocol.requests import RequestContext
-from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
-from mcpx.errors import CallError
-from supervisors import Signal
 
 METHODS: Final = frozenset(
     {
@@ -102,30 +98,18 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -
         CallError: The request failed, or `render` says that it did.
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
-    notifications = _NotificationQueue(hub.clients)
+    notifications = RequestQueue(hub.clients)
     with_context = replace(request, context=_context(hub, ctx, notifications))
     if isinstance(with_context, Exec):
         with_context = replace(with_context, given=await as_sent(ctx))
     if hub.records.watch is not None:
         hub.records.watch.same(request, with_context)
-    failure: CallError | MCPError | None = None
-    result: R | JSON = {}
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(notifications.deliver)
-        try:
-            result = await hub.calls.run(with_context, render)
-        except (CallError, MCPError) as error:  # carried out of the task group, which would wrap it
-            failure = error
-        finally:
-            notifications.close()
-    if failure is not None:
-        raise failure
-    return result
+    return await notifications.deliver_during(hub.calls.run(with_context, render))
 
 
-def _context(hub: HubView, ctx: Context, notifications: _NotificationQueue) -> RequestContext:
+def _context(hub: HubView, ctx: Context, notifications: RequestQueue) -> RequestContext:
     """The context of the client's request."""
-    caller = RequestCaller(ctx, hub, notifications.put)
+    caller = RequestCaller(ctx, hub, notifications)
     if caller.modern:
         hub.clients.note_sessionless(caller.log_level)
 
@@ -165,38 +149,3 @@ def _answers(ctx: Context) -> InputAnswers | None:
         )
     encoded = b"" if responses is None else encode_for_server(responses, "inputResponses")
     return InputAnswers(encoded, state)
-
-
-class _NotificationQueue:
-    """Notifications to the client during its request, delivered in order, in bounded memory."""
-
-    def __init__(self, clients: ConnectedClients) -> None:
-        self._clients = clients
-        self._waiting: Backlog[Delivery] = Backlog()
-        self._changed = Signal()
-        self._closed = False
-
-    def put(self, delivery: Delivery, size: int) -> None:
-        """Deliver soon; after the request, and where too much waits, it is dropped."""
-        if self._closed:
-            return
-        if self._waiting.put(delivery, size):
-            self._changed.set()
-        else:
-            self._clients.dropped += 1
-
-    def close(self) -> None:
-        """Nothing more will come."""
-        self._closed = True
-        self._changed.set()
-
-    async def deliver(self) -> None:
-        """Deliver until it is closed and empty."""
-        while len(self._waiting) or not self._closed:
-            if not len(self._waiting):
-                self._changed.clear()
-                await self._changed.wait()
-                continue
-            deliver = self._waiting.take()
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                await deliver()

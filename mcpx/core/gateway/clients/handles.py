@@ -7,7 +7,7 @@ task of their own delivers them in order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -27,15 +27,11 @@ from mcpx.core.gateway.clients.identity import (
     request_outbound,
     session_client,
 )
-from mcpx.core.gateway.clients.outbox import NotificationOutbox, size_of
+from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue, size_of
 from mcpx.core.protocol.context import NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
 from mcpx.core.servers.relay.clients import LOG, ConnectedClients
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
-
-Delivery = Callable[[], Awaitable[None]]
-Enqueue = Callable[[Delivery, int], None]
-"""Queues a delivery of that many bytes behind the earlier ones; drops it once the request is answered."""
 
 
 def capabilities_of(declared: ClientCapabilities | None) -> Capabilities:
@@ -178,7 +174,7 @@ class StreamCaller:
 class RequestCaller:
     """A client whose request the SDK's server is handling."""
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], hub: HubView, enqueue: Enqueue) -> None:
+    def __init__(self, ctx: ServerRequestContext[Any, Any], hub: HubView, queue: RequestQueue) -> None:
         session = ctx.session
         connection = connection_of(session)
         self.session_client = session_client(connection, hub)
@@ -195,7 +191,7 @@ class RequestCaller:
         self._peer = hub.endpoint.peer
         self._outbound = request_outbound(session)
         self._clients = hub.clients
-        self._enqueue = enqueue
+        self._queue = queue
         self._level = ((ctx.params or {}).get("_meta") or {}).get(LOG_LEVEL_META_KEY)
 
     @property
@@ -207,7 +203,7 @@ class RequestCaller:
 
     def log(self, params: JSON) -> None:
         params = own_logger(params, self._peer)
-        self._enqueue(partial(self._outbound.notify, LOG, params), size_of(params))
+        self._queue.put(partial(self._outbound.notify, LOG, params), size_of(params))
 
     async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
         return await self._outbound.send_raw_request(method, params, _options(on_progress))

@@ -1,27 +1,33 @@
-"""Notifications to clients outside any request: each client's in order, none delaying another's.
+"""Messages to clients over the SDK, each client's in order, none delaying another's.
 
-What a client has not taken waits in a `Backlog` of bounded size. Dropped, and counted, is what comes when its
-backlog is full, and what it does not take within `DELIVERY_TIMEOUT_S`. Before `run` everything is dropped.
+`NotificationOutbox` delivers outside any request, `RequestQueue` during one, before its answer. What a client
+has not taken waits in a `Backlog` of bounded size; what comes when that is full is dropped, and counted.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.abc
 import msgspec
 import structlog
+from mcp import MCPError
 from mcp.server.connection import Connection
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.telemetry.contained import contain
+from mcpx.errors import CallError
+from supervisors import Signal
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
+Delivery = Callable[[], Awaitable[object]]
 MAX_MESSAGES: Final = 1000  # of one backlog
 MAX_BYTES: Final = 4 << 20  # of their JSON; the message that exceeds it is still accepted
 DELIVERY_TIMEOUT_S: Final = 5.0
@@ -69,7 +75,10 @@ def size_of(params: dict[str, Any] | None) -> int:
 
 
 class NotificationOutbox:
-    """Delivers to all clients. What was dropped is counted in `clients`."""
+    """Delivers to all clients, while `run`. What was dropped is counted in `clients`.
+
+    Dropped is also what a client does not take within `DELIVERY_TIMEOUT_S`.
+    """
 
     def __init__(self, clients: ConnectedClients) -> None:
         self._clients = clients
@@ -112,3 +121,55 @@ class NotificationOutbox:
                 self._clients.dropped += dropped
                 log.warning("client.deaf", waited_s=DELIVERY_TIMEOUT_S, dropped=dropped)
         del self._backlogs[connection]
+
+
+class RequestQueue:
+    """Messages to the client of a request that the SDK's server is handling."""
+
+    def __init__(self, clients: ConnectedClients) -> None:
+        self.tasks: anyio.abc.TaskGroup | None = None
+        """Runs what lasts no longer than the request."""
+        self._clients = clients
+        self._waiting: Backlog[Delivery] = Backlog()
+        self._changed = Signal()
+        self._closed = False
+
+    def put(self, delivery: Delivery, size: int) -> None:
+        """Deliver soon; after the answer, and where too much waits, it is dropped."""
+        if self._closed:
+            return
+        if self._waiting.put(delivery, size):
+            self._changed.set()
+        else:
+            self._clients.dropped += 1
+
+    async def deliver_during(self, serving: Awaitable[T]) -> T:
+        """Deliver while the request is served, and what waits then; return its result.
+
+        Raises:
+            CallError: From `serving`.
+            MCPError: From `serving`.
+        """
+        failure: CallError | MCPError | None = None
+        async with anyio.create_task_group() as self.tasks:
+            self.tasks.start_soon(self._deliver)
+            try:
+                result = await serving
+            except (CallError, MCPError) as error:  # carried out of the task group, which would wrap it
+                failure = error
+            finally:
+                self._closed = True
+                self._changed.set()
+        if failure is not None:
+            raise failure
+        return result
+
+    async def _deliver(self) -> None:
+        while self._waiting or not self._closed:
+            if not self._waiting:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            deliver = self._waiting.take()
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                await deliver()

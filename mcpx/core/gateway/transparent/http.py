@@ -7,9 +7,7 @@ enclosed (`mcpx.core.wire.enclosed`): so they pass as the bytes that came here, 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
@@ -27,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import Bearer, connection_of, is_of_this_machine, request_outbound
-from mcpx.core.gateway.clients.outbox import NotificationOutbox
+from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue
 from mcpx.core.gateway.transparent.sessions import TransparentSessions
 from mcpx.core.gateway.transparent.subjects import TOOLS_CALL
 from mcpx.core.protocol.requests import Cancel, OnAnswer, Passed
@@ -36,66 +34,42 @@ from mcpx.core.servers.passthrough.messages import CANCELLED, error_answer, resu
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import envelope
 from mcpx.core.wire.enclosed import enclose, encode_read
-from supervisors import Signal
 
 Admits = Callable[[str, msgspec.Raw], bool]
 """Returns True if a notification of the server, by its method and params, may go to the client."""
-MAX_WAITING: Final = 1000  # messages to the client of one request; what comes beyond is dropped
 
 
 class RequestPeer:
     """A request that the SDK's server is handling. Its messages go out in order, before its answer."""
 
-    def __init__(self, outbound: Outbound, admits: Admits, *, is_local: bool) -> None:
+    def __init__(self, outbound: Outbound, queue: RequestQueue, admits: Admits, *, is_local: bool) -> None:
         self.is_local = is_local
         self._outbound = outbound
+        self._queue = queue
         self._admits = admits
-        self._waiting: deque[Callable[[], Awaitable[object]]] = deque()
-        self._changed = Signal()
-        self._closed = False
-        self._tasks: anyio.abc.TaskGroup | None = None
         self._asking: set[anyio.CancelScope] = set()
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Send a notification soon, if it may go to the client; after the answer it is dropped."""
         if self._admits(method, params):
-            self._put(partial(self._outbound.notify, method, _enclosed(params)))
+            self._queue.put(partial(self._outbound.notify, method, _enclosed(params)), 0)
 
     def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
         """Send a request of the server."""
         scope = anyio.CancelScope()
 
         async def start() -> None:
-            if self._tasks is not None:
-                self._tasks.start_soon(ask_client, self._outbound, method, params, on_answer, scope)
+            if self._queue.tasks is not None:
+                self._queue.tasks.start_soon(ask_client, self._outbound, method, params, on_answer, scope)
 
         self._asking.add(scope)
-        self._put(start)
+        self._queue.put(start, 0)
         return lambda _said: scope.cancel()
 
-    def _put(self, deliver: Callable[[], Awaitable[object]]) -> None:
-        if not self._closed and len(self._waiting) < MAX_WAITING:
-            self._waiting.append(deliver)
-            self._changed.set()
-
     def close(self) -> None:
-        """End it, once the request is answered: nothing more is sent, and the server's own requests end."""
-        self._closed = True
-        self._changed.set()
+        """End the server's own requests: the request is answered."""
         for scope in self._asking:
             scope.cancel()
-
-    async def deliver(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Deliver until it is closed and empty."""
-        self._tasks = tasks
-        while self._waiting or not self._closed:
-            if not self._waiting:
-                self._changed.clear()
-                await self._changed.wait()
-                continue
-            deliver = self._waiting.popleft()
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                await deliver()
 
 
 class SessionPeer:
@@ -163,6 +137,7 @@ class TransparentServer(Server[Any]):
         self.middleware = [self._serve]
         self._sessions = TransparentSessions(hub, server, "http", bearer)
         self._is_default = bearer is None
+        self._clients = hub.clients
         self._outbox = outbox
         self._tasks = tasks
 
@@ -181,26 +156,18 @@ class TransparentServer(Server[Any]):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
         is_local = self._is_default and is_of_this_machine(ctx.request)
         admits = self._sessions.admits_notification
-        peer = RequestPeer(request_outbound(ctx.session), admits, is_local=is_local)
+        queue = RequestQueue(self._clients)
+        peer = RequestPeer(request_outbound(ctx.session), queue, admits, is_local=is_local)
         request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
-        return await self._answer(client, request, peer)
+        return await queue.deliver_during(self._answer(client, request, peer))
 
     async def _answer(
         self, client: DirectClient | None, request: Passed, peer: RequestPeer
     ) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        failure: MCPError | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(peer.deliver, tasks)
-            try:
-                result = await self._sessions.answer(client, request)
-            except MCPError as error:  # carried out of the task group, which would wrap it
-                failure = error
-            finally:
-                peer.close()
-        if failure is not None:
-            raise failure
-        return result
+        try:
+            return await self._sessions.answer(client, request)
+        finally:
+            peer.close()
 
     def _client(self, ctx: Context) -> DirectClient | None:
         """The client whose session it is; None from 2026-07-28 on, which has no sessions over HTTP."""
