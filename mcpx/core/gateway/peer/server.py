@@ -8,8 +8,8 @@ has one for each client (`sessions: per_client`): then a peer over HTTP needs a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 import mcp_types
@@ -45,9 +45,6 @@ from mcpx.core.validation.arguments import encode_arguments
 from mcpx.core.wire.enclosed import enclose
 from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import CallError
-
-if TYPE_CHECKING:
-    from mcpx.core.gateway.peer.posted_calls import PostedCalls
 
 
 class OwnLookup(Lookup):
@@ -143,13 +140,6 @@ class PeerServer(EndpointServer):
             wait_to_list=self._wait_to_list,
             lookup=OwnLookup,
         ).register(self)
-
-    @cached_property
-    def posted_calls(self) -> PostedCalls:
-        """Takes plain calls over HTTP; made for the first one."""
-        from mcpx.core.gateway.peer.posted_calls import PostedCalls  # noqa: PLC0415 - for peers over HTTP
-
-        return PostedCalls(self)
 
     # --- what the server is, asked for at each greeting
 

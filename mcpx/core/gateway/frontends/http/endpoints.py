@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import anyio.abc
 from mcp.server.lowlevel import Server
@@ -31,6 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcpx.core.config import Config
 from mcpx.core.gateway.clients.identity import Bearer, bearer_in
 from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends.http.posted_calls import PostedCalls, may_be_plain
 from mcpx.core.gateway.frontends.http.sessions import SessionManagers, resumed
 from mcpx.core.gateway.transparent.http import TransparentServer
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
@@ -68,11 +70,17 @@ class HttpEndpoints:
             if endpoint.server is not None:
                 outbox = endpoints.clients.outbox
                 return make_manager(TransparentServer(self._hub, endpoint.server, outbox, tasks, bearer))
-            return make_manager((endpoints.peer if endpoint.peer else endpoints.gateway)(endpoint))
+            if endpoint.peer is None:
+                return make_manager(endpoints.gateway(endpoint))
+            server = endpoints.peer(endpoint)
+            manager = make_manager(server)
+            self._posted_calls[manager] = PostedCalls(server)
+            return manager
 
         self._hub = endpoints.hub
         self._guard = guard
         self._managers = SessionManagers(make)
+        self._posted_calls: WeakKeyDictionary[object, PostedCalls] = WeakKeyDictionary()  # by their managers
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the sessions."""
@@ -102,7 +110,8 @@ class HttpEndpoints:
             return
         manager = await self._managers.get((endpoint, bearer))
         if endpoint.peer is not None:
-            receive, taken = await self._take_call(manager.app, scope, receive, send)
+            calls = self._posted_calls[manager]
+            receive, taken = await self._take_call(calls, scope, receive, send)
             if taken:
                 return
         if endpoint.alone is None:  # of the others there are only so many servers
@@ -130,11 +139,9 @@ class HttpEndpoints:
             raise EndpointError(f"No server {shown_name(cut(name, MAX_NAME_CHARS))}{hint}")
 
     async def _take_call(
-        self, server: Any, scope: Scope, receive: Receive, send: Send
+        self, calls: PostedCalls, scope: Scope, receive: Receive, send: Send
     ) -> tuple[Receive, bool]:
-        """Serve a plain call of a peer; what is to be received then, and whether it was served."""
-        from mcpx.core.gateway.peer.posted_calls import may_be_plain  # noqa: PLC0415 - for those who have peers
-
+        """Serve a plain call of a peer. Returns what is to be received then, and True if it was served."""
         headers = may_be_plain(scope)
         if headers is None or await self._guard(Request(scope)) is not None:
             return receive, False
@@ -142,8 +149,7 @@ class HttpEndpoints:
         receive = resumed([begun], receive)
         if begun.get("more_body") or not begun.get("body"):
             return receive, False
-        body = begun["body"]
-        return receive, await server.posted_calls.take(headers, body, scope, receive, send)
+        return receive, await calls.take(headers, begun["body"], scope, receive, send)
 
 
 def _endpoint_in(scope: Scope) -> Endpoint:

@@ -8,7 +8,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpx.core.gateway.peer.posted_calls import PostedCalls
+from mcpx.core.gateway.frontends.http.posted_calls import PostedCalls
 from tests.mcpx.core.gateway.peer.peers import open_peers
 from tests.mcpx.core.servers.relay.answering import asking_server
 from tests.mcpx.scripted import PATIENCE_S, Ears, entry, soon
