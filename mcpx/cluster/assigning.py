@@ -197,11 +197,7 @@ class Assignments:
         return node if candidates([roomy], alike) else None
 
     async def _await_news(self, demand: Demand, deadline: float) -> None:
-        """Wait for a change of the nodes, if there may be one that helps.
-
-        Raises:
-            ConnectionLost: There will be none, or not in time.
-        """
+        """Wait for a change of the nodes that may help, or raise ConnectionLost: none will come in time."""
         views = self._nodes.views()
         coming = (
             self._ray.joined is None

@@ -169,11 +169,7 @@ def _options(command: str, wanted: Change) -> list[str]:
 
 
 def _names(clients: Sequence[str]) -> list[str]:
-    """The clients, each once.
-
-    Raises:
-        MCPXError: There is no client of a name.
-    """
+    """Name the clients, each once; raise MCPXError for one that there is not."""
     known = {client.name for client in CLIENTS}
     if len(clients) > _MAX_CLIENTS or not known.issuperset(clients):
         raise MCPXError("there is no such client")
@@ -182,11 +178,7 @@ def _names(clients: Sequence[str]) -> list[str]:
 
 @asynccontextmanager
 async def _alone(lock: anyio.Lock) -> AsyncIterator[None]:
-    """Acquire the lock, with a timeout.
-
-    Raises:
-        MCPXError: It takes too long.
-    """
+    """Hold a lock that is acquired with a timeout; raise MCPXError when that is over."""
     try:
         with anyio.fail_after(WAIT_S):
             await lock.acquire()

@@ -102,11 +102,7 @@ class PageListener:
                 raise ListenerLostError(f"the page's socket was lost: {server.lost}")
 
     def _listen(self) -> socket.socket:
-        """A socket on the port that is remembered, else on a new one.
-
-        Raises:
-            BindError: Somebody else has the port, or there is none to be had.
-        """
+        """Listen on the port that is remembered, else on a new one, or raise BindError."""
         if (port := self._memory.port) == 0:
             for _ in range(ATTEMPTS):
                 with suppress(BindError):

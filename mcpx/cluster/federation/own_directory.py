@@ -58,6 +58,17 @@ if TYPE_CHECKING:
 
 Context = ServerRequestContext[Any, Any]
 P = TypeVar("P", DirectoryRequest, RestartRequest, LogRequest)
+_STATUS: Final = (
+    "name",
+    "state",
+    "transport",
+    "pid",
+    "uptime_s",
+    "restarts",
+    "failures",
+    "next_attempt_in_s",
+)
+"""Members of a directory's entry that are those of the server's status."""
 COALESCE_S: Final = 0.2
 FIRST_ANSWER_S: Final = 5.0  # at most, for one's own peers to say theirs; two may be peers of each other
 REST: Final = 20.0  # times what a look took, before the next one: of many servers it takes a while
@@ -150,17 +161,10 @@ class OwnDirectory:
         known = info.catalogue
         error = status.last_error
         return PeerServer(
-            name=status.name,
-            state=status.state,
+            **{name: getattr(status, name) for name in _STATUS},
             described=cut(info.describe_state(), MAX_TEXT_CHARS),
             sessions=shown.config.sessions,
-            transport=status.transport,
-            pid=status.pid,
-            uptime_s=status.uptime_s,
-            restarts=status.restarts,
-            failures=status.failures,
             last_error=None if error is None else cut(error, MAX_TEXT_CHARS),
-            next_attempt_in_s=status.next_attempt_in_s,
             tools=len(info.tools),
             resources=len(info.resources),
             templates=len(known.templates) if known else 0,

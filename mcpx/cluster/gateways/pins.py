@@ -126,11 +126,7 @@ class PinExchange:
         return (await self._table.versions(key)).get(key, 0)
 
     async def _read(self, identity: str, pins: ServerPins, version: int) -> Shared | None:
-        """Read that version from the store; None if there is something newer by now.
-
-        Raises:
-            _NotShared: It cannot be believed.
-        """
+        """Read that version; None if there is a newer one. Raise _NotShared if it cannot be believed."""
         text = await self._table.get(f"pins/{identity}", version)
         if text is None:
             return None
@@ -144,11 +140,7 @@ class PinExchange:
         return shared
 
     async def _write(self, identity: str, new: Shared) -> bool:
-        """Have it shared; whether no other gateway was first.
-
-        Raises:
-            _NotShared: It is too large.
-        """
+        """Have it shared; True if no other gateway was first. Raise _NotShared if it is too large."""
         text = msgspec.json.encode(new).decode()
         if len(text) > MAX_RECORD_CHARS:
             raise _NotShared("it is too large for the store")

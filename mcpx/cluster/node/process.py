@@ -76,11 +76,7 @@ def main() -> int:
 
 
 def _read_start() -> NodeStart:
-    """The first line of standard input.
-
-    Raises:
-        DecodeError: It is something else.
-    """
+    """Read the first line of standard input, or raise DecodeError."""
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < MAX_START_BYTES:
         if not (byte := os.read(_STDIN, 1)):

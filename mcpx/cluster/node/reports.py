@@ -30,6 +30,9 @@ from supervisors import Incarnation
 MAX_PING_BYTES: Final = 1024
 MAX_ERROR_CHARS: Final = 2000  # of a server's last error
 LOOK_SHARE: Final = 0.05  # of the time, that the looks at processes may take
+_COUNTS: Final = ("calls", "errors", "in_flight", "queued", "restarts", "failures")
+_STATUS: Final = ("state", "pid", "uptime_s", "next_attempt_in_s", *_COUNTS)
+"""Members of a report that are those of the server's status."""
 MIN_PAUSE_S: Final = 0.05  # between two reports, however many begin to watch
 
 
@@ -160,22 +163,13 @@ class Reports:
         uses = [self._looked.uses[pid] for pid in pids if pid in self._looked.uses]
         shares = [each.cpu for each in uses if each.cpu is not None]
         return ServerReport(
+            **{name: getattr(status, name) for name in _STATUS},
             name=server.spec.name,
             digest=server.digest,
             sessions=server.spec.sessions,
-            state=status.state,
-            pid=status.pid,
             connections=server.connections,
             processes=len(uses),
             memory_bytes=sum(each.memory for each in uses) if uses else None,
             cpu=round(sum(shares), 4) if shares else None,
-            uptime_s=status.uptime_s,
-            calls=status.calls,
-            errors=status.errors,
-            in_flight=status.in_flight,
-            queued=status.queued,
-            restarts=status.restarts,
-            failures=status.failures,
             last_error=None if status.last_error is None else cut(status.last_error, MAX_ERROR_CHARS),
-            next_attempt_in_s=status.next_attempt_in_s,
         )

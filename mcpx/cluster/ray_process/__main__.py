@@ -140,11 +140,7 @@ def try_address(address: str) -> None:
 
 
 def _join(address: str, watch: Watch, *, allow_open: bool) -> Joined:
-    """Import Ray, and join.
-
-    Raises:
-        JoinError: Ray is not installed, or there is no joining.
-    """
+    """Import Ray, and join, or raise JoinError."""
     try:
         from mcpx.cluster.ray_process.joining import join  # noqa: PLC0415 - Ray is an extra, and half a second
     except ImportError as error:

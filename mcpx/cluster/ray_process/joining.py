@@ -178,21 +178,13 @@ def join(address: str, *, allow_open: bool = False) -> Joined:
 
 
 def _is_open(address: str) -> bool:
-    """Return True if Ray's GCS at that address answers without a token.
-
-    Raises:
-        JoinError: It does not answer at all, or there is none to be found.
-    """
+    """Return True if Ray's GCS there answers without a token; raise JoinError if it does not answer."""
     with _as_stranger():
         return _answers(address)
 
 
 def _answers(address: str) -> bool:
-    """Return True if Ray's GCS at that address takes the token that is shown, or none.
-
-    Raises:
-        JoinError: It does not answer at all, or there is none to be found.
-    """
+    """Return True if Ray's GCS takes the token that is shown; raise JoinError if it does not answer."""
     try:
         GcsClient(address=canonicalize_bootstrap_address_or_die(address))
     except AuthenticationError:

@@ -147,11 +147,7 @@ async def _call(page: OpenPage, request: Request) -> Shown:
 
 
 def _number(request: Request) -> int:
-    """The call that an address names.
-
-    Raises:
-        MCPXError: It names none.
-    """
+    """Read the number of a call from an address, or raise MCPXError."""
     named: str = request.path_params["id"]
     if not _ID.fullmatch(named):
         raise MCPXError("this call is not known any more")
@@ -169,11 +165,7 @@ def _whole(shown: Shown, bytes_in: int | None, names: list[str] | None, values: 
 
 
 async def _call_of_log(hub: Hub, number: int) -> Shown:
-    """A call that the audit log tells of, whole.
-
-    Raises:
-        MCPXError: It tells of none.
-    """
+    """Find a call in the audit log, whole, or raise MCPXError."""
     folder = hub.audit.folder
     lines = [] if folder is None else await anyio.to_thread.run_sync(tail, folder, MAX_LINES)
     for line in lines:

@@ -190,11 +190,7 @@ def _since(client: AttachedClient) -> int:
 
 
 def _named(page: OpenPage, client_id: str) -> AttachedClient:
-    """The client of that id, or one that is not attached.
-
-    Raises:
-        MCPXError: There is none, or it has left.
-    """
+    """Find the client of that id, attached or not, or raise MCPXError."""
     among = _others() if client_id.startswith(_AS) else page.clients.attached.all()
     client = next((each for each in among if each.id == client_id), None)
     if client is None:

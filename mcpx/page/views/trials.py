@@ -283,11 +283,7 @@ class Trials:
 
 
 async def _came_of(server: str, trial: Awaitable[JSON]) -> JSON:
-    """Wait for a trial, and name the server in its errors.
-
-    Raises:
-        MCPXError: It failed.
-    """
+    """Wait for a trial; raise MCPXError with the name of the server if that answers with an error."""
     try:
         return await trial
     except MCPError as error:
