@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +18,7 @@ from click.shell_completion import FishComplete, ZshComplete
 
 from mcpx.cli.options import exit_unchanged, may_go_on
 from mcpx.cli.printing import echo
+from mcpx.core.store.private_files import replace_file
 from mcpx.errors import MCPXError
 from mcpx.paths import home
 
@@ -169,14 +169,11 @@ def _write(path: Path, content: bytes) -> None:
         MCPXError: It cannot be written, and is as it was.
     """
     target = Path(os.path.realpath(path))
-    new = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(content)
-        if target.exists():
-            new.chmod(target.stat().st_mode & 0o7777)
-        new.replace(target)
+        mode = target.stat().st_mode & 0o7777 if target.exists() else None
+        replace_file(target, content, mode=0o666 if mode is None else mode)
+        if mode is not None:
+            target.chmod(mode)  # what the umask has taken from it
     except OSError as error:
-        with suppress(OSError):
-            new.unlink()
         raise MCPXError(f"{path} cannot be written: {error.strerror}") from None

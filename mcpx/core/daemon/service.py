@@ -20,6 +20,7 @@ import msgspec
 from mcpx.core.daemon.service_files import LABEL, MARK, launchd_agent, served_by, systemd_unit
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import replace_file
 from mcpx.core.system.paths import daemon_paths
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
@@ -185,13 +186,10 @@ def _read_ours(file: Path) -> str | None:
 
 def _write(file: Path, text: str) -> None:
     """Write the file whole or not at all."""
-    new = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
         ensure_folder(file.parent)
-        new.write_text(text, "utf-8", "surrogateescape")
-        new.replace(file)
+        replace_file(file, text.encode("utf-8", "surrogateescape"), mode=0o666)
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise ServiceError(f"{file} cannot be written: {error.strerror}") from error
 
 

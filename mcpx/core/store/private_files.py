@@ -93,21 +93,23 @@ def read_own_file(path: Path, max_bytes: int, *, closed_to: int = 0o022) -> byte
 # --- writing
 
 
-def create_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
-    """Write a file that is not there yet, for its owner alone. Unless `synced`, a power cut may cost it.
+def create_file(path: Path, contents: bytes, *, synced: bool = True, mode: int = 0o600) -> None:
+    """Write a file that is not there yet. Unless `synced`, a power cut may cost it.
+
+    It is for its owner alone, unless `mode` says otherwise, from which the umask is taken.
 
     Raises:
         OSError: It cannot be written, or something has that name; of the file a part may be there.
     """
-    with os.fdopen(os.open(path, CREATE_FLAGS, 0o600), "wb") as file:
+    with os.fdopen(os.open(path, CREATE_FLAGS, mode), "wb") as file:
         file.write(contents)
         if synced:
             file.flush()
             os.fsync(file.fileno())
 
 
-def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
-    """Put a whole file, for its owner alone, in the place of `path`, whose folder exists.
+def replace_file(path: Path, contents: bytes, *, synced: bool = True, mode: int = 0o600) -> None:
+    """Put a whole file in the place of `path`, whose folder exists; with parameters as of `create_file`.
 
     It is written beside it, as `*.new`, which stays if the process is killed (`remove_partial`).
 
@@ -116,7 +118,7 @@ def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
     """
     new = path.with_name(f"{path.stem}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}")
     try:
-        create_file(new, contents, synced=synced)
+        create_file(new, contents, synced=synced, mode=mode)
         new.replace(path)
     except OSError:
         with suppress(OSError):
