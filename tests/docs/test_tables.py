@@ -8,7 +8,7 @@ import click
 import pytest
 
 import mcpx
-from mcpx.cli.group import all_commands
+from mcpx.cli.group import HIDDEN
 from mcpx.cli.main import cli
 from mcpx.errors import CallError, Code
 from scripts.lab.documentation.__main__ import inserted
@@ -75,9 +75,7 @@ def test_the_errors_have_the_outcomes_of_the_program():
 
 def test_the_table_of_commands_names_every_command():
     listed = {row[0].strip("`").split()[1] for row in pages.table(DOCS / "cli.md", "command", "does")}
-    assert listed == {
-        name for name, command in all_commands(cli, click.Context(cli)).items() if not command.hidden
-    }
+    assert listed == set(cli.list_commands(click.Context(cli))) - HIDDEN
 
 
 def test_the_table_of_the_python_api_names_what_can_be_imported():
@@ -145,6 +143,17 @@ def test_the_packages_are_those_of_the_source():
         folders = {f"`{path.parent.name}/`" for path in (pages.ROOT / place).glob("*/__init__.py")}
         rows = pages.table(DOCS / "architecture.md", f"folder in `{place}/`", "holds")
         assert {row[0] for row in rows} == folders
+
+
+def test_the_files_that_a_page_on_the_code_names_are_there():
+    text = pages.read(DOCS / "architecture.md")
+    named = set(re.findall(r"`((?:\w+/)+\w+\.(?:py|mjs))`", text))
+    assert len(named) > 40
+    there = {str(path.relative_to(pages.ROOT)) for path in pages.ROOT.glob("mcpx/**/*.*")}
+    there |= {str(path.relative_to(pages.ROOT)) for path in pages.ROOT.glob("s*/**/*.py")}
+    assert [
+        name for name in sorted(named) if not any(path.endswith(f"/{name}") or path == name for path in there)
+    ] == []
 
 
 def test_each_best_practice_names_tests_that_there_are():

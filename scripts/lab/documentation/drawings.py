@@ -146,79 +146,62 @@ def overview() -> str:
 
 
 def architecture() -> str:
-    """The packages of MCPX from the clients down to the servers, with the path of a call."""
-    canvas = Canvas(860, 600, "The packages of MCPX and the path of a call")
-    for number, name in enumerate(
-        ("stdio client", "client with attach", "HTTP client", "terminal, Python", "browser")
-    ):
-        canvas.box(Box(20 + 168 * number, 20, 148, 46, name, kind="client"))
-    canvas.box(Box(188, 92, 148, 50, "attach/", ("the shim process",), mono=True))
-    canvas.arrow((94, 68), (94, 172), both=True)
-    canvas.arrow((262, 68), (262, 90), both=True)
-    canvas.arrow((262, 144), (262, 172), both=True)
-    canvas.arrow((430, 68), (430, 172), both=True)
-    canvas.arrow((598, 68), (598, 282), both=True)
-    canvas.arrow((766, 68), (766, 172), both=True)
-    canvas.arrow((766, 262), (766, 282), both=True)
-    canvas.box(Box(692, 176, 148, 84, "page/", ("views and events",), mono=True, kind="gateway"))
-    canvas.box(
-        Box(
-            20,
-            176,
-            484,
-            84,
-            "gateway/",
-            ("everything that a client sees",),
-            kind="gateway",
-            top=True,
-            mono=True,
-        )
+    """The objects that a call meets, from the client down to the server."""
+    canvas = Canvas(1000, 640, "The objects that a call meets")
+    ways = (
+        ("stdio, socket", "fast/", "from line to line"),
+        ("HTTP, all the rest", "sdk_path", "by the SDK's server"),
+        ("another MCPX", "peer/", "bytes as they came"),
+        ("terminal, page", "calls", "waits for a result"),
+        ("one server alone", "transparent/", "everything as it is"),
     )
-    for number, name in enumerate(("frontends/", "clients/", "native/", "tools/", "peer/")):
-        canvas.text(72 + 98 * number, 250, name, size=13, mono=True, colour="#4f46e5")
-    canvas.arrow((262, 262), (262, 282), both=True)
-    canvas.box(
-        Box(
-            20,
-            286,
-            820,
-            64,
-            "core/",
-            ("hub, fleet, registry, router: which server, and is the call valid",),
-            mono=True,
-            kind="gateway",
+    for number, (name, path, note) in enumerate(ways):
+        x = 20 + 156 * number
+        canvas.box(Box(x, 20, 140, 44, name, kind="client"))
+        canvas.arrow((x + 70, 66), (x + 70, 88), both=True)
+        canvas.box(Box(x, 92, 140, 56, path, (note,), mono=True, kind="gateway"))
+        canvas.arrow(
+            (x + 70, 150), (x + 70, 172 if number < len(ways) - 1 else 440), both=number == len(ways) - 1
         )
-    )
-    canvas.box(Box(20, 376, 256, 56, "validation/", ("arguments against schemas",), mono=True))
-    canvas.box(Box(302, 376, 256, 56, "rendering/", ("what the model reads: TOON, TypeScript",), mono=True))
-    canvas.box(Box(584, 376, 256, 56, "catalog/", ("what the servers offer",), mono=True))
-    for x in (148, 430, 712):
-        canvas.arrow((x, 352), (x, 374))
-    canvas.box(
-        Box(
-            20,
-            458,
-            560,
-            66,
-            "upstream/",
-            ("one actor per server:  transport/   session/   offers/   relay/",),
-            kind="gateway",
-            mono=True,
-        )
-    )
-    canvas.arrow((290, 352), (290, 456), both=True)
-    canvas.box(Box(604, 458, 236, 66, "supervisors", ("starts, watches, restarts it",), mono=True))
-    canvas.arrow((602, 491), (584, 491))
-    for number, (name, note) in enumerate(
+    rows = (
         (
-            ("child process", "stdio"),
-            ("remote server", "Streamable HTTP, SSE"),
-            ("server on a node", "lines over TLS"),
-            ("another MCPX", "HTTP, stdio"),
-        )
-    ):
-        canvas.box(Box(20 + 142 * number, 550, 134, 44, name, (note,), kind="server"))
-        canvas.arrow((87 + 142 * number, 526), (87 + 142 * number, 548), both=True)
+            176,
+            56,
+            "Request: Exec, Read or Forward",
+            "what is wanted, the arguments as they came, and who asks",
+        ),
+        (260, 66, "Pipeline", "trace · record · resolve · permit · check · ask · queue · settle"),
+        (354, 66, "Server", "entry, offers, policy, account, rate, counters"),
+    )
+    for y, height, name, note in rows:
+        canvas.box(Box(20, y, 608, height, name, (note,), kind="tool" if y < rows[1][0] else "gateway"))
+    canvas.arrow((324, 234), (324, 256))
+    canvas.arrow((324, 328), (324, 350), both=True)
+    modes = (
+        (20, 192, "Session: shared", "by all clients"),
+        (228, 192, "other era", "for clients of the other one"),
+        (436, 192, "per client", "a client's own"),
+        (644, 140, "passthrough", "one client's, as it is"),
+    )
+    for x, width, name, note in modes:
+        middle = x + width // 2
+        if name != "passthrough":
+            canvas.arrow((middle, 422), (middle, 440), both=True)
+        canvas.box(Box(x, 444, width, 58, name, (note,), kind="tool"))
+        canvas.arrow((middle, 504), (middle, 522), both=True)
+    canvas.box(Box(20, 526, 764, 42, "transport/   processes, HTTP, lines over TLS", mono=True))
+    for number, name in enumerate(("child process", "remote server", "server on a node", "another MCPX")):
+        x = 20 + 203 * number
+        canvas.arrow((x + 77, 570), (x + 77, 586), both=True)
+        canvas.box(Box(x, 590, 155, 40, name, kind="server"))
+    canvas.box(Box(820, 260, 160, 66, "Records", ("audit, meter, watch",)))
+    canvas.arrow((630, 293), (816, 293))
+    canvas.box(
+        Box(820, 354, 160, 148, "Ports", ("Accounts, SignIns", "Peers", "Cluster, Placement", "Forwarder"))
+    )
+    canvas.arrow((816, 387), (632, 387))
+    canvas.box(Box(820, 526, 160, 42, "oauth/ cluster/", mono=True))
+    canvas.arrow((900, 524), (900, 506))
     return canvas.svg()
 
 
