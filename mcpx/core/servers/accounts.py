@@ -26,7 +26,6 @@ class Authorizer(Protocol):
         Raises:
             NotAuthorized: There is none, and without one it would be in vain.
         """
-        ...
 
     async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
         """Take in a 401 or 403; return True, once, if the request is to be authorized and sent again.
@@ -34,7 +33,6 @@ class Authorizer(Protocol):
         Raises:
             NotAuthorized: It would be in vain.
         """
-        ...
 
 
 class Account(Authorizer, Protocol):
@@ -43,60 +41,48 @@ class Account(Authorizer, Protocol):
     @property
     def is_usable(self) -> bool:
         """True if a request may succeed: nobody has to sign in first, as far as is known."""
-        ...
 
     @property
     def needs_person(self) -> bool:
         """True if a person has to sign in, or to agree to more scopes."""
-        ...
 
     @property
     def is_of_person(self) -> bool:
         """True if a person signs in, and not MCPX as a client of its own."""
-        ...
 
     @property
     def is_known(self) -> bool:
         """True once a sign-in is stored, or the server has asked for one."""
-        ...
 
     @property
     def login_command(self) -> str:
         """The command by which a person signs in."""
-        ...
 
     @property
     def account_name(self) -> str | None:
         """The name of the account, as far as the authorization server tells it."""
-        ...
 
     @property
     def expires_at(self) -> float | None:
         """Expiry of the access token, in seconds since 1970; None for none."""
-        ...
 
     @property
     def scopes(self) -> tuple[str, ...]:
         """The scopes that were granted, as far as they are known."""
-        ...
 
     @property
     def asked_scopes(self) -> Sequence[str]:
         """The scopes that the server has asked for."""
-        ...
 
     @property
     def problem(self) -> str | None:
         """The reason why there is no token, or why the last renewal failed: a sentence without secrets."""
-        ...
 
     async def attend(self) -> None:
         """Take in what another process has stored, and renew the tokens if that is due. Never raises."""
-        ...
 
     async def reload(self) -> None:
         """Take in what is stored now, and try again what was refused: for a restart. Never raises."""
-        ...
 
 
 class Accounts(Protocol):

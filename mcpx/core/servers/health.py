@@ -58,7 +58,6 @@ class Activity(Protocol):
     @property
     def busy(self) -> bool:
         """True if the server may be at work on a call that is inside its deadline."""
-        ...
 
 
 class Health:
@@ -198,19 +197,15 @@ class Resting(Protocol):
     @property
     def only_lists(self) -> bool:
         """True if it is started on demand, and at first only to list what the server offers."""
-        ...
 
     def keeps_something(self) -> bool:
         """True if a client relies on something that would end with the session."""
-        ...
 
     def has_open_tasks(self) -> bool:
         """True if the server works on a task."""
-        ...
 
     async def await_descriptions(self) -> None:
         """Wait while descriptions are made for the resources of the first listing."""
-        ...
 
 
 class Idleness:

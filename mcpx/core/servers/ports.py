@@ -61,7 +61,6 @@ class Supervised(Protocol):
     @property
     def is_busy(self) -> bool:
         """True if anything runs, waits, or is to be gone on with."""
-        ...
 
     @property
     def mode(self) -> Mode: ...
@@ -130,24 +129,18 @@ class Owner(Protocol):
 
     def info(self) -> ServerInfo:
         """The server as clients are shown it."""
-        ...
 
     def is_kept_awake_by(self, session: Supervised) -> bool:
         """True if `session` must not rest, because another one with the server is in use."""
-        ...
 
     def note_listing(self, session: Supervised, listed: Catalogue) -> None:
         """Take in what a session has listed, before it is known."""
-        ...
 
     def changed(self, session: Supervised, changed: Diff, *, is_first: bool) -> None:
         """Take in that the catalogue of a session was replaced, and what differs."""
-        ...
 
     def takes(self, event: Event, session: Supervised) -> bool:
         """Take in an event of a session; True if it says nothing of the server, and is not to be reported."""
-        ...
 
     def resource_updated(self, uri: str) -> None:
         """Take in that a session beside the shared one heard of a changed resource."""
-        ...

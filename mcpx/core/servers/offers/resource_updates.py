@@ -59,7 +59,6 @@ class Provider(Protocol):
     def submit(self, request: Request, reply: RawReply) -> None: ...
     def admits_resource(self, uri: str) -> bool:
         """True if there is a resource with that URI for clients, if the server has it."""
-        ...
 
 
 class Support:

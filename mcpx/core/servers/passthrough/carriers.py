@@ -141,7 +141,6 @@ class Carrier(Protocol):
         answer: OnAnswer,
     ) -> Sent:
         """Send a request. `answer` is called once; after a lost link perhaps not at all."""
-        ...
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None: ...
 

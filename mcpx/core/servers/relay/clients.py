@@ -38,15 +38,12 @@ class ClientHandle(CallerHandle, Protocol):
 
         What comes between calls may be about a call of others.
         """
-        ...
 
     def sees(self, server: str) -> bool:
         """True if it is shown that server. To one that is not, nothing of the server may get."""
-        ...
 
     def notify(self, method: str, params: JSON) -> None:
         """Send it a notification outside any call. Must not raise."""
-        ...
 
 
 class ConnectedClients:
@@ -166,11 +163,9 @@ class CallsInFlight(Protocol):
 
     def running(self) -> list[RunningCall]:
         """Return the calls that the server works on now, the oldest first."""
-        ...
 
     def renew(self, call: RunningCall) -> None:
         """Start the call's timeout again."""
-        ...
 
 
 class Attributed(msgspec.Struct, frozen=True):

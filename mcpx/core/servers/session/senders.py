@@ -109,11 +109,9 @@ class Sent(Protocol):
 
     def recall(self) -> bool:
         """Take it back if nothing was sent yet; return whether that is known to have succeeded."""
-        ...
 
     def cancel(self, reason: str) -> None:
         """Cancel it at the server; `on_answer` is not called any more."""
-        ...
 
 
 class Sender(Protocol):
@@ -121,15 +119,12 @@ class Sender(Protocol):
 
     def position(self) -> int | None:
         """Position at which the next request begins in what is sent; None if that is not known."""
-        ...
 
     def congested(self) -> bool:
         """True if the server is not reading what it was sent already."""
-        ...
 
     def on_drained(self, callback: Callable[[], None]) -> None:
         """Have `callback` called whenever the server reads again; it may send, and must not raise."""
-        ...
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         """Start a request. `on_answer` may be called before this returns; neither callback may raise.
@@ -137,7 +132,6 @@ class Sender(Protocol):
         Raises:
             Exception: The request cannot be put into a message; nothing was sent.
         """
-        ...
 
 
 class WireSender:

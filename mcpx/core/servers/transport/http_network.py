@@ -90,7 +90,6 @@ class Standing(Protocol):
 
     def leave(self, reason: str) -> None:
         """End it; whoever needs it opens it again."""
-        ...
 
 
 class Network:

@@ -82,82 +82,64 @@ class Link(Protocol):
     @property
     def dispatcher(self) -> Dispatcher[TransportContext]:
         """Carrier of the SDK's session."""
-        ...
 
     @property
     def wire(self) -> WireDispatcher | None:
         """The same, where it takes bytes."""
-        ...
 
     @property
     def pid(self) -> int | None:
         """The child process, where there is one."""
-        ...
 
     @property
     def mark(self) -> str:
         """Value of `MCPX_CHILD` that the process was started with."""
-        ...
 
     @property
     def lost(self) -> Ending:
         """Set when the connection has ended."""
-        ...
 
     @property
     def closing(self) -> Ending:
         """Set when the server takes nothing new, but may finish what it has."""
-        ...
 
     @property
     def suspicion(self) -> Signal:
         """Set when there is reason to check that the session still lives."""
-        ...
 
     @property
     def established(self) -> bool:
         """True if `establish` was called."""
-        ...
 
     def establish(self) -> None:
         """Note that the handshake is over."""
-        ...
 
     def is_alive(self) -> bool:
         """True if it makes sense to send; for a child process this asks the kernel."""
-        ...
 
     def is_doomed(self) -> bool:
         """True if the server is about to die, though it may still take what is sent; asks the kernel."""
-        ...
 
     def is_stopped(self) -> bool:
         """True if the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
-        ...
 
     def first_unread(self) -> int | None:
         """The position in what was sent from which on the server has read nothing, where that is known."""
-        ...
 
     def stderr_tail(self) -> str:
         """The last lines that the server wrote to standard error; empty without a child process."""
-        ...
 
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""
-        ...
 
     def handshake_failure(self) -> ConnectionLost | None:
         """Reason of a failed handshake, where the transport knows better than the SDK's exception."""
-        ...
 
     def renew(self) -> None:
         """Use new connections from now on, where there are several, except for calls that are in flight."""
-        ...
 
     def give_up(self, reason: str) -> None:
         """End the connection to a server that hangs; a child process is killed."""
-        ...
 
 
 class Hooks(msgspec.Struct, frozen=True):

@@ -37,31 +37,24 @@ class Placement(Protocol):
         Raises:
             ConnectionLost: There is no node that can take it, and why; or none can be reached.
         """
-        ...
 
     def node_of(self, session: str) -> str | None:
         """The name of the node that a session is on, or was last; None if it has been on none."""
-        ...
 
     def use_of(self, server: ServerConfig) -> PlacedUse | None:
         """Use of the nodes by a server, for all gateways together; None where no node has said so."""
-        ...
 
     def starts_at_once(self) -> int:
         """Number of sessions that may start on nodes at a time."""
-        ...
 
     async def restart(self, server: ServerConfig) -> bool:
         """Have the nodes start a server again that they run; whether any has. Sessions stay."""
-        ...
 
     async def log_tail(self, server: ServerConfig, lines: int) -> list[str] | None:
         """Return the last lines of a server's log, of all nodes; None for one that is not placed."""
-        ...
 
     def as_node_says(self, server: ServerConfig, session: str, info: ServerInfo) -> ServerInfo:
         """View of a server: as its session here has it, and where that is well, as its node says."""
-        ...
 
 
 class Placing(msgspec.Struct, frozen=True):
