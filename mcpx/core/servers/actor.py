@@ -26,7 +26,6 @@ restart in the queue, and the last catalogue stays. Nothing here decides about r
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 import anyio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -34,30 +33,27 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
-from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.servers.admission import refusal_of
 from mcpx.core.servers.call_errors import without_link
-from mcpx.core.servers.call_queue import CallQueue, RawReply
+from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.calls import Calls
-from mcpx.core.servers.health import Health, Idleness, open_health
+from mcpx.core.servers.health import Idleness, open_health
 from mcpx.core.servers.offers.catalogue_cache import CatalogueCache
 from mcpx.core.servers.offers.subscriptions import Subscriptions
-from mcpx.core.servers.ports import Host, Mode, Owner
+from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
-from mcpx.core.servers.server_info import server_info
 from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
-from mcpx.core.servers.transport.link import Hooks, Link, MalformedLog
-from mcpx.core.servers.transport.placement import Placing
+from mcpx.core.servers.transport.link import Hooks
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase, Signal
 
 
-class Session:
+class Session(Supervised):
     """One session with `server`, for as long as its configuration is in force.
 
     `era` is the one in which the server is asked: first, and in the mode OTHER_ERA alone. `client` is the one
@@ -73,25 +69,13 @@ class Session:
         era: Era | None = None,
         client: ClientId | None = None,
     ) -> None:
-        self.server = server
-        self.mode: Final = mode
+        super().__init__(server, host, mode, _config_for(mode, server.config))
         self.client = client
         self.asked_era = era
-        self.config = config = _config_for(mode, server.config)
-        self.name = config.name
-        self.child = host.child_name(config.name)
-        self.account = server.account
-        self.pid: int | None = None
-        self.health: Health | None = None
         self.idleness: Idleness | None = None
         """Knows if it is in use, while it serves."""
-        self.last_error: str | None = None
-        self.rests = 0
-        self.queue = CallQueue(
-            config, host.supervisor, server.counters, self.info, child=self.child, refusal=self.refusal_of
-        )
         self.cache = CatalogueCache(
-            config,
+            self.config,
             server.counters,
             max_message_bytes=host.max_message_bytes,
             on_change=self._on_change,
@@ -100,14 +84,10 @@ class Session:
             store=host.catalogues if mode is Mode.SHARED else None,
         )
         self.subscriptions = Subscriptions(self)
-        self._host = host
         self._is_listed = False  # in this run of MCPX
-        self._leaving: str | None = None
-        self._suspended = SuspendedCalls(config.name, config.call_limits.call_timeout)
+        self._suspended = SuspendedCalls(self.name, self.config.call_limits.call_timeout)
         host.clients.add_left_callback(self._suspended.cancel_for)
-        self._attempts = Attempts(config.name, self._eras)
-        self._malformed = MalformedLog(config, server.counters)
-        self._placing = Placing(host.placement, config, self.child)
+        self._attempts = Attempts(self.name, self._eras)
         self._changes = Signal()  # set while the server is to be listed again; one for each incarnation
 
     # --- for the server, and the fleet
@@ -134,10 +114,6 @@ class Session:
     def is_busy(self) -> bool:
         """True if a call runs or waits, or is to be gone on with; or the session is not open."""
         return self.idleness is None or self.idleness.is_busy()
-
-    def info(self) -> ServerInfo:
-        """A frozen view of the server by this session alone."""
-        return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
 
     def submit(self, request: Request, reply: RawReply) -> None:
         """Send or queue a request, or resume the suspended call that it names.
@@ -181,15 +157,12 @@ class Session:
             self.queue.wake(for_use=False)
 
     def policy_changed(self) -> None:
-        """Hold what waits, and what is subscribed to, against the policy in force."""
-        self.queue.recheck()
+        super().policy_changed()
         self.subscriptions.policy_changed()
 
     def retire(self, why: str) -> None:
-        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
-        self._leaving = why
+        super().retire(why)
         self._host.clients.remove_left_callback(self._suspended.cancel_for)
-        self.queue.close()
 
     def take_over(self, old: Session) -> None:
         """Take the place of a session with the same server, whose configuration has changed.
@@ -227,11 +200,6 @@ class Session:
         if changed:
             self.server.changed(self, changed, is_first=is_first)
 
-    def _on_open(self, link: Link) -> None:
-        self.pid = link.pid
-        if link.pid is not None:
-            self._host.ledger.add(self.child, link.pid, link.mark)
-
     def _on_updated(self, uri: str) -> None:
         self.subscriptions.handle_update(uri)
         if self.mode is Mode.OTHER_ERA:  # what it hears concerns all
@@ -264,7 +232,7 @@ class Session:
                 self.config,
                 handshake=handshake,
                 limit=self._host.max_message_bytes,
-                hooks=Hooks(self._on_open, self._malformed.record, server.server_log.write, changes.set),
+                hooks=Hooks(self._opened, self._malformed.record, server.server_log.write, changes.set),
                 changes=changes,
                 on_updated=self._on_updated,
                 relay=relay,
@@ -277,8 +245,7 @@ class Session:
                 incarnation.ready()
                 await self._serve(session, incarnation, calls, changes)
         finally:  # only now: the process has been terminated
-            self.pid = None
-            self._host.ledger.remove(self.child)
+            self._ended()
             server.server_log.close()
 
     async def _serve(

@@ -1,6 +1,7 @@
-"""Ports of a session: what the fleet gives it, what its server is to it, and what it is to both.
+"""A session with a server, whatever its mode: what the fleet gives it, and what its server is to it.
 
-Below all of them, so that a session needs to know neither the server nor the fleet that it belongs to.
+`Host` is the fleet's side and `Owner` the server's, so that a session needs to know neither of the two. What
+sessions of all modes have in common is `Supervised`.
 """
 
 from __future__ import annotations
@@ -8,23 +9,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.health import Health
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.relay.clients import ConnectedClients
+from mcpx.core.servers.server_info import server_info
 from mcpx.core.servers.session.handshake import KnownEras
 from mcpx.core.servers.transport.ledger import Ledger
-from mcpx.core.servers.transport.placement import Placement
+from mcpx.core.servers.transport.link import Link, MalformedLog
+from mcpx.core.servers.transport.placement import Placement, Placing
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Counters
+from mcpx.errors import CallError
 from supervisors import Event, Incarnation, Supervisor
 
 if TYPE_CHECKING:
@@ -38,44 +43,6 @@ class Mode(Enum):
     OTHER_ERA = auto()
     PER_CLIENT = auto()
     PASSTHROUGH = auto()
-
-
-class Supervised(Protocol):
-    """A session of any mode, as the fleet has it: a child of its supervisor."""
-
-    name: str
-    """The server's."""
-    child: str
-    """Its own, at the supervisor and in the ledger."""
-    server: Owner
-    config: ServerConfig
-    pid: int | None
-    health: Health | None
-    """The health check, while it serves."""
-    last_error: str | None
-    """Cause of its last failure, also after it has recovered; set by the fleet, which sees the failures."""
-    rests: int
-    """Number of times that it was put to sleep; counted by the fleet."""
-    account: Account | None
-
-    @property
-    def is_busy(self) -> bool:
-        """True if anything runs, waits, or is to be gone on with."""
-
-    @property
-    def mode(self) -> Mode: ...
-    @property
-    def queue(self) -> CallQueue: ...
-    @property
-    def catalogue(self) -> Catalogue | None: ...
-    async def run(self, incarnation: Incarnation) -> None:
-        """Connect and serve, until the connection ends or the supervisor asks to leave."""
-
-    def policy_changed(self) -> None:
-        """Hold what waits, and what is subscribed to, against the policy in force."""
-
-    def retire(self, why: str) -> None:
-        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
 
 
 class Host:
@@ -144,3 +111,78 @@ class Owner(Protocol):
 
     def resource_updated(self, uri: str) -> None:
         """Take in that a session beside the shared one heard of a changed resource."""
+
+
+class Supervised:
+    """A session of any mode, as the fleet has it: a child of its supervisor, with a queue of requests.
+
+    The actor of each kind of session adds how it is opened and served (`run`), and how a request is sent.
+    """
+
+    queue_kind: type[CallQueue] = CallQueue
+
+    def __init__(self, server: Owner, host: Host, mode: Mode, config: ServerConfig) -> None:
+        self.server = server
+        self.mode: Final = mode
+        self.config = config
+        self.name = config.name
+        """The server's."""
+        self.child = host.child_name(config.name)
+        """Its own, at the supervisor and in the ledger."""
+        self.account = server.account
+        self.pid: int | None = None
+        self.health: Health | None = None
+        """The health check, while it serves."""
+        self.last_error: str | None = None
+        """Cause of its last failure, also after it has recovered; set by the fleet, which sees failures."""
+        self.rests = 0
+        """Number of times that it was put to sleep; counted by the fleet."""
+        self.queue = self.queue_kind(
+            config, host.supervisor, server.counters, self.info, child=self.child, refusal=self.refusal_of
+        )
+        self._host = host
+        self._leaving: str | None = None
+        self._malformed = MalformedLog(config, server.counters)
+        self._placing = Placing(host.placement, config, self.child)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if anything runs, waits, or is to be gone on with."""
+        raise NotImplementedError
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """The last listing, as clients are shown it; None before there is one, and where none is made."""
+        return None
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Connect and serve, until the connection ends or the supervisor asks to leave."""
+        raise NotImplementedError
+
+    def refusal_of(self, request: Request) -> CallError | None:
+        """Say why a request may not be sent, or not any more; None where it may be."""
+        raise NotImplementedError
+
+    def info(self) -> ServerInfo:
+        """A frozen view of the server by this session alone."""
+        return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
+
+    def policy_changed(self) -> None:
+        """Hold what waits, and what is subscribed to, against the policy in force."""
+        self.queue.recheck()
+
+    def retire(self, why: str) -> None:
+        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
+        self._leaving = why
+        self.queue.close()
+
+    def _opened(self, link: Link) -> None:
+        """Note the process of a connection, before anything is sent."""
+        self.pid = link.pid
+        if link.pid is not None:
+            self._host.ledger.add(self.child, link.pid, link.mark)
+
+    def _ended(self) -> None:
+        """Forget the process: it has been terminated."""
+        self.pid = None
+        self._host.ledger.remove(self.child)

@@ -14,21 +14,18 @@ import anyio
 import msgspec
 import structlog
 
-from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import redactor_of
 from mcpx.core.protocol.requests import Passed, Request
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import NoAnswer
-from mcpx.core.servers.health import Health, open_health
+from mcpx.core.servers.health import open_health
 from mcpx.core.servers.passthrough.carriers import Headers, ToolSchemas, open_carrier
 from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
-from mcpx.core.servers.ports import Host, Mode, Owner
-from mcpx.core.servers.server_info import server_info
+from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
 from mcpx.core.servers.transport.connecting import open_link
-from mcpx.core.servers.transport.link import Hooks, Link, MalformedLog
-from mcpx.core.servers.transport.placement import Placing
+from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase
 
@@ -38,11 +35,53 @@ AWAITS_TASK: Final = frozenset({"tasks/result"})
 """Methods that are answered when a task of the server is done, however long that takes."""
 
 
-class DirectSession:
+class _Queue(CallQueue):
+    """The queue, and beside it the requests that stay open for good."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # those of the queue
+        self._standing: list[Standing] = []
+
+    @property
+    def standing(self) -> list[Standing]:
+        """Requests that are neither answered nor cancelled."""
+        self._standing = [each for each in self._standing if not each.over]
+        return list(self._standing)
+
+    def keep(self, standing: Standing) -> None:
+        """Add a request.
+
+        Raises:
+            CallError: The server is not there, and will not be soon.
+        """
+        if self.lifecycle_phase() is not Phase.UP and not self.wake():
+            raise self.unavailable(standing.request)
+        if len(self.standing) >= self.ref.mailbox.size:
+            raise self._overloaded(standing.request, f"{self.ref.mailbox.size} streams are open")
+        self._standing.append(standing)
+
+    @property
+    def has_callers(self) -> bool:
+        return super().has_callers or bool(self.standing)
+
+    def refuse_waiting(self) -> None:
+        super().refuse_waiting()
+        self._refuse_standing()
+
+    def close(self) -> None:
+        super().close()
+        self._refuse_standing()
+
+    def _refuse_standing(self) -> None:
+        for standing in self.standing:
+            standing.refuse(self.unavailable(standing.request))
+
+
+class DirectSession(Supervised):
     """One client's session with one server, for as long as both last."""
 
-    catalogue: Final = None
-    mode: Final = Mode.PASSTHROUGH
+    queue: _Queue
+    queue_kind = _Queue
 
     def __init__(
         self,
@@ -54,23 +93,9 @@ class DirectSession:
         on_idle: Callable[[], None] | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
-        config = server.config
+        super().__init__(server, host, Mode.PASSTHROUGH, server.config)
         self.client = client
-        self.server = server
-        self.config = config
-        self.name = config.name
-        self.child = host.child_name(config.name)
-        self.pid: int | None = None
-        self.health: Health | None = None
-        """The health check, while it serves."""
-        self.last_error: str | None = None
-        self.rests = 0
-        self.queue = _Queue(
-            config, host.supervisor, server.counters, self.info, child=self.child, refusal=_refusal_of
-        )
-        self.account = server.account
         self._limit = host.max_message_bytes
-        self._ledger = host.ledger
         self._server_log = server.server_log
         self._counters = server.counters
         self._schemas = schemas
@@ -78,10 +103,7 @@ class DirectSession:
         self.used_at = anyio.current_time()
         """When the client last asked for something, as far as is known."""
         self._connection: DirectConnection | None = None
-        self._leaving: str | None = None
-        self._redact = redactor_of(config)
-        self._placing = Placing(host.placement, config, self.child)
-        self._malformed = MalformedLog(config, server.counters)
+        self._redact = redactor_of(self.config)
 
     # --- for the gateway and the fleet
 
@@ -123,26 +145,13 @@ class DirectSession:
         for standing in self.queue.standing:
             standing.announce_lists()
 
-    def policy_changed(self) -> None:
-        """Fail what waits and is not admitted any more."""
-        self.queue.recheck()
-
-    def retire(self, why: str) -> None:
-        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
-        self._leaving = why
-        self.queue.close()
-
-    def info(self) -> ServerInfo:
-        """The state of the session, for messages."""
-        return server_info(self.config, self.queue, None, self._leaving, self.account)
-
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
         headers = Headers(self._schemas)
-        hooks = Hooks(self._on_open, self._malformed.record, self._server_log.write, lambda: None)
+        hooks = Hooks(self._opened, self._malformed.record, self._server_log.write, lambda: None)
         try:
             async with open_link(
                 self.config.transport,
@@ -160,8 +169,7 @@ class DirectSession:
                 connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
                 await self._serve(incarnation, calls, connection, link, headers)
         finally:  # only now: the process has been terminated
-            self.pid = None
-            self._ledger.remove(self.child)
+            self._ended()
 
     async def _serve(
         self,
@@ -237,59 +245,11 @@ class DirectSession:
 
     # --- called back
 
-    def _on_open(self, link: Link) -> None:
-        self.pid = link.pid
-        if link.pid is not None:
-            self._ledger.add(self.child, link.pid, link.mark)
-
-
-def _refusal_of(request: Request) -> CallError | None:
-    """Say why a request may not be sent any more, by the rules that are in force now."""
-    try:
-        if isinstance(request, Passed):
-            request.as_admitted()
-    except CallError as refusal:
-        return refusal
-    return None
-
-
-class _Queue(CallQueue):
-    """The queue, and beside it the requests that stay open for good."""
-
-    def __init__(self, *arguments: object, **options: object) -> None:
-        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # those of the queue
-        self._standing: list[Standing] = []
-
-    @property
-    def standing(self) -> list[Standing]:
-        """Requests that are neither answered nor cancelled."""
-        self._standing = [each for each in self._standing if not each.over]
-        return list(self._standing)
-
-    def keep(self, standing: Standing) -> None:
-        """Add a request.
-
-        Raises:
-            CallError: The server is not there, and will not be soon.
-        """
-        if self.lifecycle_phase() is not Phase.UP and not self.wake():
-            raise self.unavailable(standing.request)
-        if len(self.standing) >= self.ref.mailbox.size:
-            raise self._overloaded(standing.request, f"{self.ref.mailbox.size} streams are open")
-        self._standing.append(standing)
-
-    @property
-    def has_callers(self) -> bool:
-        return super().has_callers or bool(self.standing)
-
-    def refuse_waiting(self) -> None:
-        super().refuse_waiting()
-        self._refuse_standing()
-
-    def close(self) -> None:
-        super().close()
-        self._refuse_standing()
-
-    def _refuse_standing(self) -> None:
-        for standing in self.standing:
-            standing.refuse(self.unavailable(standing.request))
+    def refusal_of(self, request: Request) -> CallError | None:
+        """Say why a request may not be sent any more, by the rules that are in force now."""
+        try:
+            if isinstance(request, Passed):
+                request.as_admitted()
+        except CallError as refusal:
+            return refusal
+        return None
