@@ -6,7 +6,7 @@ file. Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
 from mcpx.core.config.load import load, read_config, read_file
-from mcpx.core.config.model import Config, HttpGateway, StructuredContent
+from mcpx.core.config.model import Config, HttpGateway, StructuredContent, starting_limit
 from mcpx.core.config.per_server import CallLimits, Era, HealthCheck, PerServer, Place, RestartPolicy
 from mcpx.core.config.profiles import Profile
 from mcpx.core.config.reading import parse
@@ -23,7 +23,6 @@ from mcpx.core.config.server_config import (
     Variables,
     command_of,
 )
-from mcpx.core.config.starting import starting_limit
 
 __all__ = [
     "CallLimits",

@@ -17,10 +17,15 @@ from mcpx.core.config.per_server import Audit, Count, NonEmpty, Seconds, Seconds
 from mcpx.core.config.profiles import Profile
 from mcpx.core.config.server_config import PeerConfig, ServerConfig, TokenStoreKind
 from mcpx.core.running import Environment
+from mcpx.core.system.processes import processors
 
 GIB: Final = 1 << 30
 TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
+
+PER_PROCESSOR: Final = 4  # servers that start at the same time
+MIN_STARTING: Final = 4
+MAX_STARTING: Final = 32
 
 StructuredContent = Literal["auto", "always", "never"]
 
@@ -252,3 +257,13 @@ class Config(Settings, frozen=True, kw_only=True):
         if name in self.servers:
             return name
         return next((own for own, each in self.servers.items() if name in each.aliases), name)
+
+
+def starting_limit(settings: Settings) -> int:
+    """Return how many servers may start at the same time: as configured, or as suits the processors.
+
+    A start keeps a processor busy for most of its time, so that more at once make none sooner; a few more
+    than there are processors use the time in which some wait for files or the network.
+    """
+    suits = min(max(MIN_STARTING, int(PER_PROCESSOR * processors())), MAX_STARTING)
+    return settings.max_starting or suits

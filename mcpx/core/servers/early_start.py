@@ -13,11 +13,11 @@ from typing import Final
 
 from mcpx.core.config import Config, Stdio
 from mcpx.core.config.load import cluster_link
-from mcpx.core.config.starting import processors
 from mcpx.core.running import put_in_force
 from mcpx.core.servers.offers.remembered import CatalogueFiles, may_sleep
 from mcpx.core.servers.offers.server_identity import server_identity
 from mcpx.core.servers.transport.spawning import EARLY
+from mcpx.core.system.processes import processors
 from mcpx.paths import configuration_folder
 
 MAX_EARLY: Final = 64  # processes: each has three pipes, and the limit of open files may be low yet

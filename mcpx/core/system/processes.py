@@ -28,6 +28,20 @@ _DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
 _RUNNING: Final = frozenset({"R", "D"})  # proc(5): running, and waiting for a disk
 KIB: Final = 1024
 CHANGED: Final = 0.02  # of a process's memory, from which on its shared pages are looked at again
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux, in a container: "150000 100000" are one and a half
+
+
+def processors() -> float:
+    """Return how many processors this process may use, by its affinity and its container's quota."""
+    try:
+        usable = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        usable = os.cpu_count() or 1
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return min(usable, int(quota) / int(period))
+    except (OSError, ValueError, ZeroDivisionError):  # there is none ("max")
+        return usable
 
 
 class _Stat(NamedTuple):

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.core.config.starting import MAX_STARTING, MIN_STARTING, PER_PROCESSOR, processors
+from mcpx.core.config.model import MAX_STARTING, MIN_STARTING, PER_PROCESSOR
+from mcpx.core.system.processes import processors
 from scripts.lab.benchmarks.process import Process, Unmeasured, deadline
 from scripts.lab.nodebench import processes
 from scripts.lab.nodebench.daemon import Daemon, running

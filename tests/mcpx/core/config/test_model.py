@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from mcpx.core.config import starting, starting_limit
+from mcpx.core.config import starting_limit
 from mcpx.core.config.model import Settings
+from mcpx.core.system import processes
 
 
 def limit(**settings):
@@ -18,7 +19,7 @@ def machine(monkeypatch, tmp_path):
 
     def set_up(usable, quota=None):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(usable)), raising=False)
-        monkeypatch.setattr(starting, "_QUOTA", tmp_path / "cpu.max")
+        monkeypatch.setattr(processes, "_QUOTA", tmp_path / "cpu.max")
         if quota is not None:
             (tmp_path / "cpu.max").write_text(quota)
 
