@@ -3,6 +3,12 @@
 A file that cannot be used (broken, or gone) changes nothing: `problem` says why until a good one was read,
 for the status and for inspect. Each such content is logged once. Content that was read before is not put in
 force again by itself; nor is what another user may have written.
+
+Editors replace a file by renaming another, links are turned to another file, folders are moved: so what is
+watched is the folder of the file, and of each symbolic link on the way to it. An event is only a reason to
+look: what counts is the file's `Signature`, which is looked at now and then even without events, because a
+network file system has none. Where nothing can be watched (the system's limits, no watchfiles), it is looked
+at more often. All that may block happens in threads.
 """
 
 from __future__ import annotations
@@ -29,14 +35,6 @@ from mcpx.core.telemetry.contained import contain
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
 from supervisors import Incarnation, Signal
-
-# Noticing that a configuration file has changed: `changed` returns once it has, and is quiet again.
-#
-# Editors replace a file by renaming another, links are turned to another file, folders are moved: so what
-# is watched is the folder of the file, and of each symbolic link on the way to it. An event is only a
-# reason to look: what counts is the file's `Signature`, which is looked at now and then even without
-# events, because a network file system has none. Where nothing can be watched (the system's limits, no
-# watchfiles), it is looked at more often. All that may block happens in threads.
 
 QUIET_S: Final = 0.5  # without a change, before a file is taken to be complete
 MAX_UNQUIET_S: Final = 5.0  # for a file that is written to for ever

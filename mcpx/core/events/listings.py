@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.events.costs import tools_cost
+from mcpx.core.events.stats import MCPX
 
 MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
 SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
@@ -42,10 +43,11 @@ class Listings:
     def __init__(self) -> None:
         self._last: dict[object, _Listing] = {}
 
-    def replaced(self, client: object, menu: Menu) -> Menu:
-        """Count a client with this listing from now on; the one that counted until now, empty if none did.
+    def replace(self, client: object, menu: Menu) -> list[tuple[str, int, int]]:
+        """Count a client with this listing from now on.
 
-        A client without sessions is a text: it is a new one after an hour.
+        Returns what changes for each server, in direct and in spent tokens; nothing where the listing that
+        counted until now is the same. A client without sessions is a text: it is a new one after an hour.
         """
         now = time.monotonic()
         last = self._last.pop(client, None)
@@ -54,26 +56,45 @@ class Listings:
         self._last[client] = _Listing(menu, now if last is None else last.at)
         if len(self._last) > MAX_LISTINGS:
             del self._last[next(iter(self._last))]
-        return {} if last is None else last.menu
+        before = {} if last is None else last.menu
+        changes = []
+        for server in menu.keys() | before.keys() if menu != before else ():
+            shown, then = menu.get(server, (0, 0)), before.get(server, (0, 0))
+            changes.append((server, shown[0] - then[0], shown[1] - then[1]))
+        return changes
 
     def counted_before(self, client: object, menu: Menu) -> None:
         """Take it that the session was counted with its listing by the daemon before this one."""
         if client not in self._last:
-            self.replaced(client, menu)
+            self.replace(client, menu)
 
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""
         self._last.pop(client, None)
 
 
+def menu_of(servers: Mapping[str, Offers], spent: int) -> Menu:
+    """Return the direct cost of each server's tools, with its share of what was spent; the shares add up."""
+    menus = cost_of_menus(servers)
+    whole = sum(menus.values())
+    if not whole:
+        return {MCPX: (0, spent)}
+    menu, until = {}, 0
+    for server, direct in menus.items():
+        share = spent * (until + direct) // whole - spent * until // whole
+        menu[server] = direct, share
+        until += direct
+    return menu
+
+
 def cost_of_menus(upstreams: Mapping[str, Offers]) -> dict[str, int]:
-    """The cost of each server's tools, to a client that is connected to it directly."""
+    """Return the cost of each server's tools, to a client that is connected to it directly."""
     known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
     return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}
 
 
 def _cost_of_menu(catalogue: Catalogue) -> int:
-    """The cost of the tools of a catalogue, which is kept with it."""
+    """Return the cost of the tools of a catalogue, which is kept with it."""
     kept: dict[str, int] = catalogue.__dict__
     if "menu_cost" not in kept:
         kept["menu_cost"] = tools_cost(catalogue.tools.values())

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcpx.core.events.costs import costs
-from mcpx.core.events.listings import Listings, Menu, Offers, cost_of_menus
+from mcpx.core.events.listings import Listings, Offers, menu_of
 from mcpx.core.events.records import End, Kind, Record, Target
 from mcpx.core.events.stats import (
     COMMAND_LINE,
@@ -85,22 +85,9 @@ class _Row:
     """The calls of one tool by one client in the current window, and answers, of which some are looked at."""
 
     __slots__ = (
-        "_large",
-        "answers",
-        "calls",
-        "cancelled",
-        "client",
-        "direct",
-        "failed",
-        "is_listed",
-        "ok",
-        "refused",
-        "sampled",
-        "samples",
-        "server",
-        "spent",
-        "tool",
-    )
+        "_large", "answers", "calls", "cancelled", "client", "direct", "failed",
+        "is_listed", "ok", "refused", "sampled", "samples", "server", "spent", "tool",
+    )  # fmt: skip
 
     def __init__(self, client: str, server: str, tool: str, samples: int = SAMPLES) -> None:
         self.client = client
@@ -321,20 +308,16 @@ class Meter:
         there are). It takes the place of the listing that the client had before. With `counted_before`
         another daemon has counted that, and nothing is counted now.
         """
-        menu = _shared_out(cost_of_menus(self._upstreams if shown is None else shown), spent)
         label = self.of_client(name).name
         if isinstance(client, ClientId) and client.sessionless:
             client = client.principal + label
+        menu = menu_of(self._upstreams if shown is None else shown, spent)
         if counted_before:
             self._listings.counted_before(client, menu)
             return
-        before = self._listings.replaced(client, menu)
-        if before == menu:
-            return
-        self._activity.begin()
-        for server in menu.keys() | before.keys():
-            now, then = menu.get(server, (0, 0)), before.get(server, (0, 0))
-            self._add(label, _label(server), MENU, Count(0, now[0] - then[0], now[1] - then[1]))
+        for server, direct, more in self._listings.replace(client, menu):
+            self._activity.begin()
+            self._add(label, _label(server), MENU, Count(0, direct, more))
 
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""
@@ -376,19 +359,6 @@ class Meter:
         """It could not be written: it remains for the next time."""
         self._unsaved.merge(self._writing)
         self._writing = Totals()
-
-
-def _shared_out(menus: Mapping[str, int], spent: int) -> Menu:
-    """The direct cost of each server's menu, with its share of what was spent, so that the shares add up."""
-    whole = sum(menus.values())
-    if not whole:
-        return {MCPX: (0, spent)}
-    menu, until = {}, 0
-    for server, direct in menus.items():
-        share = spent * (until + direct) // whole - spent * until // whole
-        menu[server] = direct, share
-        until += direct
-    return menu
 
 
 def _label(name: str) -> str:
