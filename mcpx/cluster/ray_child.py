@@ -20,7 +20,6 @@ import msgspec
 import structlog
 
 from mcpx.cluster.ray_process import protocol as say
-from mcpx.cluster.ray_process.protocol import MAX_LINE_BYTES, Answer, Request, Say
 from mcpx.core.text import one_line
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.lines import LineSplitter, TooLong
@@ -44,16 +43,16 @@ class RayProcessEnded(MCPXError):
 class RayChild:
     """One process. `joined` is set when it has said all its nodes, or has ended; `over` when it has ended."""
 
-    def __init__(self, command: tuple[str, ...], on_line: Callable[[Say], None]) -> None:
+    def __init__(self, command: tuple[str, ...], on_line: Callable[[say.Say], None]) -> None:
         self.joined = anyio.Event()
         self.over = anyio.Event()
         self.ended: RayProcessEnded | None = None
         self._on_line = on_line
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._lines = LineSplitter(MAX_LINE_BYTES)
+        self._waiting: dict[int, asyncio.Future[say.Answer]] = {}
+        self._lines = LineSplitter(say.MAX_LINE_BYTES)
         self._errors = LineSplitter(MAX_ERROR_LINE)
         self._last_words: deque[str] = deque(maxlen=LAST_LINES)
-        self._decoder: msgspec.json.Decoder[Say] = msgspec.json.Decoder(Say)
+        self._decoder: msgspec.json.Decoder[say.Say] = msgspec.json.Decoder(say.Say)
         try:
             self._popen = subprocess.Popen(
                 command,
@@ -83,11 +82,11 @@ class RayChild:
         """Its process id."""
         return self._popen.pid
 
-    async def ask(self, request: Request, seconds: float) -> Answer:
+    async def ask(self, request: say.Request, seconds: float) -> say.Answer:
         """Its answer, or one that says that there is none."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[say.Answer] = asyncio.get_running_loop().create_future()
         if self.ended is not None:
-            return Answer(request.id, error=str(self.ended), code="unavailable")
+            return say.Answer(request.id, error=str(self.ended), code="unavailable")
         self._waiting[request.id] = future
         try:
             self._channel.write(msgspec.json.encode(request) + b"\n")
@@ -95,7 +94,7 @@ class RayChild:
                 return await future
         finally:
             self._waiting.pop(request.id, None)
-        return Answer(request.id, error=f"Ray did not answer within {seconds:g} s", code="unavailable")
+        return say.Answer(request.id, error=f"Ray did not answer within {seconds:g} s", code="unavailable")
 
     def end(self, reason: str, *, is_final: bool = False) -> None:
         """Note why it is over, and have those who wait told; the first reason counts."""
@@ -104,7 +103,7 @@ class RayChild:
         self.ended = RayProcessEnded(reason, is_final=is_final)
         for number, future in self._waiting.items():
             if not future.done():
-                future.set_result(Answer(number, error=reason, code="unavailable"))
+                future.set_result(say.Answer(number, error=reason, code="unavailable"))
         self.over.set()
         self.joined.set()
 
@@ -132,7 +131,7 @@ class RayChild:
                 return
             self._handle(message)
 
-    def _handle(self, message: Say) -> None:
+    def _handle(self, message: say.Say) -> None:
         match message:
             case say.Answer():
                 future = self._waiting.pop(message.id, None)

@@ -19,17 +19,7 @@ import structlog
 
 from mcpx.cluster.ray_child import RayChild, RayProcessEnded
 from mcpx.cluster.ray_process import protocol as say
-from mcpx.cluster.ray_process.protocol import (
-    ALLOW_OPEN,
-    REQUEST_TIMEOUT_S,
-    RESERVE_TIMEOUT_S,
-    Answer,
-    Joined,
-    NodeRecord,
-    Request,
-    RequestError,
-    Say,
-)
+from mcpx.cluster.ray_process.protocol import Joined, NodeRecord
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
 from supervisors import Backoff, Cause, ChildSpec, Incarnation, Parking, Policy
@@ -38,6 +28,7 @@ log = structlog.get_logger()
 
 JOIN_TIMEOUT_S: Final = 40.0  # for the process to join, or to say why it does not; a little more than its own
 MARGIN_S: Final = 2.0  # for an answer, beyond the process's own deadline
+ASK_TIMEOUT_S: Final = say.REQUEST_TIMEOUT_S + MARGIN_S
 STOP_NODES_TIMEOUT_S: Final = 20.0
 NOT_TRIED: Final = "it has not been asked yet"
 BACKOFF: Final = Backoff(initial=0.5, cap=10.0)
@@ -50,7 +41,7 @@ class RayError(MCPXError):
     `code` is that of `protocol.Answer`: `no_node`, `unavailable` or `invalid`.
     """
 
-    def __init__(self, text: str, code: RequestError) -> None:
+    def __init__(self, text: str, code: say.RequestError) -> None:
         super().__init__(text)
         self.code = code
 
@@ -75,7 +66,7 @@ class RayProcess:
         self.nodes: Mapping[str, NodeRecord] = MappingProxyType({})
         self.joined: Joined | None = None
         self.problem: str | None = NOT_TRIED
-        self._command = (*command, address, *((ALLOW_OPEN,) if allow_open else ()))
+        self._command = (*command, address, *((say.ALLOW_OPEN,) if allow_open else ()))
         self._observers: list[Callable[[], None]] = []
         self._process: RayChild | None = None
         self._numbers = itertools.count(1)
@@ -150,7 +141,7 @@ class RayProcess:
             RayError: There is none, or Ray cannot be asked.
         """
         wanted = dict(resources), memory_bytes, node, spread, exclude
-        answer = await self._ask(say.Reserve, key, *wanted, seconds=RESERVE_TIMEOUT_S + MARGIN_S)
+        answer = await self._ask(say.Reserve, key, *wanted, seconds=say.RESERVE_TIMEOUT_S + MARGIN_S)
         return answer.node or ""
 
     async def release(self, key: str) -> None:
@@ -194,8 +185,11 @@ class RayProcess:
         await self._ask(say.StopNodes, seconds=STOP_NODES_TIMEOUT_S)
 
     async def _ask(
-        self, request: Callable[..., Request], *members: Any, seconds: float = REQUEST_TIMEOUT_S + MARGIN_S
-    ) -> Answer:
+        self,
+        request: Callable[..., say.Request],
+        *members: Any,
+        seconds: float = say.REQUEST_TIMEOUT_S + MARGIN_S,
+    ) -> say.Answer:
         if self._process is None:
             raise RayError(f"Ray cannot be asked: {self.problem}", "unavailable")
         answer = await self._process.ask(request(next(self._numbers), *members), seconds)
@@ -205,7 +199,7 @@ class RayProcess:
 
     # --- what it says
 
-    def _on_line(self, line: Say) -> None:
+    def _on_line(self, line: say.Say) -> None:
         match line:
             case say.Joined():
                 self.joined = line

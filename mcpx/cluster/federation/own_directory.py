@@ -22,21 +22,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from msgspec.structs import replace
 
-from mcpx.cluster.federation.directory import (
-    LOG,
-    MAX_HOPS,
-    MAX_SERVERS,
-    MAX_WAIT_S,
-    RESTART,
-    SERVERS,
-    Directory,
-    DirectoryRequest,
-    LogRequest,
-    LogTail,
-    PeerIdentity,
-    PeerServer,
-    RestartRequest,
-)
+from mcpx.cluster.federation import directory as say
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.daemon.ports import Shown
@@ -57,7 +43,7 @@ if TYPE_CHECKING:
     from mcpx.core.servers.visible_server import VisibleServer
 
 Context = ServerRequestContext[Any, Any]
-P = TypeVar("P", DirectoryRequest, RestartRequest, LogRequest)
+P = TypeVar("P", say.DirectoryRequest, say.RestartRequest, say.LogRequest)
 _STATUS: Final = (
     "name",
     "state",
@@ -85,8 +71,8 @@ class _Known(msgspec.Struct):
 
     version: int
     seen: tuple[object, ...]
-    servers: list[PeerServer]
-    lasting: list[PeerServer]
+    servers: list[say.PeerServer]
+    lasting: list[say.PeerServer]
     at: float
     took_s: float
 
@@ -107,7 +93,7 @@ class OwnDirectory:
         self._changes: int | None = None  # of catalogues, from the first request on
         self._memory: tuple[float, dict[int, int]] = (0.0, {})
 
-    async def answer(self, view: Shown, request: DirectoryRequest) -> Directory:
+    async def answer(self, view: Shown, request: say.DirectoryRequest) -> say.Directory:
         """Return what an endpoint shows; for one who has a version, once there is another, or the time is up.
 
         The first answer waits for the peers whose servers are not known yet: who asks takes it for all.
@@ -119,7 +105,7 @@ class OwnDirectory:
         if request.since is not None and self._waiting < MAX_WAITING:
             self._waiting += 1
             try:
-                with anyio.move_on_after(min(request.wait_s, MAX_WAIT_S)):
+                with anyio.move_on_after(min(request.wait_s, say.MAX_WAIT_S)):
                     known = self._look(view)
                     while known.version == request.since and not self.hub.fleet.stopping:
                         await self.hub.fleet.news.wait()
@@ -130,7 +116,7 @@ class OwnDirectory:
         memory = await self._memory_now(view)
         known = self._look(view, max_age_s=COALESCE_S)
         named = [self._with_memory(each, memory) for each in known.servers]
-        return Directory(PeerIdentity(self.id, __version__), known.version, named)
+        return say.Directory(say.PeerIdentity(self.id, __version__), known.version, named)
 
     def _observe(self) -> None:
         """From the first request on, have changes of catalogues told as those of states are."""
@@ -148,7 +134,7 @@ class OwnDirectory:
         seen = self.hub.fleet.version, self._changes
         if known is not None and known.seen == seen and now - known.at <= max_age_s:
             return known
-        servers = [self._server(each) for each in list(view.upstreams.values())[:MAX_SERVERS]]
+        servers = [self._server(each) for each in list(view.upstreams.values())[: say.MAX_SERVERS]]
         lasting = [_lasting(server, view.upstreams[server.name]) for server in servers]
         before = (secrets.randbits(40), lasting) if known is None else (known.version, known.lasting)
         version = before[0] + (before[1] != lasting)
@@ -156,11 +142,11 @@ class OwnDirectory:
         made = self._known[view] = _Known(version, seen, servers, lasting, now, took_s)
         return made
 
-    def _server(self, shown: VisibleServer) -> PeerServer:
+    def _server(self, shown: VisibleServer) -> say.PeerServer:
         status, info = server_status(self.hub.upstreams[shown.name], Count()), shown.info()
         known = info.catalogue
         error = status.last_error
-        return PeerServer(
+        return say.PeerServer(
             **{name: getattr(status, name) for name in _STATUS},
             described=cut(info.describe_state(), MAX_TEXT_CHARS),
             sessions=shown.config.sessions,
@@ -169,7 +155,7 @@ class OwnDirectory:
             resources=len(info.resources),
             templates=len(known.templates) if known else 0,
             prompts=len(known.prompts) if known else 0,
-            via=[self.id, *self._via(status.name)][:MAX_HOPS],
+            via=[self.id, *self._via(status.name)][: say.MAX_HOPS],
         )
 
     async def _memory_now(self, view: Shown) -> dict[int, int]:
@@ -181,13 +167,13 @@ class OwnDirectory:
             self._memory = anyio.current_time(), found
         return found
 
-    def _with_memory(self, server: PeerServer, memory: dict[int, int]) -> PeerServer:
+    def _with_memory(self, server: say.PeerServer, memory: dict[int, int]) -> say.PeerServer:
         upstream = self.hub.upstreams.get(server.name)
         sizes = [] if upstream is None else [memory[pid] for pid in _pids(upstream) if pid in memory]
         return replace(server, memory_bytes=sum(sizes)) if sizes else server
 
 
-def _lasting(server: PeerServer, upstream: VisibleServer) -> PeerServer:
+def _lasting(server: say.PeerServer, upstream: VisibleServer) -> say.PeerServer:
     """A server without what changes with time alone."""
     return replace(server, described=upstream.info().cause or "", uptime_s=None, next_attempt_in_s=None)
 
@@ -208,20 +194,20 @@ async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: byte
     may_all = view.endpoint.profile is None
     try:
         match ctx.method:
-            case method if method == SERVERS:
-                result = msgspec.to_builtins(await directory.answer(view, _read(ctx, DirectoryRequest)))
+            case say.SERVERS:
+                result = msgspec.to_builtins(await directory.answer(view, _read(ctx, say.DirectoryRequest)))
                 servers = result["servers"]  # without what is None
                 result["servers"] = [present(**each) for each in servers]
-            case method if method == RESTART and may_all:
-                server = _read(ctx, RestartRequest).server
+            case say.RESTART if may_all:
+                server = _read(ctx, say.RestartRequest).server
                 view.registry.upstream(server)  # else an error, with the nearest
                 await directory.hub.restart(server)
                 result = {}
-            case method if method == LOG and may_all:
-                wanted = _read(ctx, LogRequest)
+            case say.LOG if may_all:
+                wanted = _read(ctx, say.LogRequest)
                 view.registry.upstream(wanted.server)
                 lines = await directory.hub.log_tail(wanted.server, wanted.lines)
-                result = msgspec.to_builtins(LogTail(lines))
+                result = msgspec.to_builtins(say.LogTail(lines))
             case _:
                 raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
     except CallError as error:

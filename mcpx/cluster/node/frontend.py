@@ -20,21 +20,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from mcpx.cluster.node.protocol import (
-    MAX_HELLO_BYTES,
-    MAX_LOG_BYTES,
-    Accepted,
-    Attach,
-    FirstLine,
-    Logs,
-    Refused,
-    Release,
-    Restart,
-    Stop,
-    Tail,
-    Watch,
-    line_of,
-)
+from mcpx.cluster.node import protocol as say
 from mcpx.cluster.node.reports import Reports
 from mcpx.cluster.node.room import Room
 from mcpx.cluster.node.servers import NodeRefusedError, NodeServers, UnknownServerError
@@ -131,26 +117,26 @@ class NodeFrontend:
                 channel.close()
 
     async def _serve(self, channel: Channel, line: bytes, incarnation: Incarnation) -> None:
-        answer = Refused(error="this is not the token of the cluster", code="token")
+        answer = say.Refused(error="this is not the token of the cluster", code="token")
         if not self._is_right(line):
             self._newcomers.warn("refused", "a wrong token")
             await _send(channel, answer)
             return
         try:
-            hello: FirstLine = msgspec.json.decode(line, type=FirstLine)
+            hello: say.FirstLine = msgspec.json.decode(line, type=say.FirstLine)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             await _send(
-                channel, Refused(error=f"the first line cannot be understood: {error}", code="invalid")
+                channel, say.Refused(error=f"the first line cannot be understood: {error}", code="invalid")
             )
             return
         match hello:
-            case Attach():
+            case say.Attach():
                 await self._attach(channel, hello, incarnation)
-            case Watch():
+            case say.Watch():
                 await self._watch(channel, incarnation)
             case _:
                 await _send(channel, await self._answer(hello))
-                if isinstance(hello, Stop):
+                if isinstance(hello, say.Stop):
                     self._hub.stop()
 
     def _is_right(self, line: bytes) -> bool:
@@ -163,16 +149,18 @@ class NodeFrontend:
     async def _refuse_more(self, channel: Channel) -> bool:
         if not self._newcomers.is_full(self._clients):
             return False
-        await _send(channel, Refused(error=f"this node has {self._clients} connections already", code="full"))
+        await _send(
+            channel, say.Refused(error=f"this node has {self._clients} connections already", code="full")
+        )
         return True
 
-    async def _attach(self, channel: Channel, hello: Attach, incarnation: Incarnation) -> None:
+    async def _attach(self, channel: Channel, hello: say.Attach, incarnation: Incarnation) -> None:
         """Have the connection be a client at the endpoint for that server."""
         if await self._refuse_more(channel):
             return
         if (problem := self._room.why_not(hello.server, hello.memory)) is not None:
             self._newcomers.warn("refused", f"no memory for {hello.server.name!r}")
-            await _send(channel, Refused(error=problem, code="memory"))
+            await _send(channel, say.Refused(error=problem, code="memory"))
             return
         self._clients += 1
         try:
@@ -180,11 +168,11 @@ class NodeFrontend:
                 log.info(
                     "node.client_joined", server=server.name, gateway=hello.client, clients=self._clients
                 )
-                channel.write(line_of(Accepted(digest=server.digest)))
+                channel.write(say.line_of(say.Accepted(digest=server.digest)))
                 client = self._endpoints.stream_client(Endpoint(peer=server.name), channel, "socket")
                 await client.serve(incarnation)
         except NodeRefusedError as error:
-            await _send(channel, Refused(error=str(error), code="invalid"))
+            await _send(channel, say.Refused(error=str(error), code="invalid"))
         finally:
             self._clients -= 1
 
@@ -199,23 +187,23 @@ class NodeFrontend:
 
     # --- small requests
 
-    async def _answer(self, hello: FirstLine) -> Accepted | Refused | Tail:
+    async def _answer(self, hello: say.FirstLine) -> say.Accepted | say.Refused | say.Tail:
         try:
             match hello:
-                case Release():
+                case say.Release():
                     self._servers.release(self._servers.find(hello.server, hello.digest))
-                case Restart():
+                case say.Restart():
                     await self._hub.restart(self._servers.find(hello.server, hello.digest).name)
-                case Logs():
+                case say.Logs():
                     name = self._servers.find(hello.server, hello.digest).name
                     path = self._hub.upstreams[name].server_log.path
-                    read = partial(last_lines, path, hello.lines, max_bytes=MAX_LOG_BYTES)
-                    return Tail(log=tuple(await anyio.to_thread.run_sync(read)))
+                    read = partial(last_lines, path, hello.lines, max_bytes=say.MAX_LOG_BYTES)
+                    return say.Tail(log=tuple(await anyio.to_thread.run_sync(read)))
         except UnknownServerError as error:
-            return Refused(error=str(error), code="unknown_server")
+            return say.Refused(error=str(error), code="unknown_server")
         except MCPXError as error:
-            return Refused(error=str(error))
-        return Accepted()
+            return say.Refused(error=str(error))
+        return say.Accepted()
 
 
 async def _first_line(channel: Channel, newcomers: Newcomers) -> bytes | None:
@@ -233,7 +221,7 @@ async def _first_line(channel: Channel, newcomers: Newcomers) -> bytes | None:
         if data.endswith(b"\n"):
             whole = b"".join(parts)[:-1]
             line = whole if b"\n" not in whole else None  # nothing else comes before the answer
-        if b"\n" in data or length > MAX_HELLO_BYTES:
+        if b"\n" in data or length > say.MAX_HELLO_BYTES:
             channel.pause_reading()
             done.set()
 
@@ -246,11 +234,11 @@ async def _first_line(channel: Channel, newcomers: Newcomers) -> bytes | None:
     return line
 
 
-async def _send(channel: Channel, answer: Accepted | Refused | Tail) -> None:
+async def _send(channel: Channel, answer: say.Accepted | say.Refused | say.Tail) -> None:
     """Send the last line of a connection, as far as it is read in time."""
     over = anyio.Event()
     channel.on_broken = lambda _error: over.set()
-    channel.write(line_of(answer))
+    channel.write(say.line_of(answer))
     channel.flush()
     with anyio.move_on_after(ANSWER_TIMEOUT_S):
         while channel.unsent and not over.is_set() and not channel.hung_up():  # noqa: ASYNC110 - rarely more than once
