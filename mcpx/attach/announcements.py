@@ -1,4 +1,4 @@
-"""What the client of a shim knows of each list, and how it hears that a list has changed. Pure.
+"""The lists that a shim's client was given, and the announcement of their changes. Pure.
 
 A client with a handshake gets a notification; since 2026-07-28 each open stream that wants it gets one.
 """
@@ -54,7 +54,7 @@ class GivenList:
         self._digests += page
 
     def differs(self, result: msgspec.Raw) -> bool:
-        """Whether a list is not what the client was given, as far as both go; then it counts as given."""
+        """Return True if a list differs from the one given, as far as both go; then it counts as given."""
         listed, is_whole = _read(result)
         common = min(len(listed), len(self._digests))
         if is_whole and self._is_whole:
@@ -82,12 +82,12 @@ class ListKind:
 
     @property
     def is_given(self) -> bool:
-        """Whether the client was given one of the lists."""
+        """True if the client was given one of the lists."""
         return any(given.request for given in self.lists.values())
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the client has not listed again since a difference was found."""
+        """True until the client lists again after a difference."""
         return any(given.is_outdated for given in self.lists.values())
 
     def compare(self, *, settled: bool = False) -> list[PendingRequest]:
@@ -122,14 +122,14 @@ class ListKind:
         return True
 
     def must_repeat(self) -> bool:
-        """Whether all lists have come, but they changed meanwhile: to be compared again."""
+        """Return True if all lists have come, but changed meanwhile: compare again."""
         if self._awaited or not self._again:
             return False
         self._again = False
         return True
 
     def is_to_be_announced(self) -> bool:
-        """Whether all lists have come, and one differs from what the client was given."""
+        """Return True if all lists have come, and one differs from what the client was given."""
         if self._awaited or not self._differs:
             return False
         self._differs = False
@@ -233,7 +233,7 @@ class Announcements:
         ]
 
     def is_made_up(self, kind: ListKind) -> bool:
-        """Whether the client has one of these lists from the shim alone, and has not heard of a change."""
+        """Return True if the client has one of these lists from the shim alone, unannounced."""
         return kind in self._made_up
 
     def announce_made_up(self) -> list[bytes]:

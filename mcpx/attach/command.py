@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _problem_with(given: dict[str, str]) -> str | None:
-    """What is wrong with the options, or with their going together."""
+    """Return the mistake in the options or their combination, if any."""
     if given.get("--expose", EXPOSURES[0]) not in EXPOSURES:
         return f"--expose wants {_OPTIONS['--expose']}"
     if "--expose" in given and "--server" in given:

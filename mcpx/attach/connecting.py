@@ -1,4 +1,4 @@
-"""How a shim gets from one daemon to the next: when it tries, how often, and when it gives up.
+"""The way of a shim from one daemon to the next: when it tries, how often, and when it gives up.
 
 Connecting: a `DaemonLauncher` gets a connection. Idle: no daemon is wanted (it was stopped on purpose), or
 none can be reached. A request of the client ends that, and so does a daemon that another process has started.
@@ -93,7 +93,7 @@ class Connecting:
         return None
 
     def was_stopped(self) -> bool:
-        """Whether the daemon was ended on purpose: the next is started for a request of the client alone."""
+        """Return True if the daemon was ended on purpose: only a request of the client starts the next."""
         return self.paths.stopped.exists()
 
     def poll(self, *, wanted: bool) -> socket.socket | None:
@@ -199,7 +199,7 @@ class NoDaemon(Connecting):
 
 
 def _advice(config: str, trouble: str) -> str:
-    """What a person can do in a terminal, without its full stop."""
+    """Advice for a person at a terminal, without its full stop."""
     option = config_hint(config, {})  # a terminal has another environment
     if not os.path.lexists(config):
         return (
@@ -216,7 +216,7 @@ def _advice(config: str, trouble: str) -> str:
 
 
 def _state(config: str) -> tuple[int, int, int] | None:
-    """What changes with the configuration file; None if there is none."""
+    """Identity, time and size of the configuration file; None if there is none."""
     try:
         found = os.stat(config)
     except OSError:

@@ -160,7 +160,7 @@ class InForce:
                 self._subscriptions.pop(_uri(request), None)
 
     def requests(self) -> list[PendingRequest]:
-        """What puts it in force again, after the handshake."""
+        """The requests that put it in force again, after the handshake."""
         return [request for request in (self._log_level, *self._subscriptions.values()) if request]
 
 
@@ -214,7 +214,7 @@ class PendingRequests:
         return {key: each for key, each in self._requests.items() if each.method == LISTEN}
 
     def streams_for(self, wanted: str) -> list[RequestId]:
-        """Those of which the client's filter has that member."""
+        """The open streams whose filter has that member."""
         filters = {
             key: decode_object(each.params).get("notifications") for key, each in self.streams().items()
         }
@@ -251,7 +251,7 @@ def _responses(
 
 
 class DaemonRequests:
-    """Those that await the client's response. Lines end in newlines."""
+    """Requests of the daemon that await the client's response. Lines end in newlines."""
 
     def __init__(self) -> None:
         self._daemon_ids: dict[int, RequestId] = {}  # by the ids that the client sees

@@ -1,4 +1,4 @@
-"""What a daemon last answered to a client program, kept in `attach` in the configuration's folder.
+"""The last answers of a daemon to a client program, kept in `attach` in the configuration's folder.
 
 A shim answers from it while its daemon is being started. There is one file for each client program (what it
 says of itself and what it is capable of), state of the configuration file, endpoint, and version of MCPX.
@@ -50,7 +50,7 @@ class _File(msgspec.Struct, gc=False):
 
 
 def identify(request: PendingRequest, opening: PendingRequest | None) -> str | None:
-    """What the client program says of itself, as text; None if it says nothing, or very much, or is a probe.
+    """Return the client program's own description; None if there is none, or too much, or for a probe.
 
     It says so in `opening`, the `initialize` of its session, or since 2026-07-28 in each request.
     """
@@ -85,7 +85,7 @@ class RememberedAnswers:
 
     @property
     def has_notes(self) -> bool:
-        """Whether there is something for `write`."""
+        """True if there is something for `write`."""
         return bool(self._noted)
 
     def find(self, client: str, request: PendingRequest) -> msgspec.Raw | None:
@@ -97,7 +97,7 @@ class RememberedAnswers:
         return self._found.get(_question(request))
 
     def daemon_answers(self, paths: DaemonPaths, version: object) -> None:
-        """That daemon, of that version, serves the client from now on; `find` will not be used again."""
+        """Take notes of that daemon, if it is of this version; `find` will not be used again."""
         self._folder = paths.folder / FOLDER
         self._found = {}
         self._noted.clear()
@@ -148,7 +148,7 @@ class RememberedAnswers:
         return self._client == client and self._config_state is not None
 
     def _look_at_config(self) -> list[int] | None:
-        """What changes with the configuration file; None if there is none."""
+        """Identity, time and size of the configuration file; None if there is none."""
         try:
             found = os.stat(self._config)
         except OSError:
@@ -240,7 +240,7 @@ def _decode(contents: bytes) -> _File | None:
 
 
 def _is_json(answer: bytes) -> bool:
-    """Whether it can be read: a large answer has passed unread."""
+    """Return True if it can be read: a large answer has passed unread."""
     try:
         msgspec.json.decode(answer, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):

@@ -108,7 +108,7 @@ class Session:
 
     @property
     def awaits_daemon(self) -> bool:
-        """Whether a request of the client is not answered."""
+        """True if a request of the client is not answered."""
         return bool(self._pending)
 
     def answer(self, waiting: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
@@ -152,13 +152,13 @@ class Session:
         return [line + b"\n"]
 
     def _why_not_opened(self, request: PendingRequest, message: RPCMessage) -> str | None:
-        """Why the daemon cannot open the session, if that is an error of its opening, or of a list then."""
+        """The daemon's reason not to open the session, from an error of the opening or of a list then."""
         opens = request.method in OPENINGS or self.refused is not None or self._is_opening
         return _unavailable(message.error) if opens and request.method in REMEMBERED else None
 
     @property
     def _is_opening(self) -> bool:
-        """Whether the daemon has yet to answer a replayed opening."""
+        """Return True if the daemon has yet to answer a replayed opening."""
         return any(each.method in OPENINGS for each in self._own_requests.values())
 
     def _member_of_daemon(self, line: bytes) -> bytes:
@@ -210,7 +210,7 @@ class Session:
         return to_client, kept
 
     def _ends_with_daemon(self, message: RPCMessage | None) -> bool:
-        """Whether a line that was not sent means nothing to the next daemon."""
+        """Return True if a line that was not sent means nothing to the next daemon."""
         return message is not None and (message.is_response or str(message.id).startswith(OWN_ID_PREFIX))
 
     def replay(self, unsent: Iterable[bytes]) -> list[bytes]:
@@ -252,7 +252,7 @@ class Session:
 
     @property
     def awaits_only_itself(self) -> bool:
-        """Whether requests of the shim's own are all that the daemon has yet to answer."""
+        """True if the daemon has yet to answer requests of the shim's own alone."""
         return bool(self._own_requests) and not self._pending
 
     def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:

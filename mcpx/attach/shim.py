@@ -76,7 +76,7 @@ class Outbox:
 
 
 def read(fd: int) -> bytes | None:
-    """What can be read now: empty at the end of the stream, None if there is nothing yet."""
+    """Read what is there: empty at the end of the stream, None if there is nothing yet."""
     try:
         return os.read(fd, READ_SIZE)
     except (BlockingIOError, InterruptedError):

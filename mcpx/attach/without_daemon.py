@@ -1,4 +1,4 @@
-"""What the client of a shim is answered while no daemon serves it.
+"""Answers to a shim's client while no daemon serves it.
 
 Pure, but for the file of `RememberedAnswers`.
 
@@ -171,7 +171,7 @@ def stand_in_result(request: PendingRequest, cause: str) -> msgspec.Raw | None:
 
 
 def explained(cause: str) -> str:
-    """What a model is to know, and do; `cause` is a sentence or two, without the last full stop."""
+    """The text for a model; `cause` is a sentence or two, without the last full stop."""
     return f"No server can be reached. {cause}. {MENDED}"
 
 

@@ -71,7 +71,7 @@ class Cli(Group):
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """As click's; what was printed is written out before the exit code is decided."""
+        """Run the command; what was printed is written out before the exit code is decided."""
         try:
             return super().main(*args, **options)
         finally:
@@ -146,7 +146,7 @@ def _print_error(text: str, details: dict[str, Any]) -> None:
 
 
 def _details(error: Exception) -> dict[str, Any]:
-    """What the daemon, or a call, says of the error besides its text."""
+    """Details of an error of the daemon or of a call, besides its text."""
     from mcpx.core.daemon.control_client import RefusedError  # a command that was refused has it already
 
     if isinstance(error, RefusedError):

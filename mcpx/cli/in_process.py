@@ -106,7 +106,7 @@ def _review_files(config_path: str | None, request: JSON) -> JSON | None:
 
 
 def _must_be_asked(name: str | None, servers: dict[str, ServerConfig], files: PinFiles) -> bool:
-    """Whether it is to be seen what the server has now before that is pinned: what was pinned is lost."""
+    """Return True if the server has to be asked before it is pinned, as its pins are lost."""
     if name is None:
         return False
     pins = _pins(servers[_known(name, servers)], files)

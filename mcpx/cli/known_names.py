@@ -181,7 +181,7 @@ def _schema(ctx: click.Context) -> JSON:
 
 
 def _arguments(schema: JSON, words: list[str], incomplete: str) -> list[tuple[str, str]]:
-    """What an argument can go on with. bash gives `mode=f` as three words, other shells as one."""
+    """Continuations of an argument. bash gives `mode=f` as three words, other shells as one."""
     properties: dict[str, Any] = schema.get("properties", {})
     if words and words[-1] in properties:  # behind its `=`, which click leaves out
         return [(value, "") for value in _values(properties[words[-1]])]

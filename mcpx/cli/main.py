@@ -132,7 +132,7 @@ def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
 
 @click.command(short_help="Print the version.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def version(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def version(*, as_json: bool) -> None:
     """Print the version of MCPX."""
     if as_json:
         print_json({"version": __version__})

@@ -1,4 +1,4 @@
-"""What the commands share that change files: four options, and the question before anything is changed.
+"""Options that commands share, and the question that is asked before files are changed.
 
 A command prints what it would change, calls `may_go_on`, and if that is False exits with `exit_unchanged`.
 """
@@ -73,7 +73,7 @@ diff_option = click.option("--diff", is_flag=True, help="Show every entry, and w
 
 
 def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
-    """Whether the change is to be made; the person is asked on a terminal, where `yes` does not say so.
+    """Return True if the change is agreed to; without `yes` the person at the terminal is asked.
 
     Never with `dry_run`. Without a terminal, or with `as_json`, nothing is asked and only `yes` counts. That
     nothing was changed is said on standard error.
@@ -96,7 +96,7 @@ def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool
 
 
 def asked(question: str, *, default: bool = False) -> bool:
-    """Whether the person at the terminal says yes. The question goes to standard error.
+    """Ask the person at the terminal, on standard error; return True for yes.
 
     `click.confirm` loses a Ctrl-C that comes while it sets up the line (CPython's `input`).
 

@@ -116,7 +116,7 @@ async def _list(config: Config, request: ControlRequest, report: ReportStep) -> 
 
 
 def _patience(hub: Hub, request: ControlRequest) -> float:
-    """How long the servers are waited for, in seconds: as the one that is named may take, or all a while."""
+    """Seconds to wait for servers: the time of the one that is named, or a while for all."""
     slowest = max((up.config.call_limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
     return slowest if request.server is not None else min(slowest, MAX_WAIT_FOR_ALL_S)
 

@@ -65,7 +65,7 @@ def print_json(value: object) -> None:
 
 
 def without_style() -> bool:
-    """Whether the person wants no colours."""
+    """Return True if the person wants no colours."""
     return bool(os.environ.get("NO_COLOR"))
 
 

@@ -1,4 +1,4 @@
-"""What the low-level demo servers share: serving over stdio, short answers, the error for no such resource.
+"""Common parts of the low-level demo servers: serving over stdio, answers, the error for no such resource.
 
 Called by `mcpx.demo.knowledge` and `mcpx.demo.changing`. Both protocol eras are spoken; the client's first
 message decides which one a session is of.
@@ -28,7 +28,7 @@ async def serve(server: Server[Any], *, tools_change: bool = False, resources_ch
 
 
 def is_modern(protocol_version: str) -> bool:
-    """Whether that revision is of the era without a handshake (2026-07-28 on)."""
+    """Return True if that revision is of the era without a handshake (2026-07-28 on)."""
     return protocol_version in MODERN_PROTOCOL_VERSIONS
 
 

@@ -180,7 +180,7 @@ def find(order_id: int) -> Order | None:
 
 
 def count_by_status() -> dict[Status, int]:
-    """How many orders there are of each status, in order of first appearance."""
+    """Count the orders of each status, in order of first appearance."""
     return dict(Counter(order.status for order in ORDERS))
 
 

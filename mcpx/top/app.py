@@ -108,7 +108,7 @@ class Top(App[None]):
         return next((row for row in self.overview.rows if row.name == name), None)
 
     def use_of(self, row: Row) -> Use | None:
-        """What its processes use, if that is known."""
+        """Memory and CPU of its processes, if known."""
         return None if row.server.pid is None else self.answer.uses.get(row.server.pid)
 
     def want_uses(self, *, of_rows: bool) -> None:

@@ -76,7 +76,7 @@ class Fitted(NamedTuple):
         ]
 
     def shows(self, column: Column) -> bool:
-        """Whether that column is among them."""
+        """Return True if that column is among them."""
         return column in self.columns
 
 

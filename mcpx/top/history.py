@@ -1,4 +1,4 @@
-"""What `mcpx top` makes of one status after the other: rates, and their last minutes. Pure.
+"""Rates and their last minutes, out of one status after the other. Pure.
 
 The daemon counts; a rate is the difference of two counts over the time between them. A count that has become
 smaller began again, with the daemon or with the server's entry. A time without an answer is a gap in every
@@ -89,7 +89,7 @@ class History:
             curve.append(None)
 
     def overview(self, status: Status) -> Overview:
-        """That status, which was the last, with the curves as they are now."""
+        """Return the last status with the curves as they are now."""
         rows = [Row(server, tuple(self._calls[server.name])) for server in status.servers]
         return Overview(status, rows, *map(tuple, self._totals))
 

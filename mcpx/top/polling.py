@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, Protocol
 
 from mcpx.cli.asking import RELOAD_TIMEOUT_S
 from mcpx.cli.operations.status_table import converted
@@ -22,6 +22,7 @@ from mcpx.core.system.processes import ProcessFigures, Use
 from mcpx.core.telemetry.log_files import server_log_path
 from mcpx.core.text import escaped
 from mcpx.errors import MCPXError
+from mcpx.top.history import Overview, Row
 
 # The end of a log file, and what is added to it, as lines that a terminal can show.
 #
@@ -64,7 +65,7 @@ class LogFile:
         self._file, self._rest = None, b""
 
     def _is_current(self, log: BinaryIO) -> bool:
-        """Whether the path still leads to the open file, and nobody has emptied it."""
+        """Return True if the path still leads to the open file, and nobody has emptied it."""
         mine = os.fstat(log.fileno())
         if mine.st_size < log.tell():
             return False
@@ -104,13 +105,31 @@ Uses = Mapping[int, Use]
 
 
 class Answer(NamedTuple):
-    """What the daemon has said, or why it has not, and what the servers' processes use."""
+    """The daemon's status or the reason for its silence, and the use of the servers' processes."""
 
     status: Status | None
     problem: str | None
     uses: Uses
     at: float
     """When, by `time.monotonic()`."""
+
+
+class Host(Protocol):
+    """The app as its screens see it."""
+
+    answer: Answer
+    """The last one."""
+    overview: Overview
+    """Of the last answer that had a status."""
+
+    def row(self, name: str) -> Row | None: ...
+    def use_of(self, row: Row) -> Use | None: ...
+    def want_uses(self, *, of_rows: bool) -> None: ...
+    def show_details(self, server: str) -> None: ...
+    def show_log(self, server: str) -> None: ...
+    def show_clients(self) -> None: ...
+    def show_help(self) -> None: ...
+    def restart(self, server: str) -> None: ...
 
 
 class Polling:
@@ -126,7 +145,7 @@ class Polling:
         self._ended = threading.Event()
 
     def ask(self) -> Status:
-        """What the daemon says now.
+        """Ask the daemon for its status.
 
         Raises:
             MCPXError: There is none, or it does not answer, or not so that it can be read.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 import msgspec
 from rich.cells import cell_len
@@ -27,11 +27,7 @@ from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
 from mcpx.top.columns import in_bytes, latency, percent, rate
 from mcpx.top.history import Row, bars
-from mcpx.top.polling import LogFile
-
-if TYPE_CHECKING:
-    from mcpx.top.app import Top
-
+from mcpx.top.polling import Host, LogFile
 
 # The texts of the screens of `mcpx top`: a server whole, the clients, the help. Pure.
 
@@ -66,7 +62,7 @@ MEANINGS: Final = (
 
 
 def help_text() -> Text:
-    """What the keys do, and what the columns mean."""
+    """The keys, and the meanings of the columns."""
     lines = [*KEYS, ("", ""), *MEANINGS]
     return Text("\n").join(_fact(key, Text(meaning)) for key, meaning in lines)
 
@@ -139,7 +135,7 @@ def _tokens(known: Tokens) -> Iterator[Text]:
 
 
 def _changes(known: ServerStatus) -> Iterator[Text]:
-    """What waits for approval, with the difference."""
+    """Changes that wait for approval, with their differences."""
     for change in (known.changes or [])[:MAX_ROWS]:
         yield Text()
         yield Text(one_line(change.summary, MAX_TEXT), style="yellow")
@@ -149,7 +145,7 @@ def _changes(known: ServerStatus) -> Iterator[Text]:
 
 
 def clients(status: Status) -> Text:
-    """How many clients are connected, and what each that has ever called has spent and saved."""
+    """The number of clients, and the tokens of each that has ever called."""
     lines = [Text(f"connected now: {status.daemon.clients}")]
     if isinstance(known := status.daemon.tokens, Tokens):
         for period, cost in (("Since the start", known.since_start), ("All time", known.all_time)):
@@ -206,9 +202,9 @@ class _Page(Screen[None]):
     _is_composed = False
 
     @property
-    def top(self) -> Top:
+    def top(self) -> Host:
         """The app."""
-        return cast("Top", self.app)
+        return cast("Host", self.app)
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title")
@@ -262,14 +258,14 @@ class DetailsScreen(_Page):
 
 
 class ClientsScreen(_Page):
-    """What each client has spent and saved."""
+    """The tokens that each client has spent and saved."""
 
     def show(self) -> None:
         self.put("Clients", clients(self.top.overview.status))
 
 
 class HelpScreen(_Page):
-    """What the keys do, and what the columns mean."""
+    """The keys, and the meanings of the columns."""
 
     def show(self) -> None:
         self.put("Keys and columns", help_text())
@@ -309,7 +305,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class LogScreen(Screen[None]):
-    """What a server says on standard error, as it is written. It follows the end until it is scrolled up."""
+    """The log of a server, as it is written. It follows the end until it is scrolled up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         BACK,
@@ -318,7 +314,7 @@ class LogScreen(Screen[None]):
     ]
 
     class Lines(Message):
-        """What the file has more of, or why it cannot be read."""
+        """More lines of the file, or the reason that it cannot be read."""
 
         def __init__(self, lines: list[str], problem: str | None) -> None:
             super().__init__()

@@ -8,7 +8,7 @@ servers is `Text`, never markup, and on one clean line.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 from rich.text import Text
 from textual import events
@@ -23,9 +23,7 @@ from mcpx.core.daemon.status import Status
 from mcpx.core.text import one_line
 from mcpx.top.columns import MANY, MEMORY, SORTS, Fitted, chosen, fitted, rate, signed_tokens
 from mcpx.top.history import Row, bars
-
-if TYPE_CHECKING:
-    from mcpx.top.app import Top
+from mcpx.top.polling import Host
 
 MAX_TEXT: Final = 500  # characters of one thing that is said
 MAX_PROBLEMS: Final = 3  # lines of them in the header
@@ -90,9 +88,9 @@ class ServersScreen(Screen[None]):
         self.call_after_refresh(self.show)
 
     @property
-    def top(self) -> Top:
+    def top(self) -> Host:
         """The app."""
-        return cast("Top", self.app)
+        return cast("Host", self.app)
 
     # --- keys
 
@@ -272,7 +270,7 @@ class ServersScreen(Screen[None]):
 
 
 def _same(one: Text, other: Text) -> bool:
-    """Whether they look the same; texts are equal to rich when only their words are."""
+    """Return True if they look the same; texts are equal to rich when only their words are."""
     return (one.plain, one.style, one.spans) == (other.plain, other.style, other.spans)
 
 

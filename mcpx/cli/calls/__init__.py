@@ -1,1 +1,1 @@
-"""What servers offer, and calls of it: inspect, exec, resources and prompts."""
+"""Offers of servers, and calls: inspect, exec, resources and prompts."""

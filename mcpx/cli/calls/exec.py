@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a command line gives."""
+    """The arguments of a command line."""
 
     arguments: JSON
     """All of it; the value of a `key=value` is JSON if it can be, else text."""
@@ -35,7 +35,7 @@ class Given(NamedTuple):
 
 
 def are_arguments(word: str) -> bool:
-    """Whether a word is arguments, and not the name of a tool."""
+    """Return True if a word is arguments, not the name of a tool."""
     return "=" in word or word == "-" or word.startswith("@") or word.lstrip().startswith("{")
 
 

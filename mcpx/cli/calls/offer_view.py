@@ -1,4 +1,4 @@
-"""What servers offer, as a person reads it: tools as `name(parameters)  what it does`, and one tool whole.
+"""Offers of servers as a person reads them: tools as `name(parameters)  what it does`, and one tool whole.
 
 Pure: made of what inspect has for programs, for the width of a terminal; in a pipe every tool is one line.
 Names and texts of servers are never read as markup, and what would harm a terminal is left out.
@@ -110,7 +110,7 @@ def _server(plain: JSON) -> Iterator[RenderableType]:
 
 
 def _changes(plain: JSON) -> Iterator[RenderableType]:
-    """What waits for approval."""
+    """Changes that wait for approval."""
     for each in plain.get("changes", ()):
         what = shown_name(each["tool"]) if each.get("tool") else "the server"
         said = {"new": "is new", "pins": "was pinned, but that is lost"}.get(each["kind"], "has changed")
@@ -171,7 +171,7 @@ def _whole(plain: JSON) -> Iterator[RenderableType]:
 
 
 def _command(tool: ToolInfo, server: str) -> str:
-    """How the tool is called from a terminal."""
+    """The command line that calls the tool."""
     required = tool.input_schema.get("required")
     named = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     words = [f"{shown_name(name)}=..." for name in named]

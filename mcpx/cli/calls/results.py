@@ -84,7 +84,7 @@ def save_result(shaped: JSON, out: str, *, name: str, as_json: bool = False) -> 
 
 
 def _path(out: str, name: str, part: _Part, number: int) -> Path:
-    """Where a part is written."""
+    """The file for a part."""
     path = Path(out)
     if out.endswith(os.sep) or path.is_dir():
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name).lstrip(".")

@@ -142,7 +142,7 @@ def _problem(row: dict[str, Any]) -> str:
 
 
 def is_clustered(config: Config) -> bool:
-    """Whether the commands of this configuration run on the nodes of a cluster.
+    """Return True if the servers of this configuration run on the nodes of a cluster.
 
     Raises:
         DaemonError: That cannot be read.
@@ -187,7 +187,7 @@ def cluster() -> None:
 )
 @click.option("--allow-open", is_flag=True, help="Join one without token authentication, too.")
 @json_option
-def start(config_path: str | None, address: str, allow_open: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def start(*, config_path: str | None, address: str, allow_open: bool, as_json: bool) -> None:
     """Have the daemon join the cluster, and a node run on each of its machines; wait until they do.
 
     All daemons of this configuration join it from now on, until mcpx cluster stop. A daemon that runs is
@@ -213,7 +213,7 @@ def start(config_path: str | None, address: str, allow_open: bool, as_json: bool
 @cluster.command(short_help="Leave the cluster, and end the daemon.")
 @with_config
 @click.option("--nodes", is_flag=True, help="End the nodes as well, for all gateways, until one starts them.")
-def stop(config_path: str | None, nodes: bool) -> None:  # noqa: FBT001 - click passes it by name
+def stop(*, config_path: str | None, nodes: bool) -> None:
     """End the daemon in order; the next one runs its servers on this machine.
 
     Nodes keep running for other gateways. They end the servers of this one after two minutes.
@@ -237,7 +237,7 @@ def stop(config_path: str | None, nodes: bool) -> None:  # noqa: FBT001 - click 
 @cluster.command(short_help="The nodes, and what they carry.")
 @with_config
 @json_option
-def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def status(*, config_path: str | None, as_json: bool) -> None:
     """Show the nodes of the cluster. Exit code 1 while Ray cannot be asked."""
     answer = _ask(_paths(config_path))
     if as_json:
@@ -319,7 +319,7 @@ def _run_daemon(paths: DaemonPaths, address: str, *, allow_open: bool) -> None:
 
 
 def _wait(paths: DaemonPaths) -> dict[str, Any]:
-    """How the cluster is, once it is joined and each node is up or has failed for a while."""
+    """Wait until the cluster is joined and each node is up or keeps failing; return its state."""
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     is_told, failing_since = False, None
     while True:
@@ -341,7 +341,7 @@ def _wait(paths: DaemonPaths) -> dict[str, Any]:
 def _ask(
     paths: DaemonPaths, do: str = "", node: str | None = None, *, timeout: float = 0.0
 ) -> dict[str, Any]:
-    """How the cluster is, after the daemon did that, for which it may take `timeout` seconds."""
+    """Have the daemon do that within `timeout` seconds, and return the state of the cluster."""
     message: dict[str, Any] = {"mcpx": "cluster"}
     if do:
         message |= {"do": do, "timeout": timeout}

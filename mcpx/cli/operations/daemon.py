@@ -118,7 +118,7 @@ def _warn_of_http(paths: DaemonPaths) -> None:
 @daemon.command(short_help="End it.")
 @with_config
 @click.option("--all", "every", is_flag=True, help="The daemons of all configurations.")
-def stop(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click passes it by name
+def stop(*, config_path: str | None, every: bool) -> None:
     """End the daemon in order. Clients that are attached start it again with their next request."""
     if every and config_path is not None:
         raise click.UsageError("--all ends the daemons of all configurations; leave --config out")
@@ -153,7 +153,7 @@ def _stop_all() -> None:
 @daemon.command("list", short_help="Those of all configurations.")
 @with_config
 @json_option
-def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def list_running(*, config_path: str | None, as_json: bool) -> None:
     """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
     Those with another MCPX_STATE_DIR are not seen.
@@ -171,7 +171,7 @@ def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT00
 @daemon.command(short_help="End it, and start it again.")
 @with_config
 @click.option("--when-idle", is_flag=True, help="Wait until no call runs.")
-def restart(config_path: str | None, when_idle: bool) -> None:  # noqa: FBT001 - click passes it by name
+def restart(*, config_path: str | None, when_idle: bool) -> None:
     """End the daemon in order and start it again: after an upgrade, or a change that reload cannot make.
 
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
@@ -191,7 +191,7 @@ def restart(config_path: str | None, when_idle: bool) -> None:  # noqa: FBT001 -
 @daemon.command(short_help="Whether it runs, and where.")
 @with_config
 @json_option
-def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def status(*, config_path: str | None, as_json: bool) -> None:
     """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
 
     PATH is where its servers' commands are found: that of your login shell, and what the program that started
@@ -234,7 +234,7 @@ def status(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
 @with_config
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
-def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
+def logs(*, config_path: str | None, follow: bool, lines: int) -> None:
     """Print the end of the daemon's log."""
     show_end(located(_paths(config_path)).log, lines=lines, follow=follow)
 

@@ -35,7 +35,7 @@ MOST_ASKED: Final = 1000  # lines
 @with_config
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
-def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
+def logs(*, server: str, config_path: str | None, follow: bool, lines: int) -> None:
     """Print the end of what a SERVER has said on standard error."""
     from mcpx.core.telemetry.log_files import server_log_path  # structlog, which only this needs
 

@@ -21,7 +21,7 @@ from mcpx.paths import config_file
 @with_config
 @json_option
 @click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
-def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa: FBT001 - click passes it by name
+def status(*, config_path: str | None, as_json: bool, watch: bool) -> None:
     """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error.
 
     Calls are the requests of clients to a server, since the daemon's start. Failed are those that were sent
@@ -51,7 +51,7 @@ def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa
 @click.command("reload", short_help="Read the configuration again.")
 @with_config
 @click.option("--all", "every", is_flag=True, help="All gateways of the cluster, each its own file.")
-def reload_config(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click passes it by name
+def reload_config(*, config_path: str | None, every: bool) -> None:
     """Have the daemon read its configuration again: only what has changed is started, stopped, restarted."""
     if every:
         from mcpx.cli.operations.cluster import show_reloaded  # the configuration

@@ -77,7 +77,7 @@ class _Connecting(Connecting):
 
     @property
     def has_served(self) -> bool:
-        """Whether the last attempt has not failed."""
+        """True unless the last attempt failed."""
         return self._given_up is None
 
     def begin(self) -> None:
@@ -111,7 +111,7 @@ class _ServeLauncher:
         self._connection: socket.socket | None = None
 
     def poll(self) -> socket.socket | None:
-        """As of `DaemonLauncher`."""
+        """Return the connection once the process serves, else None, like `DaemonLauncher`."""
         if self._process is None:
             self._process = self._start()
             self._processes.append(self._process)

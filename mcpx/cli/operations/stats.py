@@ -38,10 +38,11 @@ _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
 @click.option("--all", "of_all", is_flag=True, help="Of all configurations together.")
 @json_option
 def stats(
+    *,
     config_path: str | None,
     by: str,
-    of_all: bool,  # noqa: FBT001 - click passes it by name
-    as_json: bool,  # noqa: FBT001 - likewise
+    of_all: bool,
+    as_json: bool,
 ) -> None:
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
 
@@ -110,7 +111,7 @@ def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
 
 
 def _bar(row: dict[str, Any], longest: int, bar: tuple[str, str]) -> Text:
-    """What was spent, and behind it what was saved; as long as the cost without MCPX."""
+    """A bar of what was spent, then of what was saved; as long as the cost without MCPX."""
     spent, direct = (round(BAR_CELLS * row[key] / max(1, longest)) for key in ("spent", "direct"))
     return Text().append(bar[0] * spent, style="green").append(bar[1] * max(0, direct - spent), style="dim")
 

@@ -124,7 +124,7 @@ def show(status: dict[str, Any]) -> None:
 
 
 def render_json(status: dict[str, Any]) -> RenderableType:
-    """As `render`, of a status that came as JSON.
+    """Render a status that came as JSON.
 
     Raises:
         MCPXError: It is no status.
@@ -235,7 +235,7 @@ class _Servers:
         self._servers = servers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich prints in a window."""
+        """Yield the table that fits the window."""
         is_usual = options.max_width >= USUAL_CELLS
         for number in range(FEW_LEFT_OUT + 1 if is_usual else len(LEFT_OUT) + 1):
             table = _table(self._servers, LEFT_OUT[:number])
@@ -295,7 +295,7 @@ def shown_state(server: ServerStatus) -> Text:
 
 
 def remarks(server: ServerStatus) -> list[tuple[str, str]]:
-    """What is to be said of a server in a line each, and in which style."""
+    """Remarks on a server: a line and its style each."""
     found: list[tuple[str, str]] = []
     silent_s = server.silent_s
     if isinstance(silent_s, float) and silent_s >= SILENT_FROM_S:
@@ -314,7 +314,7 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
 
 
 def _peer(peer: PeerStatus) -> tuple[str, str]:
-    """What is to be said of another MCPX whose servers are servers here, and in which style."""
+    """The remark on another MCPX whose servers are servers here, and its style."""
     servers = "1 server" if peer.servers == 1 else f"{peer.servers} servers"
     text = f"mcpx, {peer.state}, {servers}"
     if peer.state != "ready" and peer.next_attempt_in_s is not None:

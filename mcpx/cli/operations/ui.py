@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def has_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
-    """Whether a browser would open where the person sees it: `BROWSER` says so, or there is a screen."""
+    """Return True if a browser would open on this screen, or `BROWSER` names one."""
     if environ.get("BROWSER"):
         return True
     if platform == "darwin":
@@ -56,7 +56,7 @@ def open_browser(url: str) -> None:
 @click.command(short_help="The daemon's page, in the browser.")
 @with_config
 @click.option("--print", "only_print", is_flag=True, help="Print the address, and open nothing.")
-def ui(config_path: str | None, only_print: bool) -> None:  # noqa: FBT001 - click passes it by name
+def ui(*, config_path: str | None, only_print: bool) -> None:
     """Open the page of the daemon: servers, calls, what the model sees, setup. Starts it if none runs.
 
     The address is for you on this computer, and opens the page once, within two minutes. The page stays open

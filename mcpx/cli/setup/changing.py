@@ -73,7 +73,7 @@ _T = TypeVar("_T")
 
 
 class Manner(NamedTuple):
-    """How a command that changes files was called: the options that all of them have."""
+    """The options that all commands have that change files."""
 
     yes: bool
     dry_run: bool
@@ -81,11 +81,11 @@ class Manner(NamedTuple):
 
     @property
     def on_terminal(self) -> bool:
-        """Whether somebody can be asked."""
+        """True if somebody can be asked."""
         return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     def agreed(self, question: str, *, is_asked: bool, runs_commands: bool) -> bool:
-        """Whether the change is to be made. What was typed is meant, in a pipe as at a terminal.
+        """Return True if the change is agreed to. What was typed is meant, in a pipe as at a terminal.
 
         With `is_asked` the person at a terminal is asked. With `runs_commands` nothing is done without a yes:
         an entry that was pasted may hold a command that nobody has read.
@@ -111,7 +111,7 @@ class ConfigurationEdit:
         self.report: dict[str, Any] = {"changed": False, "file": str(self.path)}
 
     def edited(self, edit: Callable[[], _T]) -> _T:
-        """What an edit of the file gives.
+        """Edit the file, and return the result of the edit.
 
         Raises:
             ConfigError: The file is not understood, at its line and column.

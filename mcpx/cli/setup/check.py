@@ -94,7 +94,7 @@ def _entry(server: ServerConfig) -> dict[str, Any]:
 
 
 def _verdict(found: Examination) -> str:
-    """How much is wrong, and what that means."""
+    """The number of mistakes, and their consequence."""
     if not found.errors:
         names = _needing_setup(found)
         return f"{', '.join(sorted(names))}: not started until what is missing is there"

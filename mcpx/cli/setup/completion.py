@@ -96,7 +96,7 @@ def script(shell: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where the completion of a shell is installed."""
+    """The files of an installed completion."""
 
     script: Path
     start_file: Path | None
@@ -110,7 +110,7 @@ class Place(NamedTuple):
 
 
 def place_of(shell: str, environ: Mapping[str, str]) -> Place:
-    """Where the completion of a shell belongs."""
+    """The place for the completion of a shell."""
     own = Path(home(environ))
     data = Path(environ.get("XDG_DATA_HOME") or own / ".local" / "share")
     if shell == "fish":

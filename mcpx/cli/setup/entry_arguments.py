@@ -68,7 +68,7 @@ def arranged(arguments: Sequence[str], with_value: Collection[str]) -> list[str]
 
 
 def _is_value(option: str, word: str) -> bool:
-    """Whether a word is one more value of an option: `-e A=1 B=2`."""
+    """Return True if a word is one more value of an option: `-e A=1 B=2`."""
     return option in _SEVERAL and _SEVERAL[option].fullmatch(word) is not None
 
 
@@ -122,7 +122,7 @@ def read_entry(
 
 
 def _is_here(word: str) -> bool:
-    """Whether a word names a file or folder by a path from the current folder."""
+    """Return True if a word is the path of a file or folder from the current folder."""
     relative = word in {".", ".."} or (re.search(r"[/.]", word) and not os.path.isabs(word))
     return bool(relative) and os.path.exists(word)
 

@@ -168,7 +168,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def others_read(path: Path) -> bool:
-    """Whether other users can read a file."""
+    """Return True if other users can read a file."""
     try:
         return bool(path.stat().st_mode & 0o044)
     except OSError:
@@ -202,7 +202,7 @@ def _of_client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned
 
 
 def _remarks(each: ClientServers) -> list[str]:
-    """What is said of a whole file."""
+    """Remarks on a whole file."""
     holds_secrets = any(masking.holds_secrets(server.entry) for server in each.servers)
     if not (holds_secrets and others_read(each.file.path)):
         return list(each.notes)
@@ -240,7 +240,7 @@ def _by_server(
 
 
 def _left_over(found: Iterable[ClientServers], plan: ImportPlan) -> Iterator[str]:
-    """What is lost, what is to do, and what is not taken: the same of several in one sentence."""
+    """Losses, things to do, and entries not taken: the same of several in one sentence."""
     said: dict[str, list[str]] = {}
     for server in plan.servers:
         for need in server.needs:
@@ -369,7 +369,7 @@ def _import(
 
 
 def _look(clients: tuple[str, ...]) -> tuple[list[ClientServers], dict[str, list[str]]]:
-    """What was found in each file; and where was looked for those clients that have none."""
+    """Read the clients' files; return them, and the places where a client has none."""
     found: list[ClientServers] = []
     missing: dict[str, list[str]] = {}
     rows = [client_named(name) for name in dict.fromkeys(clients)] if clients else CLIENTS

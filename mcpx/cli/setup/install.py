@@ -305,7 +305,7 @@ def _installed(names: Sequence[str]) -> list[ClientFile]:
 
 
 def _removals(names: Sequence[str]) -> list[Removal]:
-    """What becomes of each file out of which MCPX is to be taken."""
+    """Plan taking MCPX out of each file."""
     changes = history()
     rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
     files: dict[Path, ClientFile] = {}

@@ -1,4 +1,4 @@
-"""Whether a server starts, and what it offers: said after it was added or enabled."""
+"""A server that was added or enabled, started to see if it works and what it offers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PIPE_WIDTH: Final = 120  # characters of a line where there is no terminal
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server said when it was started: its state, with the cause if it did not, and its tools."""
+    """The outcome of a start: the state, with the cause if it failed, and the tools."""
 
     state: str
     started: bool
@@ -50,7 +50,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_sign_in(self) -> bool:
-        """Whether it answers, and wants a person to sign in first."""
+        """True if a person has to sign in first."""
         return self.state.startswith(State.NEEDS_SIGN_IN)
 
 
@@ -73,7 +73,7 @@ def check_server(config: str, name: str) -> Check:
 
 
 def _through_daemon(config: str, name: str) -> JSON | None:
-    """What the daemon says of a server that it has started; None if no daemon runs."""
+    """Have the daemon start a server, and return its state; None if no daemon runs."""
     paths, began, woken = daemon_paths(config), time.monotonic(), False
     while (answer := request(paths, {"mcpx": "inspect", "server": name}, within=None)) is not None:
         shown: JSON = answer["shaped"]["structuredContent"]

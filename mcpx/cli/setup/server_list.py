@@ -1,4 +1,4 @@
-"""What `mcpx list` shows: the servers of the configuration, with their states in the daemon."""
+"""The answer of `mcpx list`: the servers of the configuration, with their states in the daemon."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _why(cause: str | None, remedy: str | None) -> JSON:
 
 
 def reached(entry: Mapping[str, Any]) -> str:
-    """How a server is started or reached, as its entry says, without secrets."""
+    """The command line or URL of a server by its entry, without secrets."""
     url = next((entry[key] for key in URL_KEYS if key in entry), None)
     return command_line(entry if url is None else {"url": url})
 

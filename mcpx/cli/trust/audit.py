@@ -68,8 +68,9 @@ merge_option = click.option(
 @click.option("-f", "--follow", is_flag=True, help="Go on as they are written.")
 @merge_option
 @click.pass_context
-def audit(  # noqa: PLR0917 - click passes them by name
+def audit(
     ctx: click.Context,
+    *,
     config_path: str | None,
     server: str | None,
     tool: str | None,
@@ -77,8 +78,8 @@ def audit(  # noqa: PLR0917 - click passes them by name
     code: str | None,
     since: str | None,
     lines: int,
-    as_json: bool,  # noqa: FBT001 - as above
-    follow: bool,  # noqa: FBT001 - as above
+    as_json: bool,
+    follow: bool,
     merge: tuple[str, ...],
 ) -> None:
     """Show the audit log: each request of a client to a server, sent or refused, of all configurations.
@@ -135,7 +136,7 @@ def _show_merged(logs: list[Log], wanted: Selection, lines: int, *, as_json: boo
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @merge_option
 @click.pass_context
-def verify(ctx: click.Context, config_path: str | None, as_json: bool, merge: tuple[str, ...]) -> None:  # noqa: FBT001 - click passes it by name
+def verify(ctx: click.Context, *, config_path: str | None, as_json: bool, merge: tuple[str, ...]) -> None:
     """Look for lines of the audit log that were changed or are missing; exits with 1 if there are any.
 
     --merge: in the logs of other gateways too, in each on its own.

@@ -69,11 +69,12 @@ def token() -> None:
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def new(
+    *,
     name: str,
     profile: str | None,
     expires: timedelta | None,
     config_path: str | None,
-    as_json: bool,  # noqa: FBT001 - click passes it by name
+    as_json: bool,
 ) -> None:
     """Make the token NAME and print it: this once, for MCPX keeps only its hash.
 
@@ -96,7 +97,7 @@ def new(
 @token.command("list", short_help="Their names.")
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+def list_tokens(*, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001 - click passes it by name
     """List the tokens that were made with mcpx token new. The tokens themselves are kept nowhere."""
     tokens, now = load_named(), datetime.now(UTC)
     if as_json:
@@ -111,7 +112,7 @@ def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001
 @click.argument("name", shell_complete=complete_token)
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def revoke(name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+def revoke(*, name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001 - click passes it by name
     """End the token NAME for good, and the sessions of its clients with it."""
     revoke_token(name)
     echo(json.dumps({"revoked": name}) if as_json else f"revoked {name}; the sessions of its clients end")
@@ -176,7 +177,7 @@ def set_secret(name: str, config_path: str | None) -> None:
 @secret.command("list", short_help="Their names.")
 @with_config
 @json_option
-def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+def list_secrets(*, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001 - click passes it by name
     """List the names that were set with mcpx secret set. Values are never shown."""
     names = keychain.names()
     if as_json:
@@ -190,7 +191,7 @@ def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG00
 @secret.command(short_help="Remove one.")
 @click.argument("name")
 @changing_options
-def remove(name: str, config_path: str | None, dry_run: bool, as_json: bool, yes: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+def remove(*, name: str, config_path: str | None, dry_run: bool, as_json: bool, yes: bool) -> None:  # noqa: ARG001 - click passes it by name
     """Remove the secret of NAME from the keychain, for good."""
     _check(name)
     if not may_go_on(f"Remove {name} for good?", yes=yes, dry_run=dry_run, as_json=as_json):

@@ -127,7 +127,7 @@ def import_alone(module: str) -> ModuleType:
 
 
 class Home(NamedTuple):
-    """Where a name of a package comes from. Without `attribute` it is the module itself."""
+    """The module that a name of a package comes from. Without `attribute` it is the module itself."""
 
     module: str
     attribute: str | None

@@ -1,4 +1,4 @@
-"""What `mcpx demo` shows: `runner` runs the `steps`, `report` is what they found, `terminal` prints it.
+"""`mcpx demo`: `runner` runs the `steps`, `report` holds and prints what they found.
 
 The bundled servers that it connects to are in `mcpx.demo`.
 """

@@ -17,7 +17,7 @@ from mcpx.demo.tour.report import Printer
 
 @click.command(short_help="See it at work; needs no configuration.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, for programs.")
-def demo(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def demo(*, as_json: bool) -> None:
     """Show MCPX at work on three bundled servers, in a few seconds and without a network.
 
     The catalogue, an inspect, an exec and a resource, each with the tokens it costs; a list that changes

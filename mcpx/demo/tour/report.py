@@ -1,4 +1,4 @@
-"""What a demonstration found: structs, which `mcpx demo --json` prints as they are, and `Printer` for people.
+"""Findings of a demonstration: structs, as `mcpx demo --json` prints them, and `Printer` for people.
 
 Token counts are estimates; times are seconds unless the name says `_ms`. The printer writes to standard
 output only. Text of servers is never read as markup, and what would harm a terminal is printed as its escape.
@@ -86,7 +86,7 @@ class Report(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether every step worked and no process is left."""
+        """True if every step worked and no process is left."""
         return self.failed is None and self.signal is None and not self.left
 
     @property
@@ -96,7 +96,7 @@ class Report(msgspec.Struct):
 
 
 class RecordedSessions(msgspec.Struct, frozen=True):
-    """What whole sessions cost a model, as `scripts/context --demo` wrote it.
+    """The cost of whole sessions, as `scripts/context --demo` wrote it.
 
     `median_tokens` are of one session; the first is what the others are compared with.
     """

@@ -123,7 +123,7 @@ async def start(context: Context) -> Step:
 
 
 async def catalogue(context: Context) -> Step:
-    """What the model is given at the start, and what it would get from the servers themselves."""
+    """The model's view at the start, beside the one that the servers would give it."""
     hub = context.hub
     servers, budget = hub.registry.list_servers(), hub.config.catalog_token_budget
     described = describe(servers, budget=budget)
