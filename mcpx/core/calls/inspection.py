@@ -110,10 +110,11 @@ class Inspector:
         return self.inspect(request)
 
     def inspect(self, request: Inspect) -> ToolResult:
-        """The answer by what is known now.
+        """Answer by what is known now.
 
         Raises:
-            CallError: As from `_answer`.
+            CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
+                tool is named without its server, and not one server alone has it.
         """
         answer = self._answer(request)
         if (problem := self._config_problem()) is None:
@@ -123,12 +124,6 @@ class Inspector:
         return replace(answer, content=[*answer.content, note], structured_content=plain)
 
     def _answer(self, request: Inspect) -> ToolResult:
-        """The answer by itself.
-
-        Raises:
-            CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
-                tool is named without its server, and not one server alone has it.
-        """
         found, problems = find_tools(self._servers, request)
         self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:

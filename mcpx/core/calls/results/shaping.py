@@ -76,9 +76,7 @@ class ResultRenderer:
 
         With `whole` all of it is read, for programs.
 
-        Raises:
-            CallError: As from `tool`.
-            InputRequired: As from `tool`.
+        It raises what `tool` does.
         """
         large = is_large(raw, self.settings.toon_compression_max_size)
         return shape_resource(
@@ -238,9 +236,7 @@ class ResultShaper:
     def resource(self, raw: msgspec.Raw, order: Order, owner: object) -> ToolResult:
         """The result of a `resources/read` within its limit.
 
-        Raises:
-            CallError: As from `tool`.
-            InputRequired: As from `tool`.
+        It raises what `tool` does.
         """
         uri, server, limit = order.uri or "", order.server, order.limit
         if limit is None:

@@ -95,9 +95,7 @@ class ResultEncoder:
     def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes] | Apart[list[Bytes]]:
         """The result of the resources tool.
 
-        Raises:
-            CallError: As from `tool`.
-            InputRequired: As from `tool`.
+        It raises what `tool` does.
         """
         size = len(raw)
         if size > LARGE_BYTES:
@@ -108,9 +106,7 @@ class ResultEncoder:
     def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | list[Bytes] | Apart[list[Bytes]]:
         """Find what can be selected from; or encode the result of a tool that is shown as it is.
 
-        Raises:
-            CallError: As from `tool`.
-            InputRequired: As from `tool`.
+        It raises what `tool` does.
         """
         found = None if len(raw) > LARGE_BYTES else selectable(raw, server=request.server_name)
         return found or self.tool(raw, request)

@@ -29,9 +29,8 @@ from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client
 from mcpx.core.gateway.clients.sessions import client_name
 from mcpx.core.gateway.tools import definitions as tools
-from mcpx.core.gateway.tools import parameters
+from mcpx.core.gateway.tools.definitions import ExecParameters, WrongParameter, collect_arguments
 from mcpx.core.gateway.tools.encoding import ResultEncoder
-from mcpx.core.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
 from mcpx.core.protocol.messages import Exec, Read, Request
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.protocol.result_address import read_address
@@ -101,17 +100,15 @@ class ToolCall:
 
     async def _run(self, name: str, arguments: JSON) -> list[Bytes] | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
-        text = parameters.text
+        text = tools.text
         if name == tools.INSPECT:
-            tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
+            tool_names, query = tools.tool_names(arguments), text(arguments, "query")
             calls, server = self._hub.calls, text(arguments, "server_name")
             return self._encoder.shaped(await calls.inspect(server, tool_names, query=query))
         if name == tools.RESOURCES:
             return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
         read_only = name == tools.QUERY
-        return await self._exec(
-            await self._exec_request(parameters.read_exec(arguments), read_only=read_only)
-        )
+        return await self._exec(await self._exec_request(tools.read_exec(arguments), read_only=read_only))
 
     async def _resources(self, server: str, uri: str) -> list[Bytes] | JSON:
         """The list of a server's resources, a resource, or a page of a kept result."""

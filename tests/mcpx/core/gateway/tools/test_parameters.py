@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.core.catalog.model import ToolInfo
-from mcpx.core.gateway.tools.parameters import (
+from mcpx.core.gateway.tools.definitions import (
     WrongParameter,
     collect_arguments,
     parameter_names,
