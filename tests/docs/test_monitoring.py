@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from ruamel.yaml import YAML
 
-from mcpx.core.events.metric_families import FAMILIES
+from mcpx.core.daemon.metric_families import FAMILIES
 from mcpx.core.gateway.frontends.http.monitoring import HEALTHY, READY
 from tests.docs import pages
 

@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import Stdio
+from mcpx.core.daemon import metric_families as families
+from mcpx.core.daemon.metric_families import Family, Samples, encode
 from mcpx.core.daemon.status import NodeStatus, PeerStatus
 from mcpx.core.daemon.status_snapshot import restarts
-from mcpx.core.events import metric_families as families
 from mcpx.core.events.records import End
 from mcpx.core.events.stats import Count
 from mcpx.core.system.processes import ProcessFigures
 from mcpx.core.telemetry.contained import contained
-from mcpx.core.telemetry.openmetrics import Family, Samples, encode
 from mcpx.core.text import cut, visible
 from mcpx.errors import Code
 from mcpx.version import __version__

@@ -20,8 +20,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config import HttpGateway
 from mcpx.core.daemon import monitoring
+from mcpx.core.daemon.metric_families import FAMILIES
 from mcpx.core.daemon.monitoring import Scrapes, exposition, read
-from mcpx.core.events.metric_families import FAMILIES
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http import monitoring as http_monitoring

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
-from mcpx.core.telemetry.openmetrics import OPENMETRICS, TEXT, Family, Samples, encode, preferred
+from mcpx.core.daemon.metric_families import OPENMETRICS, TEXT, Family, Samples, encode, preferred
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
