@@ -71,7 +71,7 @@ class Endpoints:
         """Return what serves a client on a stream of that kind."""
         endpoint = by_own_names(endpoint, self.hub.config)
         if endpoint.server is not None:
-            from mcpx.core.gateway.transparent.stream import TransparentConnection  # noqa: PLC0415 - for those who want it
+            from mcpx.core.gateway.transparent.clients import TransparentConnection  # noqa: PLC0415 - for those who want it
 
             serve = partial(TransparentConnection, self.hub, endpoint.server, transport)
             return StreamClient(self.hub, channel, serve)

@@ -13,10 +13,11 @@ client is notified of what has changed only. A request that is lost gets a JSON-
 (`errors`), with code and outcome in its `data`; that is the one thing that a client would not get directly.
 
 Rules are the exception to all this, and only where a person has set some: what the policy of the server, or
-the profile of a token, does not admit is not there (`enforcement`, `answers`), a person may be asked before a
-call (`asking`), and what is pinned holds (`pinned_pages`). Under rules a request goes on with each member of
-its params once. Each request that asks for something is written to the audit log (`auditing`).
+the profile of a token, does not admit is not there (`rules` for requests, `answers` for what comes back), a
+person may be asked before a call (`questions`), and what is pinned holds (`answers`). Under rules a request
+goes on with each member of its params once. Each request that asks for something is written to the audit log
+(`recording`). `sessions` has these steps in their order.
 
-`stream` serves the clients of stdio and of the socket: bytes in, bytes out. `http` serves those of
-`/mcp/servers/NAME`, over the SDK's transport.
+`clients` serves those on streams, bytes in and bytes out, and those of `/mcp/servers/NAME`, over the SDK's
+transport.
 """

@@ -34,7 +34,7 @@ from mcpx.core.gateway.clients.identity import Bearer, bearer_in
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http.posted_calls import PostedCalls, may_be_plain
 from mcpx.core.gateway.frontends.http.sessions import SessionManagers, resumed
-from mcpx.core.gateway.transparent.http import TransparentServer
+from mcpx.core.gateway.transparent.clients import TransparentServer
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.system.endpoint import EXPOSURES, Endpoint, only_of
 from mcpx.core.text import cut, shown_name

@@ -21,7 +21,7 @@ import anyio
 import httpx2
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
-from mcpx.core.gateway.transparent.stream import TransparentConnection
+from mcpx.core.gateway.transparent.clients import TransparentConnection
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from tests.mcpx.core.gateway.transparent.odd_server import OddServer
