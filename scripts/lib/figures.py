@@ -188,7 +188,9 @@ def _imports(node: ast.AST) -> bool:
 
 
 def _entries(folder: Path) -> int:
-    return sum(each.name not in {"__init__.py", "__pycache__"} for each in folder.iterdir())
+    """Count the files and folders beside `__init__`; a folder of nothing but compiled files is none."""
+    there = (each for each in folder.iterdir() if each.name not in {"__init__.py", "__pycache__"})
+    return sum(each.is_file() or any(file.suffix != ".pyc" for file in each.rglob("*.*")) for each in there)
 
 
 def _questions(module: Module) -> int:
