@@ -66,11 +66,7 @@ def config_file(path: str | Path | None = None, *, environ: Mapping[str, str] = 
 
 
 def _in_home(find: Callable[[str], Path]) -> Path:
-    """One of the user's folders for mcpx.
-
-    Raises:
-        FileNotFoundError: The user has no home folder, neither in `HOME` nor in the password database.
-    """
+    """One of the user's folders for mcpx."""
     with suppress(RuntimeError):  # platformdirs, on Linux
         if (folder := find("mcpx")).is_absolute():
             return folder

@@ -84,11 +84,7 @@ class Account(StoredAccount):
         return True
 
     async def _obtain(self) -> None:
-        """Have a token that counts, if there were any.
-
-        Raises:
-            NotAuthorized: As for `authorize`.
-        """
+        """Have a token that counts, if there were any."""
         await self.load()
         if self._clock() < self._good_until or self._tokens is None:
             return

@@ -286,11 +286,7 @@ def _listeners(ports: Sequence[int]) -> list[socket.socket]:
 
 
 def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        OSError: It cannot.
-    """
+    """A socket that listens."""
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family is socket.AF_INET6:

@@ -236,11 +236,7 @@ def authenticated(
 
 
 def _assertion(server: ServerConfig, key: str, client_id: str, issuer: str) -> str:
-    """Sign an assertion (RFC 7523) for an issuer.
-
-    Raises:
-        SignInError: `CLIENT_REFUSED`: the key cannot sign.
-    """
+    """Sign an assertion (RFC 7523) for an issuer."""
     import jwt  # noqa: PLC0415 - takes a while, for who has a key
 
     now, algorithm = int(time.time()), oauth_of(server).algorithm

@@ -221,11 +221,7 @@ class _Attempt:
         return await register(self._network, self._metadata, uris[:1], None), None
 
     async def _code(self, client: Registration) -> dict[str, str]:
-        """Have the person agree at the authorization endpoint; the form that shows the code.
-
-        Raises:
-            SignInError: With the problem of the person, or of the answer that their browser brings.
-        """
+        """Have the person agree at the authorization endpoint; the form that shows the code."""
         state, verifier = secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES)
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {

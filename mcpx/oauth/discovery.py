@@ -200,11 +200,7 @@ class _Search:
         return metadata
 
     async def _certain_document(self, url: str) -> JSON | None:
-        """The JSON object at a URL; None if there is none.
-
-        Raises:
-            SignInError: That cannot be known now.
-        """
+        """The JSON object at a URL; None if there is none."""
         self._problems.clear()
         found = await self._document(url)
         if found is None and (problem := self._worst()) is not None and problem.for_now:

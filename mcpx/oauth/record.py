@@ -160,11 +160,7 @@ def prepare(folder: Path) -> None:
 
 
 def _checked(folder: Path) -> os.stat_result:
-    """Look at the folder. Where others may replace it as a whole, theirs is not taken for it.
-
-    Raises:
-        PermissionError: Others may change what is in it.
-    """
+    """Look at the folder. Where others may replace it as a whole, theirs is not taken for it."""
     found = folder.lstat()
     if (problem := foreign_folder(folder, found)) is not None:
         raise PermissionError(errno.EPERM, problem)

@@ -222,11 +222,7 @@ class SignIn:
         self.note = token_note(found.metadata)
 
     async def _ask(self, listener: CallbackListener, url: str) -> Callback:
-        """Show the address to those who wait, and return what the browser comes back with.
-
-        Raises:
-            SignInError: `INSECURE`: it is none that a browser should be given.
-        """
+        """Show the address to those who wait, and return what the browser comes back with."""
         if not _LINK.fullmatch(url):
             text = f"the authorization server of {self.name} has an address that no browser should open"
             raise SignInError(Problem.INSECURE, text)

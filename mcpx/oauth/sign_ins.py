@@ -147,11 +147,7 @@ class SignIns:
             )
 
     async def _adopt(self, account: StoredAccount, record: Record) -> None:
-        """Put the result of a sign-in in force: sessions of an earlier sign-in end in order.
-
-        Raises:
-            SignInError: It cannot be stored, or the entry says something else by now.
-        """
+        """Put the result of a sign-in in force: sessions of an earlier sign-in end in order."""
         name = account.server.name
         accounts = {id(each.account) for each in self._hub.upstreams.values()}
         if id(account) not in accounts and self._of_peer(name) is not account:
@@ -234,11 +230,7 @@ class SignIns:
     # --- whose account it is
 
     def _entry(self, name: str) -> tuple[ServerConfig, StoredAccount | None]:
-        """A server or another MCPX, and the account there.
-
-        Raises:
-            CallError: `unknown_server`, with the nearest names.
-        """
+        """A server or another MCPX, and the account there."""
         if (peer := self._hub.config.peers.get(name)) is not None:
             return peer, self._of_peer(name)
         upstream = self._hub.upstream(name)

@@ -155,11 +155,7 @@ class FileStore:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     async def _do(self, action: Callable[..., T], *arguments: object) -> T:
-        """Do something with the files in a thread.
-
-        Raises:
-            SignInError: The system refuses it.
-        """
+        """Do something with the files in a thread."""
         try:
             return await anyio.to_thread.run_sync(partial(action, self.folder, *arguments))
         except OSError as error:
@@ -226,11 +222,7 @@ class KeychainStore:
 
 
 async def _ask(do: Literal["get", "put", "remove"], identity: Identity, value: str = "") -> str | None:
-    """Have the keychain used once.
-
-    Raises:
-        SignInError: It cannot be (`NOT_STORED`).
-    """
+    """Have the keychain used once."""
     key = identity.key
 
     def ask() -> str | None:

@@ -22,7 +22,7 @@ from mcpx.core.calls.results.large_requests import LargeRequests
 from mcpx.core.config import Config
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.policy.catalogue_rules import NO_RULES, Rules
-from mcpx.core.policy.narrowed_policy import NarrowedPolicy
+from mcpx.core.policy.policy import NarrowedPolicy
 from mcpx.core.policy.profiles import Selection, select
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.servers.fleet.observers import await_descriptions

@@ -142,12 +142,7 @@ class Approvals:
         return [each for each in kept if each.stage == "open" and client in (None, each.client)]
 
     def _answered(self, question: Question, call: ApprovalRequest, arguments: Arguments) -> Admitted:
-        """Take in the answer to a question.
-
-        Raises:
-            ApprovalRequired: The person wants to see all arguments, and is asked again.
-            CallError: `not_approved`.
-        """
+        """Take in the answer to a question."""
         late = time.monotonic() > question.expires
         answer = NO_ANSWER if late else read_answer(call.answers.responses)
         call, question.answers = replace(call, answers=question.answers), None

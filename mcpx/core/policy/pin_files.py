@@ -325,11 +325,7 @@ class PinFiles:
         return Loaded(record, problem), index, number
 
     def _read_index(self, key: Key) -> tuple[_Index, str | None]:
-        """Read the index, and say what is wrong with it.
-
-        Raises:
-            OSError: It cannot be read.
-        """
+        """Read the index, and say what is wrong with it."""
         try:
             return self._files.read(_INDEX, key, _Index)[0], None
         except FileNotFoundError:

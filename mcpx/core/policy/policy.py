@@ -6,12 +6,13 @@ does not exist anywhere else. What a client names and no listing holds (the URI 
 the first listing, anything at a transparent endpoint) is held against `admits_...`. `configure` puts other
 settings in force, from one turn of the event loop to the next.
 
-A profile narrows a policy and never widens it (`mcpx.core.policy.narrowed_policy`).
+A profile narrows a policy and never widens it: `NarrowedPolicy` stands for the server's own where the server
+is seen through one, and has nothing of its own but the rules of the profile, as they are at the moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
@@ -187,11 +188,11 @@ class ServerPolicy:
 
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
         """Find the rule against a resource, as against a tool; `listed`: the server lists just this URI."""
-        return HELD if self._is_held else self._rules.resources.against(uri, listed=listed)
+        return self._against(lambda rules: rules.resources.against(uri, listed=listed))
 
     def rule_against_template(self, template: str) -> str | None:
         """Find the rule against a resource template, as against a tool."""
-        return HELD if self._is_held else self._rules.resources.against_template(template)
+        return self._against(lambda rules: rules.resources.against_template(template))
 
     def rule_against_reference(self, uri: str, *, listed: bool = False) -> str | None:
         """Find the rule against what a completion is for: a template, or a resource without variables."""
@@ -201,7 +202,10 @@ class ServerPolicy:
 
     def rule_against_prompt(self, name: str) -> str | None:
         """Find the rule against a prompt, as against a tool."""
-        return HELD if self._is_held else self._rules.prompts.against(name)
+        return self._against(lambda rules: rules.prompts.against(name))
+
+    def _against(self, rule: Callable[[Rules], str | None]) -> str | None:
+        return HELD if self._is_held else rule(self._rules)
 
     @property
     def _is_held(self) -> bool:
@@ -233,10 +237,6 @@ class ServerPolicy:
         """Return True if no rule is against that resource template."""
         return self.rule_against_template(template) is None
 
-    def admits_prompt(self, name: str) -> bool:
-        """Return True if no rule is against a prompt of that name."""
-        return self.rule_against_prompt(name) is None
-
     # --- whether it may run
 
     @property
@@ -266,3 +266,99 @@ class ServerPolicy:
         """The rule by which a person is asked before the tool runs; None also if they agreed for always."""
         rule = self.asks(tool)
         return None if rule is None or (self.pins is not None and self.pins.always(tool.name)) else rule
+
+
+class NarrowedPolicy(ServerPolicy):
+    """The policy of a server for the clients of one profile: what both admit; asked is what either asks.
+
+    `rules` gives those of the profile that is in force.
+    """
+
+    def __init__(self, base: ServerPolicy, rules: Callable[[], Rules]) -> None:
+        self._base = base
+        self._narrowing = rules
+        self._last: tuple[Catalogue, Rules, Catalogue] | None = None
+        self._own_changes = 0
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Return those of the server."""
+        return self._base.aliases
+
+    @property
+    def pins(self) -> ServerPins | None:
+        """Return those of the server."""
+        return self._base.pins
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the answers of the methods may have changed."""
+        if self._last is not None and self._last[1] is not self._narrowing():
+            self._last = None
+            self._own_changes += 1
+        return self._base.revision + self._own_changes
+
+    def shown(self, whole: Catalogue | None) -> Catalogue | None:
+        """Filter a catalogue; the same object for as long as the result is the same."""
+        return self.narrowed(self._base.shown(whole))
+
+    def narrowed(self, known: Catalogue | None) -> Catalogue | None:
+        """Apply the profile's rules to a catalogue that the server's policy has filtered."""
+        if known is None:
+            return None
+        rules, last = self._narrowing(), self._last
+        if last is None or last[0] is not known or last[1] is not rules:
+            if last is not None and last[1] is not rules:
+                self._own_changes += 1
+            last = self._last = known, rules, rules.filtered(known)
+        return last[2]
+
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """Filter a part of a listing, which is not kept."""
+        return self._narrowing().filtered(self._base.shown_page(page))
+
+    def restricts(self, kind: Kind) -> bool:
+        """Return True if something of that kind may be hidden, or a tool not run at once."""
+        rules = self._narrowing()
+        own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
+        return own or self._base.restricts(kind)
+
+    @property
+    def alters_lists(self) -> bool:
+        """True if lists may differ from the server's own."""
+        return self._base.alters_lists or any(map(self.restricts, get_args(Kind)))
+
+    @property
+    def reads_tools(self) -> bool:
+        """Ask the server's policy."""
+        return self._base.reads_tools
+
+    def rule_against_tool(self, name: str) -> str | None:
+        """Ask the server's policy, then the profile."""
+        return self._base.rule_against_tool(name) or self._narrowing().tools.against(name)
+
+    @property
+    def _listed(self) -> Catalogue | None:
+        return self._base._listed  # noqa: SLF001 - of its own class
+
+    def _against(self, rule: Callable[[Rules], str | None]) -> str | None:
+        return self._base._against(rule) or rule(self._narrowing())  # noqa: SLF001 - of its own class
+
+    @property
+    def restricts_resources(self) -> bool:
+        """True if there may be a resource that is not admitted."""
+        return self._base.restricts_resources or self._narrowing().resources.restrict
+
+    @property
+    def refused(self) -> Collection[str]:
+        """Return those of the server."""
+        return self._base.refused
+
+    def refusal(self, tool: str) -> CallError | None:
+        """Ask the server's policy."""
+        refusal = self._base.refusal(tool)
+        return refusal if refusal is not None and self.admits_tool(tool) else None
+
+    def asks(self, tool: ToolInfo) -> str | None:
+        """Ask the server's policy, then the profile."""
+        return self._base.asks(tool) or self._narrowing().tools.asked(tool.name)

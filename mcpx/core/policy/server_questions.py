@@ -149,11 +149,7 @@ def _named(message: str, label: str) -> str:
 
 
 def _host(url: Any) -> str:
-    """The host of a link that a person may be given, with its port.
-
-    Raises:
-        MCPError: It may not.
-    """
+    """The host of a link that a person may be given, with its port."""
     found = _LINK.fullmatch(url) if isinstance(url, str) else None
     if found is None:
         shown = one_line(str(url), MAX_NAME_CHARS)
@@ -164,11 +160,7 @@ def _host(url: Any) -> str:
 
 
 def _check_reserved(texts: Iterable[str], schema: Any) -> None:
-    """Refuse what a person could take for MCPX's own question.
-
-    Raises:
-        MCPError: It is refused.
-    """
+    """Refuse what a person could take for MCPX's own question."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     for name, field in fields.items() if isinstance(fields, dict) else ():
         chosen = {_DECISIONS.get(_letters(text)) for text in _texts(field)} - {None}

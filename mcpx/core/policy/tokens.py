@@ -94,12 +94,7 @@ def load_token(path: Path | None = None) -> str:
 
 
 def _read_default(path: Path) -> str | None:
-    """The token; None where there is none yet.
-
-    Raises:
-        OSError: The file cannot be read.
-        TokenError: It cannot be trusted, or holds no token.
-    """
+    """The token; None where there is none yet."""
     token = (_read_private(path, MAX_TOKEN_BYTES) or b"").decode("ascii", "replace").strip()
     if not token.isascii():
         raise TokenError(f"{path}: not a token; remove it, and a new one is made")
@@ -174,11 +169,7 @@ def _find(name: str, tokens: list[NamedToken]) -> NamedToken | None:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[NamedToken]]:
-    """The tokens in the file, for its only writer; what the body leaves of them is written.
-
-    Raises:
-        TokenError: The file cannot be used.
-    """
+    """The tokens in the file, for its only writer; what the body leaves of them is written."""
     try:
         with locked(ensure_folder(path.parent), timeout_s=LOCK_TIMEOUT_S):
             tokens = list(load_named(path))
@@ -233,12 +224,7 @@ def _signature(path: Path) -> tuple[int, ...] | None:
 
 
 def _read_private(path: Path, max_bytes: int) -> bytes | None:
-    """Read a file that only its owner can read or change; None where there is none.
-
-    Raises:
-        OSError: It cannot be read.
-        TokenError: It is another user's, a link, too long, or others may read it.
-    """
+    """Read a file that only its owner can read or change; None where there is none."""
     try:
         return read_own_file(path, max_bytes, closed_to=0o077)
     except FileNotFoundError:

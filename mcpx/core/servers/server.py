@@ -22,8 +22,7 @@ from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
-from mcpx.core.policy.narrowed_policy import NarrowedPolicy
-from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, RequestContext
 from mcpx.core.servers.actor import Session

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
-from mcpx.core.policy.narrowed_policy import NarrowedPolicy
-from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.admission import refusal_of
 from mcpx.core.servers.call_queue import CallQueue, RawReply

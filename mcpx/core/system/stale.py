@@ -87,11 +87,7 @@ def _clean_up_daemon(folder: Path, name: str) -> None:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a lock.
-
-    Raises:
-        BlockingIOError: Another process holds it.
-    """
+    """Hold a lock."""
     lock = take_lock(path)
     if lock is None:
         raise BlockingIOError

@@ -8,8 +8,7 @@ from mcpx.core.catalog.model import Catalogue, LeftOut, ToolInfo
 from mcpx.core.config import ServerConfig, Stdio
 from mcpx.core.config.per_server import AccessRules, Hints, ToolRules
 from mcpx.core.policy.catalogue_rules import Rules
-from mcpx.core.policy.narrowed_policy import NarrowedPolicy
-from mcpx.core.policy.policy import MAX_KEPT, WRITES, ServerPolicy
+from mcpx.core.policy.policy import MAX_KEPT, WRITES, NarrowedPolicy, ServerPolicy
 
 
 def server(**settings):

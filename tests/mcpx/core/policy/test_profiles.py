@@ -11,8 +11,7 @@ from mcpx.core.catalog.model import Catalogue, LeftOut, PromptInfo, ToolInfo
 from mcpx.core.catalog.snapshot import ServerInfo, State
 from mcpx.core.config import Config, Profile, ServerConfig, Stdio
 from mcpx.core.daemon.hub_view import ShownServers
-from mcpx.core.policy.narrowed_policy import NarrowedPolicy
-from mcpx.core.policy.policy import ServerPolicy
+from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.policy.profiles import EndpointError, check_endpoint, select
 from mcpx.core.servers.visible_server import NarrowedServer, VisibleServer
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint, only_of
