@@ -77,7 +77,7 @@ class Session(Supervised):
         self.cache = CatalogueCache(
             self.config,
             server.counters,
-            max_message_bytes=host.max_message_bytes,
+            max_message_bytes=self._limit,
             on_change=self._on_change,
             on_listing=partial(server.note_listing, self),
             admits=lambda uri: server.policy.admits_resource(uri, listed=True),
@@ -231,7 +231,7 @@ class Session(Supervised):
             async with open_session(
                 self.config,
                 handshake=handshake,
-                limit=self._host.max_message_bytes,
+                limit=self._limit,
                 hooks=Hooks(self._opened, self._malformed.record, server.server_log.write, changes.set),
                 changes=changes,
                 on_updated=self._on_updated,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -22,13 +23,13 @@ from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.health import Health
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.servers.server_info import server_info
+from mcpx.core.servers.server_info import Elsewhere, server_info
 from mcpx.core.servers.session.handshake import KnownEras
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.link import Link, MalformedLog
 from mcpx.core.servers.transport.placement import Placement, Placing
 from mcpx.core.telemetry.log_files import ServerLog
-from mcpx.core.telemetry.metrics import Counters
+from mcpx.core.telemetry.metrics import Activity, Counters
 from mcpx.errors import CallError
 from supervisors import Event, Incarnation, Supervisor
 
@@ -45,35 +46,27 @@ class Mode(Enum):
     PASSTHROUGH = auto()
 
 
+@dataclass(kw_only=True)
 class Host:
-    """Things that the fleet gives to its sessions. `start` has one supervised.
+    """Things that the fleet gives to its servers and their sessions."""
 
-    `dismiss` ends one for the reason given, and does not wait for that.
-    """
-
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        ledger: Ledger,
-        clients: ConnectedClients,
-        start: Callable[[Supervised], None],
-        dismiss: Callable[[Supervised, str], None],
-        *,
-        max_message_bytes: int,
-        catalogues: CatalogueStore | None = None,
-        placement: Placement | None = None,
-    ) -> None:
-        self.supervisor = supervisor
-        self.ledger = ledger
-        self.clients = clients
-        self.start = start
-        self.dismiss = dismiss
-        self.max_message_bytes = max_message_bytes
-        self.catalogues = catalogues
-        """Of what servers offered last."""
-        self.placement = placement
-        """Says on which node a session is, where its server is placed on one."""
-        self._made: Counter[str] = Counter()  # children of each name so far
+    supervisor: Supervisor
+    ledger: Ledger
+    clients: ConnectedClients
+    start: Callable[[Supervised], None]
+    """Has a session supervised."""
+    dismiss: Callable[[Supervised, str], None]
+    """Ends a session for the reason given, and does not wait for that."""
+    max_message_bytes: int
+    catalogues: CatalogueStore
+    """Of the last offers of servers."""
+    activity: Activity
+    """Of all servers together."""
+    elsewhere: Elsewhere
+    """Has the view of servers of other MCPX."""
+    placement: Placement | None
+    """Says on which node a session is, where its server is placed on one."""
+    _made: Counter[str] = field(default_factory=Counter)  # children of each name so far
 
     def child_name(self, server: str) -> str:
         """The supervisor's name for the next session with a server: its predecessor may still be leaving."""
@@ -141,6 +134,7 @@ class Supervised:
             config, host.supervisor, server.counters, self.info, child=self.child, refusal=self.refusal_of
         )
         self._host = host
+        self._limit = host.max_message_bytes
         self._leaving: str | None = None
         self._malformed = MalformedLog(config, server.counters)
         self._placing = Placing(host.placement, config, self.child)

@@ -69,13 +69,11 @@ class Server:
         self.narrowing: NarrowedPolicy | None = None
         """The policy of a profile's clients, where they see the server through one."""
         self.account = account
-        self.counters = Counters()
+        self.counters = Counters(host.activity)
         self.rate = CallRate(config, self.counters)
         self.known_eras = KnownEras(config)
         self.server_log = server_log
         self.has_open_tasks = has_open_tasks
-        self.as_peer_says: Callable[[ServerInfo], ServerInfo] | None = None
-        """Adds to the view what the other MCPX says that the server is one of; None for one of our own."""
         self.has_listed = False
         """True if the catalogue is from this run of MCPX; else there is none, or it is from last time."""
         self._on_catalogue = on_catalogue
@@ -149,9 +147,13 @@ class Server:
         return sum(session.queue.waiting for session in self.sessions())
 
     def info(self) -> ServerInfo:
-        """A frozen view of the server as it is now, as its peer says where it is one of another MCPX."""
-        info = self.main.info()
-        return info if self.as_peer_says is None else self.as_peer_says(info)
+        """A frozen view of the server as it is now; as its peer or node says, where it has one."""
+        info, config = self.main.info(), self.config
+        if config.peer is not None:
+            return self._host.elsewhere.as_peer_says(config, info)
+        if self._host.placement is not None and config.is_remote_mcpx:
+            return self._host.placement.as_node_says(config, self.main.child, info)
+        return info
 
     def refusal_of(self, request: Request) -> CallError | None:
         """Say why a request may not be sent, or not any more; None where it may be."""

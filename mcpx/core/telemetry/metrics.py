@@ -55,9 +55,9 @@ class Counters:
     What of that are calls of clients, and how they end, the meter counts.
     """
 
-    def __init__(self) -> None:
-        self.activity = Activity()
-        """Shared by all servers of a fleet, which sets it."""
+    def __init__(self, activity: Activity | None = None) -> None:
+        self.activity = activity or Activity()
+        """Shared by all servers of a fleet."""
         self.calls = 0
         self.in_flight = 0
         self.errors: Counter[str] = Counter()

@@ -114,13 +114,15 @@ class Fleet:
         self._children: dict[str, Supervised] = {}  # by the supervisor's name for them
         self._logs = configuration_folder(config.source, state)
         self._host = Host(
-            self.supervisor,
-            self.ledger,
-            clients or ConnectedClients(),
-            self.start,
-            self._dismiss,
+            supervisor=self.supervisor,
+            ledger=self.ledger,
+            clients=clients or ConnectedClients(),
+            start=self.start,
+            dismiss=self._dismiss,
             max_message_bytes=config.max_message_bytes,
             catalogues=self.catalogues,
+            activity=self.activity,
+            elsewhere=elsewhere,
             placement=placement,
         )
         self.observers = Observers()
@@ -160,11 +162,6 @@ class Fleet:
             on_catalogue=self.observers.notify,
             has_open_tasks=partial(self._has_open_tasks, config.name),
         )
-        server.counters.activity = self.activity
-        if config.peer is not None:
-            server.as_peer_says = partial(self._elsewhere.as_peer_says, config)
-        elif self.placement is not None and config.is_remote_mcpx:
-            server.as_peer_says = partial(self.placement.as_node_says, config, server.main.child)
         if config.disabled is None:
             server.policy.pin(self.pins.of(config))
         return server

@@ -95,7 +95,6 @@ class DirectSession(Supervised):
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
         super().__init__(server, host, Mode.PASSTHROUGH, server.config)
         self.client = client
-        self._limit = host.max_message_bytes
         self._server_log = server.server_log
         self._counters = server.counters
         self._schemas = schemas
