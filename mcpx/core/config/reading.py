@@ -135,7 +135,7 @@ def read(
     contexts = dict.fromkeys((entry.name for entry in entries), context)
     if resolve:
         meant = [entry for entry in entries if secrets_of is None or entry.name in secrets_of]
-        _fetch_secrets(meant, environment, anew, commands=commands)
+        _fetch_secrets(meant, environment, anew=anew, commands=commands)
         known = secret if commands else secret_of_keychain
         fetched = replace(context, values=replace(context.values, secret=known))
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
@@ -212,8 +212,8 @@ def _check(
 def _fetch_secrets(
     entries: Iterable[Entry],
     environment: Environment,
-    anew: bool | str,  # noqa: FBT001
     *,
+    anew: bool | str,
     commands: bool,
 ) -> None:
     """Fetch the secrets of all entries; those of the ones that are meant by `anew` again."""

@@ -55,10 +55,10 @@ def odd_commands(server: ServerConfig, config: Config) -> Remarks:
 def _not_found(transport: Stdio, path: str, source: str) -> str:
     command = transport.command
     words = _words(command)
-    if len(words) > 1:
+    if others := words[1:]:
         return (
             f"this is a whole command line; write {quote(words[0])} here, and its other"
-            f' {len(words) - 1} word{"s" if len(words) > 2 else ""} as items of "args"'  # noqa: PLR2004 - plural
+            f' {len(others)} word{"s" if others[1:] else ""} as items of "args"'
         )
     if "/" in command:
         file = Path(transport.cwd or "", command)

@@ -161,7 +161,7 @@ def _read(process: subprocess.Popen[bytes], mark: bytes, timeout_s: float) -> di
         is_enough=lambda output: output.count(mark) > 1,
     )
     _, *found = output.split(mark, 2)
-    return _decode(found[0]) if len(found) == 2 else None  # noqa: PLR2004 - between the marks, and after them
+    return _decode(found[0]) if found[1:] else None  # between the marks, and after them
 
 
 def _decode(block: bytes) -> dict[str, str]:

@@ -154,17 +154,15 @@ def _put_all(journal: Journal, change: Change, edits: Sequence[Edit]) -> None:
         _check_unchanged([edit])
         target = Path(change.files[index].target)
         if edit.perform is not None:
-            _perform(journal, change, index, edit)
+            _settle(journal, change, index, edit, edit.perform())
         elif edit.after is None:
             remove(target, edit.remove_folders)
         else:
             put_in_place(change.staged(index), target)
 
 
-def _perform(journal: Journal, change: Change, index: int, edit: Edit) -> None:
-    """Have another program change the file, and mend what it leaves."""
-    assert edit.perform is not None  # noqa: S101 - for the type checker
-    wanted = edit.perform()
+def _settle(journal: Journal, change: Change, index: int, edit: Edit, wanted: bytes | None) -> None:
+    """Record what another program has left of a file, and mend what it should have."""
     found = read_file(edit.path)
     if found is not None:
         journal.record_after(change, index, found)

@@ -113,8 +113,7 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
 
 def _advice(server: ServerConfig, installation: Installation) -> str:
     """Return what to do about a command that is not there."""
-    assert isinstance(server.transport, Stdio)  # noqa: S101 - others have none
-    known = SOURCES.get(server.transport.command)
+    known = SOURCES.get(server.transport.command) if isinstance(server.transport, Stdio) else None
     return known or f"correct it in {installation.file}, where a whole path will do, or install it"
 
 

@@ -60,7 +60,9 @@ def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
     node, rest = _deepest(text, root, path)
     if not rest or node.value is None:
         base, spread = _indent(text, node.start), node is root or _own_line_above(text, root, node)
-        return text[: node.start] + _written(nested(rest, value), style, base, spread) + text[node.end :]
+        return (
+            text[: node.start] + _written(nested(rest, value), style, base, spread=spread) + text[node.end :]
+        )
     if not isinstance(rest[0], str):
         raise _error(text, node.start, f"there is no item {rest[0]} here")
     return _insert(text, root, node, rest[0], nested(rest[1:], value))
@@ -147,7 +149,7 @@ def _insert_first(text: str, root: Node, node: Node, name: str, value: Any) -> s
     base = _indent(text, node.start)
     indent = base + style.step
     spread = node is root or "\n" in inside or _own_line_above(text, root, node)
-    written = name + _written(value, style, indent if spread else base, spread)
+    written = name + _written(value, style, indent if spread else base, spread=spread)
     kept = inside.rstrip(" \t\r\n")
     behind = inside[len(kept) :] if kept else ""
     if spread:
@@ -242,17 +244,18 @@ def _layout(text: str, root: Node) -> tuple[str, bool]:
     return step, long_lists
 
 
-def _written(value: Any, style: _Style, indent: str, spread: bool) -> str:  # noqa: FBT001 - private
+def _written(value: Any, style: _Style, indent: str, *, spread: bool) -> str:
     """A value as text: an item a line where `spread`, its first line standing at `indent`."""
     if not value or not isinstance(value, dict | list | tuple):
         return _dumps(value)
     inner = indent + style.step
     if isinstance(value, dict):
         parts = [
-            f"{_dumps(key)}{style.colon}{_written(each, style, inner, spread)}" for key, each in value.items()
+            f"{_dumps(key)}{style.colon}{_written(each, style, inner, spread=spread)}"
+            for key, each in value.items()
         ]
     else:
-        parts = [_written(each, style, inner, spread) for each in value]
+        parts = [_written(each, style, inner, spread=spread) for each in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     line = opening + style.comma.join(parts) + closing
     scalars = isinstance(value, list | tuple) and not any(

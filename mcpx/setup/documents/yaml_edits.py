@@ -308,7 +308,7 @@ def _place(text: str, node: Any, start: int, key: str | None, key_start: int) ->
     if node.id == "mapping":
         children = tuple(_member(text, *pair) for pair in node.value)
     elif node.id == "sequence":
-        children = tuple(_item(text, item, bool(node.flow_style)) for item in node.value)
+        children = tuple(_item(text, item, flow=bool(node.flow_style)) for item in node.value)
     end = node.end_mark.index
     if node.id != "scalar" and not node.flow_style:
         end = children[-1].end if children else end
@@ -330,7 +330,7 @@ def _member(text: str, key: Any, value: Any) -> Place:
     return _place(text, value, colon.end(), str(key.value), key.start_mark.index)
 
 
-def _item(text: str, node: Any, flow: bool) -> Place:  # noqa: FBT001 - private
+def _item(text: str, node: Any, *, flow: bool) -> Place:
     first = node.start_mark.index
     if flow:
         return _place(text, node, first, None, first)
