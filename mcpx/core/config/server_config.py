@@ -110,38 +110,31 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
         return f"Stdio(command={self.command!r}, {hidden}, cwd={self.cwd!r})"
 
 
-class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
-    """A server behind Streamable HTTP. `headers` go with every request.
+class _Remote(msgspec.Struct, frozen=True, kw_only=True):
+    """A server behind HTTP. `headers` go with every request.
 
     `auth` says how MCPX signs in where the server wants that; None: not at all.
     """
+
+    url: str
+    headers: dict[str, str] = {}
+    auth: OAuth | None = OAuth()
+    tls: Tls | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(headers={sorted(self.headers)})"
+
+
+class Http(_Remote, frozen=True, kw_only=True, tag="http"):
+    """A server behind Streamable HTTP."""
 
     kind: ClassVar[Literal["http"]] = "http"
 
-    url: str
-    headers: dict[str, str] = {}
-    auth: OAuth | None = OAuth()
-    tls: Tls | None = None
 
-    def __repr__(self) -> str:
-        return f"Http(headers={sorted(self.headers)})"
-
-
-class Sse(msgspec.Struct, frozen=True, kw_only=True, tag="sse"):
-    """A server behind the older HTTP+SSE transport. `headers` go with every request.
-
-    `auth` says how MCPX signs in where the server wants that; None: not at all.
-    """
+class Sse(_Remote, frozen=True, kw_only=True, tag="sse"):
+    """A server behind the older HTTP+SSE transport."""
 
     kind: ClassVar[Literal["sse"]] = "sse"
-
-    url: str
-    headers: dict[str, str] = {}
-    auth: OAuth | None = OAuth()
-    tls: Tls | None = None
-
-    def __repr__(self) -> str:
-        return f"Sse(headers={sorted(self.headers)})"
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True, tag="placed"):
