@@ -101,13 +101,7 @@ class Node:
     def _make_view(self) -> NodeView:
         record, report = self.record, self.report
         free = (report and report.memory_free_bytes) or 0
-        return NodeView(
-            id=record.id,
-            name=record.name,
-            host=record.host,
-            labels=record.labels,
-            total=record.resources,
-            free=record.free,
+        return record.view(
             memory_total=(report and report.memory_bytes) or 0,
             memory_free=max(0, free - sum(memory for _, memory in self._promised)),
             sessions=len(self.sessions) + self._others,
@@ -116,7 +110,6 @@ class Node:
             is_draining=record.draining or (report is not None and report.stopping),
             is_suspect=not self.answers,
             is_full=self.is_full,
-            given_name=record.given_name,
         )
 
     def take(self, session: str, demand: Demand) -> None:

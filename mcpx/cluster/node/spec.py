@@ -6,7 +6,7 @@ The gateway keeps everything that concerns clients: rules, pins, how tools are s
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +25,10 @@ from mcpx.core.config import (
     Variables,
 )
 from mcpx.core.config.per_server import Era, ProcessLimits, Sessions
+
+_STARTED: Final = ("command", "args", "env", "cwd", "limits")
+_TREATED: Final = ("sessions", "era", "call_limits", "health", "restart")
+"""Members that a spec has as the server's configuration has them."""
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,37 +61,25 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def spec_of(server: ServerConfig, stdio: Stdio) -> ServerSpec:
-    """The spec of a server that is started by that command."""
+    """Make the spec of a server that is started by that command."""
     return ServerSpec(
         name=server.name,
-        command=stdio.command,
-        args=stdio.args,
-        env=stdio.env,
-        cwd=stdio.cwd,
-        limits=stdio.limits,
-        sessions=server.sessions,
-        era=server.era,
-        call_limits=server.call_limits,
-        health=server.health,
-        restart=server.restart,
+        **{name: getattr(stdio, name) for name in _STARTED},
+        **{name: getattr(server, name) for name in _TREATED},
         secrets=server.variables.values,
     )
 
 
 def server_of(spec: ServerSpec, name: str) -> ServerConfig:
-    """The server that a node runs under that name.
+    """Make the server that a node runs under that name.
 
     It shows everything and asks nobody: rules, pins, questions and budgets hold at the gateway. A server that
     all share is started with its first client; one that each client has alone, once to list it.
     """
     return ServerConfig(
         name=name,
-        transport=Stdio(command=spec.command, args=spec.args, env=spec.env, cwd=spec.cwd, limits=spec.limits),
-        sessions=spec.sessions,
-        era=spec.era,
-        call_limits=spec.call_limits,
-        health=spec.health,
-        restart=spec.restart,
+        transport=Stdio(**{name: getattr(spec, name) for name in _STARTED}),
+        **{name: getattr(spec, name) for name in _TREATED},
         variables=Variables(spec.secrets),
         start="eager" if spec.sessions == "shared" else "auto",
         auto_describe=False,
@@ -97,7 +89,7 @@ def server_of(spec: ServerSpec, name: str) -> ServerConfig:
 
 
 def cluster_config(config: Config) -> Config:
-    """The configuration with its commands on nodes, but for those with `place: false` and those of peers.
+    """Place the commands of a configuration on nodes, but for those with `place: false` and those of peers.
 
     What an entry says is resolved already: variables and files are those of the gateway.
     """

@@ -11,11 +11,12 @@ all gateways of a cluster share the reservations, so that the same key is the sa
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from mcpx.cluster.node.starting import NodeAddress
+from mcpx.cluster.placement import NodeView
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024  # the whole table of some ten thousand nodes
 MAX_VALUE_BYTES: Final = 16 * 1024 * 1024  # of a value in the store; Ray's GCS keeps it in memory
@@ -154,6 +155,19 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: ActorState = "none"
     problem: str | None = None
     given_name: str = ""
+
+    def view(self, **known: Any) -> NodeView:
+        """Return the node for a decision, with what else is `known` of it."""
+        return NodeView(
+            id=self.id,
+            name=self.name,
+            host=self.host,
+            labels=self.labels,
+            total=self.resources,
+            free=self.free,
+            given_name=self.given_name,
+            **known,
+        )
 
 
 class Nodes(msgspec.Struct, frozen=True, tag_field="say", tag="nodes", omit_defaults=True):

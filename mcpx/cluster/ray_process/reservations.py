@@ -229,16 +229,9 @@ def _node_of(entry: Mapping[str, Any]) -> str:
 
 
 def _view(node: NodeRecord, *, is_excluded: bool) -> NodeView:
-    return NodeView(
-        id=node.id,
-        name=node.name,
-        host=node.host,
-        labels=node.labels,
-        total=node.resources,
-        free=node.free,
+    return node.view(
         memory_total=int(node.resources.get("memory", 0)),
         memory_free=int(node.free.get("memory", 0)),
         is_draining=node.draining,
-        given_name=node.given_name,
         is_suspect=is_excluded or node.actor not in {"running", "starting"},
     )
