@@ -1,7 +1,7 @@
 """The record of requests that never come to the pipeline, which records all others by itself.
 
 `noting_refusals` is for blocks in which names are looked up and arguments are read. The requests at a
-transparent endpoint are those of `mcpx.core.gateway.transparent.recording`.
+transparent endpoint are those of `mcpx.core.gateway.transparent.requests`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.lists import LISTS, TOOLS
 from mcpx.core.catalog.model import Catalogue, Entry, ToolInfo
+from mcpx.core.gateway.transparent.requests import COMPLETE, kinds_of
 from mcpx.core.gateway.transparent.rules import Offered
-from mcpx.core.gateway.transparent.subjects import COMPLETE, kinds_of
 from mcpx.core.policy.pins import ServerPins
 from mcpx.core.policy.rules import admitted_completion
 from mcpx.core.protocol.requests import Passed

@@ -28,9 +28,8 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import Bearer, connection_of, is_of_this_machine, request_outbound
 from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue
-from mcpx.core.gateway.transparent.errors import as_call_error, to_answer
+from mcpx.core.gateway.transparent.requests import TOOLS_CALL, as_call_error, to_answer
 from mcpx.core.gateway.transparent.sessions import TransparentSessions
-from mcpx.core.gateway.transparent.subjects import TOOLS_CALL
 from mcpx.core.protocol.context import Transport
 from mcpx.core.protocol.requests import Cancel, OnAnswer, Passed
 from mcpx.core.servers.call_queue import RawReply

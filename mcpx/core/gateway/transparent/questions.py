@@ -34,8 +34,7 @@ from mcpx.core.calls.asking import noted, obtain_approval
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.events.records import Record
-from mcpx.core.gateway.transparent.errors import as_call_error
-from mcpx.core.gateway.transparent.subjects import Subject
+from mcpx.core.gateway.transparent.requests import Subject, as_call_error
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.policy.questions import PREFIX, ApprovalRequest, ApprovalRequired
 from mcpx.core.protocol.context import (

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.gateway.native.errors import no_such_resource
-from mcpx.core.gateway.transparent.errors import NotAdmitted
-from mcpx.core.gateway.transparent.subjects import (
+from mcpx.core.gateway.transparent.requests import (
     KINDS,
     METHODS,
     NAMELESS,
+    NotAdmitted,
     Subject,
     is_misspelt,
     kinds_of,

@@ -20,11 +20,22 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.records import Record
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.transparent.answers import Answers
-from mcpx.core.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
 from mcpx.core.gateway.transparent.questions import Caller, Questions, approval_request
-from mcpx.core.gateway.transparent.recording import AUDITED, begin, observe, origin_of, traced
+from mcpx.core.gateway.transparent.requests import (
+    AUDITED,
+    NAMELESS,
+    TOOLS_CALL,
+    Subject,
+    as_call_error,
+    begin,
+    error_in,
+    observe,
+    origin_of,
+    to_answer,
+    to_mcp_error,
+    traced,
+)
 from mcpx.core.gateway.transparent.rules import Enforcement, Offered
-from mcpx.core.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
 from mcpx.core.policy.questions import ApprovalRequest
 from mcpx.core.protocol.context import InputAnswers, Origin, Transport
 from mcpx.core.protocol.requests import Passed, Peer
