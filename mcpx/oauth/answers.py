@@ -57,11 +57,6 @@ class ClientMetadataRefused(SignInError):
     """A client with these properties is not registered, but perhaps one with others."""
 
 
-def is_token_request(request: httpx2.Request) -> bool:
-    """Return True if a request goes to a token endpoint; the other ones of a sign-in have no form."""
-    return str(request.headers.get("content-type", "")).startswith(_FORM)
-
-
 def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON:
     """The answer of a token endpoint, in the form of RFC 6749 5.1.
 
@@ -193,7 +188,7 @@ def _quoted(response: httpx2.Response, answer: JSON) -> str:
 
 
 def _secrets_of(request: httpx2.Request) -> Iterator[str]:
-    if is_token_request(request):
+    if str(request.headers.get("content-type", "")).startswith(_FORM):  # the others have no form
         for name, value in parse_qsl(request.content.decode(errors="replace")):
             if name in _SECRETS:
                 yield value

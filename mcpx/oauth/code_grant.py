@@ -273,7 +273,8 @@ class _Attempt:
         except BaseException:
             if self._was_known and anyio.current_time() - asked_at > STUCK_AFTER_S:
                 with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FORGET_TIMEOUT_S):
-                    await self._forget_unless_in_use()
+                    if self._record is not None and self._record.tokens is None:  # others may still be good
+                        await self._forget(self._record)
             raise
 
     async def _is_stale(self, url: str) -> bool:
@@ -285,11 +286,6 @@ class _Attempt:
             return False  # the browser may fare better
         to = parse_qs(urlsplit(response.headers.get("location", "")).query)
         return response.status_code in _NO_SUCH_CLIENT or not _CLIENT_ERRORS.isdisjoint(to.get("error", []))
-
-    async def _forget_unless_in_use(self) -> None:
-        """Have the next sign-in register anew, unless there are tokens that may still be good."""
-        if self._record is not None and self._record.tokens is None:
-            await self._forget(self._record)
 
     async def _forget(self, record: Record) -> None:
         await self._save(structs.replace(record, registration=None, revision=record.revision + 1))

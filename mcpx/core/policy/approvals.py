@@ -69,7 +69,8 @@ class Approvals:
                 `invalid_arguments`: they cannot be shown truly; `overloaded`: too many questions are open.
         """
         state = None if call.answers is None else call.answers.state
-        if state is None or not state.startswith(PREFIX) or self._is_of_server(call, state):
+        of_server = call.asks_likewise and state not in self._kept  # of the MCPX that the server is at
+        if state is None or not state.startswith(PREFIX) or of_server:
             if (passed := self._passed(call)) is not None:
                 return Admitted(call.answers, passed.by)
             raise self._ask(call, call.read())
@@ -85,10 +86,6 @@ class Approvals:
         if (passed := self._passed(call)) is not None:
             return passed
         raise self._ask(call, arguments)
-
-    def _is_of_server(self, call: ApprovalRequest, state: str) -> bool:
-        """Return True if a state that looks like ours is one of the MCPX that the server is at."""
-        return call.asks_likewise and state not in self._kept
 
     def _passed(self, call: ApprovalRequest) -> Admitted | None:
         """The call as it may be sent unasked; None where it may not."""

@@ -134,12 +134,8 @@ class AnnotationRules:
             if any(fits(tool.name) for fits in narrow):
                 held = held | hints
             elif broad.against(tool.name):
-                held = held | _cautious(hints)
+                held = held | {name: value for name, value in hints.items() if value is _CAUTIOUS[name]}
         return tool if held == given else replace(tool, annotations=held or None)
-
-
-def _cautious(hints: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in hints.items() if value is _CAUTIOUS[name]}
 
 
 class Rules:

@@ -81,8 +81,8 @@ def marks_of(record: PinRecord, number: int = 0, origin: str = "") -> Marks:
 def approved_since(record: PinRecord, marks: Marks | None) -> Approvals:
     """Find what was approved in a record since it had these marks.
 
-    Without marks it was never shared. Then only what runs without asking is known to be a person's approval:
-    the rest may merely have been seen first.
+    With empty marks that is everything. Without any it was never shared: then only what runs without asking
+    is known to be a person's approval, for the rest may merely have been seen first.
     """
     if marks is None:
         by_person = {name for name, pin in record.tools.items() if record.always.get(name) == pin.digest}
@@ -91,13 +91,6 @@ def approved_since(record: PinRecord, marks: Marks | None) -> Approvals:
         about=record.state == "pinned" and (marks.state, marks.about) != ("pinned", record.about.digest),
         tools=frozenset(name for name, pin in record.tools.items() if marks.tools.get(name) != pin.digest),
         always=frozenset(name for name, form in record.always.items() if marks.always.get(name) != form),
-    )
-
-
-def all_of(record: PinRecord) -> Approvals:
-    """Everything in a record, for a store that has lost it."""
-    return Approvals(
-        about=record.state == "pinned", tools=frozenset(record.tools), always=frozenset(record.always)
     )
 
 
@@ -140,7 +133,7 @@ def taken_over(record: PinRecord, shared: PinRecord, mine: Approvals = NONE) -> 
 def together(record: PinRecord, marks: Marks | None, shared: Shared, *, by: str) -> Shared:
     """Unite a record with the shared one: this very one, or the next, to be written `by` this gateway."""
     knows_more = marks is not None and marks.origin != shared.origin and marks.number > shared.known
-    mine = all_of(record) if knows_more else approved_since(record, marks)
+    mine = approved_since(record, Marks() if knows_more else marks)
     both = shareable(taken_over(record, shared.record, mine))
     if both is None or is_same(both, shared.record):
         return shared
