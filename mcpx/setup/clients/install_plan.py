@@ -95,40 +95,45 @@ def plan_installs(
         ConfigError: The configuration is not understood, so that no server can be moved into it.
         ChangeError: The configuration cannot be read.
     """
-    files = list(files)
+    files, launch = list(files), own_launch(config, environ)
     path = Path(os.path.abspath(config_file(config, environ=environ)))
-    plan = InstallPlan(
-        installations=(),
-        launch=own_launch(config, environ),
-        config=path,
-        staying={},
-        commands={},
-        fallbacks=[],
-    )
-    plan = _with_installations(plan, files, {})
+    installations = _installations(files, path, launch, {})
+    found = [
+        read_servers(each.file, each.before)
+        for each in installations
+        if each.outcome != "refused" and each.before is not None
+    ]
     if not adopt:
-        return _with_commands(_with_doubled(plan), environ)
-    found = _found(plan)
+        return InstallPlan(
+            installations=_with_doubled(installations, found, path),
+            launch=launch,
+            config=path,
+            commands=_commands(installations, launch, environ),
+        )
     try:
         adoption = plan_import(found, read_file(path))
     except DocumentError as error:
         raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
-    plan = msgspec.structs.replace(plan, adoption=adoption, staying=_staying(found, adoption))
-    plan = _with_installations(plan, files, {file.path: adoption.adopted(file.path) for file in files})
+    adopted = {file.path: adoption.adopted(file.path) for file in files}
     remarks = {each.file.path: each.notes for each in found}
-    noted = (
-        msgspec.structs.replace(each, notes=(*each.notes, *remarks.get(each.file.path, ())))
-        for each in plan.installations
+    return InstallPlan(
+        installations=tuple(
+            msgspec.structs.replace(each, notes=(*each.notes, *remarks.get(each.file.path, ())))
+            for each in _installations(files, path, launch, adopted)
+        ),
+        launch=launch,
+        config=path,
+        adoption=adoption,
+        staying=_staying(found, adoption),
     )
-    return msgspec.structs.replace(plan, installations=tuple(noted))
 
 
-def _with_installations(
-    plan: InstallPlan, files: list[ClientFile], adopted: Mapping[Path, Mapping[str, str]]
-) -> InstallPlan:
+def _installations(
+    files: list[ClientFile], config: Path, launch: Launch, adopted: Mapping[Path, Mapping[str, str]]
+) -> tuple[Installation, ...]:
     """Plan every file; one that two clients share is changed for both."""
     contents: dict[Path, bytes | None] = {}
-    configuration = real_path(plan.config)
+    configuration = real_path(config)
     planned = []
     for file in files:
         target = real_path(file.path)
@@ -138,7 +143,7 @@ def _with_installations(
             if target == configuration:
                 each = refusal(file, contents[target], _OWN_CONFIGURATION)
             else:
-                each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+                each = plan_install(file, contents[target], launch, adopted.get(file.path))
             if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
                 each = refusal(file, each.before, problem)
         except ChangeError as error:
@@ -146,15 +151,17 @@ def _with_installations(
         if each.outcome != "refused":
             contents[target] = each.after
         planned.append(each)
-    return msgspec.structs.replace(plan, installations=tuple(planned))
+    return tuple(planned)
 
 
-def _with_doubled(plan: InstallPlan) -> InstallPlan:
+def _with_doubled(
+    installations: tuple[Installation, ...], found: list[ClientServers], config: Path
+) -> tuple[Installation, ...]:
     """Note which servers a client starts beside MCPX that could be moved."""
     try:
-        adoption = plan_import(_found(plan), read_file(plan.config))
+        adoption = plan_import(found, read_file(config))
     except (ChangeError, DocumentError):  # then nothing can
-        return plan
+        return installations
 
     def noted(each: Installation) -> Installation:
         names = ", ".join(adoption.adopted(each.file.path))
@@ -163,28 +170,20 @@ def _with_doubled(plan: InstallPlan) -> InstallPlan:
         remark = f"it starts servers of its own beside MCPX: {names}; --adopt moves them"
         return msgspec.structs.replace(each, notes=(*each.notes, remark))
 
-    return msgspec.structs.replace(plan, installations=tuple(map(noted, plan.installations)))
+    return tuple(map(noted, installations))
 
 
-def _found(plan: InstallPlan) -> list[ClientServers]:
-    """The servers in the files that can be changed."""
-    return [
-        read_servers(each.file, each.before)
-        for each in plan.installations
-        if each.outcome != "refused" and each.before is not None
-    ]
-
-
-def _with_commands(plan: InstallPlan, environ: Mapping[str, str]) -> InstallPlan:
-    """Have the clients that can do it by themselves do it; a file that two clients share is edited."""
-    targets = [real_path(each.file.path) for each in plan.installations]
-    commands = {}
-    for each, target in zip(plan.installations, targets, strict=True):
-        if each.outcome == "added" and targets.count(target) == 1:
-            line = add_command(each.file.client, plan.launch, environ)
-            if line is not None:
-                commands[str(each.file.path)] = line
-    return msgspec.structs.replace(plan, commands=commands)
+def _commands(
+    installations: tuple[Installation, ...], launch: Launch, environ: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the commands of clients that can do it by themselves; a file that two share is edited."""
+    targets = [real_path(each.file.path) for each in installations]
+    lines = {
+        str(each.file.path): add_command(each.file.client, launch, environ)
+        for each, target in zip(installations, targets, strict=True)
+        if each.outcome == "added" and targets.count(target) == 1
+    }
+    return {path: line for path, line in lines.items() if line is not None}
 
 
 def _staying(found: Iterable[ClientServers], adoption: ImportPlan) -> dict[str, dict[str, str]]:
