@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mcpx.cli.printing import echo
-from mcpx.core.daemon.startup_report import report, take_starter
+from mcpx.core.daemon.launch import report, take_starter
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import CallError, ConfigError, MCPXError, leaves
 

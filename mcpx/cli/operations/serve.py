@@ -22,8 +22,16 @@ from mcpx.cli.options import config_of, with_config
 from mcpx.cli.printing import echo
 from mcpx.core.config import read_config
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemError, StartFailedError
-from mcpx.core.daemon.startup_report import STARTED, StartupReport, has_starter, report
+from mcpx.core.daemon.launch import (
+    BAD_CONFIG,
+    START_TIMEOUT_S,
+    STARTED,
+    ConfigProblemError,
+    StartFailedError,
+    StartupReport,
+    has_starter,
+    report,
+)
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.running import begin
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, EXPOSURES, Endpoint, Expose, only_of

@@ -24,8 +24,7 @@ from typing import Final
 import msgspec
 
 from mcpx.core.catalog.model import is_read_only
-from mcpx.core.events.costs import costs
-from mcpx.core.events.listings import Offers
+from mcpx.core.events.costs import Offers, costs
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import ANSWERED, Record, Records
 from mcpx.core.events.watched_call import Call, Json

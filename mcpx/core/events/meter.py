@@ -21,8 +21,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcpx.core.events.costs import costs
-from mcpx.core.events.listings import Listings, Offers, menu_of
+from mcpx.core.events.costs import Listings, Offers, costs, menu_of
 from mcpx.core.events.records import End, Kind, Record, Target
 from mcpx.core.events.stats import (
     COMMAND_LINE,

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.events.listings import cost_of_menus
+from mcpx.core.events.costs import cost_of_menus
 from mcpx.core.gateway.clients.attached import AttachedClient
 from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS, known_client
 from mcpx.core.gateway.clients.tool_lists import ToolList

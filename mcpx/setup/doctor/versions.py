@@ -14,8 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from mcpx.core.daemon.service import ServiceError, service
-from mcpx.core.daemon.service_files import MARK
+from mcpx.core.daemon.service import MARK, ServiceError, service
 from mcpx.core.running.bounded import OutOfBounds, run
 from mcpx.setup.doctor.installation import Finding, Installation, note, ok, wrong
 from mcpx.version import __version__

@@ -22,7 +22,7 @@ from mcpx.core.config import json_schema
 from mcpx.core.config.entries import FORMS
 from mcpx.core.config.strings import TYPES
 from mcpx.core.daemon.metric_families import FAMILIES
-from mcpx.core.daemon.service_files import launchd_agent, systemd_unit
+from mcpx.core.daemon.service import launchd_agent, systemd_unit
 from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS
 from mcpx.core.gateway.tools.definitions import tools
 from mcpx.core.rendering.descriptions import describe, instructions

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.core.daemon.service_files import MARK, launchd_agent, served_by, systemd_unit
+from mcpx.core.daemon.service import MARK, launchd_agent, served_by, systemd_unit
 from tests.mcpx.core.daemon.unit_reading import assignments, unquoted, values
 
 AWKWARD = [

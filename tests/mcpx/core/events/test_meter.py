@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.events import listings
 from mcpx.core.events import meter as meters
-from mcpx.core.events.costs import tools_cost
-from mcpx.core.events.listings import cost_of_menus
+from mcpx.core.events.costs import cost_of_menus, tools_cost
 from mcpx.core.events.meter import SAMPLES, Meter
 from mcpx.core.events.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RESOURCES, UNNAMED, Count
 from mcpx.core.protocol.context import SESSIONLESS, ClientId
