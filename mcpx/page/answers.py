@@ -19,9 +19,9 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive
 
 from mcpx.core.catalog.model import JSON
+from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError, MCPXError
 from mcpx.page.cards import OpenPage
@@ -42,7 +42,7 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[JSON]]) -> 
     done: JSON = {}
     failure: MCPXError | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(until_gone, request.receive, tasks.cancel_scope)
+        tasks.start_soon(cancel_when_gone, request.receive, tasks.cancel_scope.cancel)
         try:
             done = await work()
         except MCPXError as error:
@@ -51,13 +51,6 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[JSON]]) -> 
     if failure is not None:
         raise failure
     return done
-
-
-async def until_gone(receive: Receive, work: anyio.CancelScope) -> None:
-    """Cancel what is done for a request once its browser has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    work.cancel()
 
 
 Handler = Callable[[OpenPage, Request], Awaitable[Any]]

@@ -25,10 +25,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcpx.core.gateway.frontends.http.connection import TAKEN
+from mcpx.core.gateway.frontends.http.connection import TAKEN, cancel_when_gone
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
-from mcpx.page.answers import encode, until_gone
+from mcpx.page.answers import encode
 from mcpx.page.cards import OpenPage
 from mcpx.page.guard import SESSION
 from mcpx.version import __version__
@@ -110,7 +110,7 @@ class Streams:
         news, events = anyio.create_memory_object_stream[bytes](0)
         with news, events:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(until_gone, receive, tasks.cancel_scope)
+                tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
                 for name in names:
                     tasks.start_soon(self._follow, name, news)
                 while self._page.access.go_on(scope[SESSION]) and await _send_next(events, scope, send):

@@ -43,6 +43,7 @@ from mcpx.cluster.replicas.forwarding import (
 )
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind, Seals, read, seal
 from mcpx.core.config.urls import is_loopback
+from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
 from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()
@@ -141,7 +142,7 @@ class ReplicaRouting:
         failure: CallError | None = None
         responding = _Responding(send)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+            tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
             try:
                 await self._exchange(scope, body, request, responding)
             except HolderGoneError as gone:
@@ -259,13 +260,6 @@ def _end_of_events(data: bytearray, seen: int) -> int:
     start = max(0, seen - 3)
     ends = ((mark, data.rfind(mark, start)) for mark in (b"\r\n\r\n", b"\n\n"))
     return max((at + len(mark) for mark, at in ends if at >= 0), default=0)
-
-
-async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    """The client has left: so does its request at the holder, which cancels the call."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
 
 
 # --- messages of ASGI

@@ -17,6 +17,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
 from mcpx.core.wire import envelope, malformed
 from mcpx.core.wire.batch import Batch, read
 from mcpx.core.wire.envelope import RPCMessage
@@ -116,7 +117,7 @@ class BatchExchange:
         """Post the messages, and respond when all requests are answered."""
         with self._frames, self._forwarded:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_watch, receive, tasks.cancel_scope)
+                tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
                 tasks.start_soon(self._post_all)
                 await self._respond(send)
                 tasks.cancel_scope.cancel()
@@ -205,13 +206,6 @@ class BatchExchange:
                 frame = await self._next()
         last = b"event: message\r\n" + _DATA + self._array + _FRAME_END if self._array else b""
         await send({"type": "http.response.body", "body": last, "more_body": False})
-
-
-async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel the exchange when its client leaves."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
 
 
 async def _nothing() -> Message:

@@ -38,6 +38,13 @@ _LOSSY: Final = re.compile(
 )
 
 
+async def cancel_when_gone(receive: Receive, cancel: Callable[[], object]) -> None:
+    """Cancel what is done for a request, whose body has been read, once its client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    cancel()
+
+
 class Shared:
     """State that the connections of one frontend share. `max_body_bytes` is for all bodies together.
 

@@ -9,7 +9,6 @@ server (`mcpx.core.gateway.peer.server`), which gives the same answers, and whic
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final
 
 import anyio
@@ -29,6 +28,7 @@ from mcpx.core.gateway.fast.parameters import (
     Meta,
     NativeParams,
 )
+from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
 from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
 from mcpx.core.protocol.context import (
     SESSIONLESS,
@@ -219,7 +219,7 @@ class _PostedCall:
     async def serve(self, receive: Receive, send: Send) -> None:
         """Run it, and respond; cancelled, if the client leaves."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope.cancel)
+            tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
             tasks.start_soon(self._run)
             await self._respond(send)
             tasks.cancel_scope.cancel()
@@ -258,12 +258,6 @@ class _PostedCall:
             with anyio.move_on_after(PING_S):
                 await self._changed.wait()
             silent = not self._changed.is_set()
-
-
-async def _cancel_when_gone(receive: Receive, cancel: Callable[[], object]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    cancel()
 
 
 def _event(message: list[Bytes]) -> bytes:
