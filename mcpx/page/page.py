@@ -59,10 +59,9 @@ class Page:
     @cached_property
     def served(self) -> ServedPage:
         """The page for those who open it."""
-        from mcpx.page.cards import OpenPage  # noqa: PLC0415 - for those who open it
-        from mcpx.page.routes import ServedPage  # noqa: PLC0415 - as above
+        from mcpx.page.routes import ServedPage  # noqa: PLC0415 - for those who open it
 
-        return ServedPage(OpenPage(self.hub, self.clients, self.access, self.memory))
+        return ServedPage(self.hub, self.clients, self.access, self.memory)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request under `/ui`."""

@@ -20,6 +20,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mcpx.core.daemon.hub import Hub
+from mcpx.core.gateway.clients.sessions import ClientSessions
+from mcpx.page.access import Access, PageMemory
 from mcpx.page.answers import get, post
 from mcpx.page.cards import OpenPage
 from mcpx.page.events import Streams
@@ -137,7 +140,8 @@ async def _sign_out(page: OpenPage, request: Request) -> Any:
 class ServedPage:
     """A page that is served: its streams, and the ASGI application with everything that guards it."""
 
-    def __init__(self, page: OpenPage) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions, access: Access, memory: PageMemory) -> None:
+        page = OpenPage(hub, clients, access, memory)
         self.streams = Streams(page, {name: topic for view in VIEWS for name, topic in view.TOPICS.items()})
         self.app = application(page, self.streams)
 
