@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.core.catalog.model import Catalogue, ToolInfo
-from mcpx.core.events import listings
+from mcpx.core.events import costs
 from mcpx.core.events import meter as meters
 from mcpx.core.events.costs import cost_of_menus, tools_cost
 from mcpx.core.events.meter import SAMPLES, Meter
@@ -245,7 +245,7 @@ async def test_a_session_that_another_daemon_has_counted_is_not_counted_again(me
 
 async def test_clients_without_a_session_are_counted_by_name_once_an_hour(meter, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(listings.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(costs.time, "monotonic", lambda: now[0])
     for name in ("c", "d", "c", "d"):
         meter.note_listing(SESSIONLESS, name, 100)
     assert meter.since_start().total.spent == 200
@@ -262,7 +262,7 @@ async def test_without_any_tools_the_listing_is_of_mcpx(meter, upstreams):
 
 
 async def test_the_clients_whose_listings_are_remembered_are_bounded(meter, monkeypatch):
-    monkeypatch.setattr(listings, "MAX_LISTINGS", 3)
+    monkeypatch.setattr(costs, "MAX_LISTINGS", 3)
     for _ in range(10):
         meter.note_listing(ClientId(), "c", 100)
     assert len(meter._listings._last) == 3
