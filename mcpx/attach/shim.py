@@ -360,7 +360,7 @@ class Shim:
             self._connected(connection)
 
     def _connected(self, connection: socket.socket) -> None:
-        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        connection.settimeout(0.0)
         self._connection = connection
         self._greeted, self._connected_at = False, time.monotonic()
         if not self._connecting.greets:

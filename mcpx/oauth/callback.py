@@ -136,7 +136,7 @@ class CallbackListener:
                     log.warning("sign_in.not_accepted", reason=error.strerror)
                     await anyio.sleep(ACCEPT_RETRY_S)
                     continue
-                peer.setblocking(False)  # noqa: FBT003 - the standard library's signature
+                peer.settimeout(0.0)
                 is_own = belongs_to_user(peer)
                 silent, most = (self._silent, MAX_CONNECTIONS) if is_own else (self._strangers, MAX_STRANGERS)
                 if len(silent) >= most:
@@ -294,7 +294,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(MAX_CONNECTIONS)
-        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        listener.settimeout(0.0)
     except BaseException:
         listener.close()
         raise

@@ -65,7 +65,7 @@ def main() -> int:
         context = server_context(start.certificate, start.key, start.state)
         family = socket.AF_INET6 if ":" in start.host else socket.AF_INET
         listener = socket.create_server((start.host, 0), family=family, backlog=BACKLOG)
-        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        listener.settimeout(0.0)
     except (OSError, MCPXError, msgspec.DecodeError) as error:
         _say(NodeReady(error=_text(error)))
         return 2

@@ -58,7 +58,7 @@ def listen(paths: DaemonPaths) -> socket.socket:
         with address(paths.socket) as bindable:
             listener.bind(bindable)
         listener.listen(BACKLOG)
-        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        listener.settimeout(0.0)
     except OSError as error:
         listener.close()
         raise unusable(paths.socket, error) from None

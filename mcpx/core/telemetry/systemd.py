@@ -48,7 +48,7 @@ class Notifier:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-                line.setblocking(False)  # noqa: FBT003 - the library's signature
+                line.settimeout(0.0)
                 line.sendto("\n".join(each.replace("\n", " ") for each in lines).encode(), self._address)
         except (OSError, ValueError) as error:  # gone, full, or a name that cannot be one
             if not self._failing:

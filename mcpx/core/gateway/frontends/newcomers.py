@@ -64,7 +64,7 @@ class Newcomers:
                 self.warn("not_accepted", error.strerror)
                 await anyio.sleep(ACCEPT_RETRY_S)
                 continue
-            peer.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            peer.settimeout(0.0)
             take(peer)
 
     @contextmanager

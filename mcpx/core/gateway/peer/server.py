@@ -16,7 +16,6 @@ import mcp_types
 import msgspec
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp_types import SERVER_INFO_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
@@ -55,7 +54,8 @@ class OwnLookup(Lookup):
             if upstream.catalogue is not None:
                 yield upstream, upstream.catalogue
 
-    async def resource(self, uri: str, *, version: str) -> ResourceTarget:  # noqa: ARG002 - as of the base
+    async def resource(self, uri: str, *, version: str) -> ResourceTarget:
+        del version  # the server says itself that it has no such resource
         upstream = self._upstream()
         await upstream.await_catalogue()
         return ResourceTarget(upstream, uri, uri, str, partial(self._is_shown, upstream.name))
@@ -197,12 +197,7 @@ class PeerServer(EndpointServer):
         return super().create_initialization_options(*parts, **options).model_copy(update=named)
 
     def get_capabilities(
-        self,
-        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - as of the base
-        experimental_capabilities: JSON | None = None,  # noqa: ARG002
-        extensions: JSON | None = None,  # noqa: ARG002
-        *,
-        protocol_version: str | None = None,
+        self, *_options: Any, protocol_version: str | None = None, **_more: Any
     ) -> mcp_types.ServerCapabilities:
         """Return the server's capabilities that are passed on; changes of lists are always announced."""
         known = self.catalogue

@@ -40,6 +40,7 @@ MAX_BYTES: Final = 16 << 20  # kept of a session
 MAX_BYTES_ALL: Final = 64 << 20  # kept of all sessions of a frontend
 MAX_AGE_S: Final = 300.0
 OVERHEAD_BYTES: Final = 1000  # of each event
+MAX_DIGITS: Final = 15  # of a number that is counted here
 RETRY_MS: Final = 1000  # what clients are told to wait before they come again
 
 
@@ -225,7 +226,7 @@ def _stop_following(stream: _Stream) -> None:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - digits of what is counted here
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
 def _size(message: JSONRPCMessage) -> int:

@@ -211,9 +211,8 @@ class HttpFrontend:
     ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
         """Return what stands around the endpoints where this is one of several replicas, and runs for it."""
         replica = self._settings.replica
-        if not replica.url:
+        if self._open_forwarder is None or not replica.url:
             return lambda app: app, []
-        assert self._open_forwarder is not None  # noqa: S101 - the composition root gives one
         forwarder = self._open_forwarder(replica.url, replica.secret, guard=guard, limit=self._limit)
         self._endpoints.hub.views.kept.seal = forwarder.seal_kept
         return forwarder.around, [forwarder.running()]

@@ -107,12 +107,16 @@ class PostedCalls:
             if message.method != CALL or message.id is None or not message.params:
                 return False
             params = self._decode(message.params)
-            if not _agrees(params, headers) or self._is_in_headers(upstream.catalogue, params.name):
+            meta = params.meta
+            if (
+                meta is None
+                or not _agrees(params, meta, headers)
+                or self._is_in_headers(upstream.catalogue, params.name)
+            ):
                 return False
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        assert params.meta is not None  # noqa: S101 - it agrees with the headers
-        posted = _PostedCall(self._server, message.id, params, params.meta, scope, given=message.params)
+        posted = _PostedCall(self._server, message.id, params, meta, scope, given=message.params)
         await posted.serve(receive, send)
         return True
 
@@ -129,12 +133,11 @@ class PostedCalls:
         return kept[1]
 
 
-def _agrees(params: NativeParams, headers: dict[bytes, bytes]) -> bool:
+def _agrees(params: NativeParams, meta: Meta, headers: dict[bytes, bytes]) -> bool:
     """Return True if the params are whole, and agree with the headers."""
-    meta, arguments = params.meta, params.arguments
+    arguments = params.arguments
     return (
-        meta is not None
-        and meta.client_info is not None
+        meta.client_info is not None
         and bool(meta.client_info.name and meta.client_info.version and meta.capabilities)
         and memoryview(meta.capabilities)[0] == _BRACE
         and meta.version.encode() == headers[b"mcp-protocol-version"]

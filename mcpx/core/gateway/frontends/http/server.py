@@ -257,7 +257,7 @@ class HttpServer(uvicorn.Server):
             sys.exit(STARTUP_FAILURE)
         self.servers = []
         for listener in sockets or []:
-            listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            listener.settimeout(0.0)
             self._accepting.append(asyncio.create_task(self._accept_forever(listener)))
         self.started = True
 
@@ -323,7 +323,7 @@ class HttpServer(uvicorn.Server):
             await asyncio.shield(self._starting)
 
     async def _start(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        accepted.settimeout(0.0)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted)
         except OSError as error:  # gone already
