@@ -1,6 +1,7 @@
 """Options that commands share, and the question that is asked before files are changed.
 
-A command prints what it would change, calls `may_go_on`, and if that is False exits with `exit_unchanged`.
+A command prints what it would change, asks by `Manner.agrees`, and if that is False exits with
+`Manner.exit_unchanged`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final, NoReturn, TypeVar
+from functools import wraps
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
@@ -20,7 +22,6 @@ from mcpx.cli.printing import echo
 from mcpx.core.system.polling import readable
 from mcpx.core.text import escaped
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -49,18 +50,62 @@ def duration_of(text: str) -> timedelta | None:
     return duration if duration <= LONGEST else None
 
 
-def changing_options(command: _Command) -> _Command:
-    """Add `--config`, `--dry-run`, `--json` and `--yes`: `config_path`, `dry_run`, `as_json` and `yes`."""
+class Manner(NamedTuple):
+    """The options of a command that changes files: whether it may, and for whom it prints."""
+
+    yes: bool
+    dry_run: bool
+    as_json: bool
+
+    @property
+    def on_terminal(self) -> bool:
+        """True if somebody can be asked."""
+        return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def agrees(self, question: str) -> bool:
+        """Return True if the change is agreed to; without `yes` the person at the terminal is asked.
+
+        Never with `dry_run`. Without a terminal, or with `as_json`, nothing is asked and only `yes` counts.
+        If nothing is changed, standard error says so.
+
+        Raises:
+            click.Abort: The input has ended.
+        """
+        if self.dry_run:
+            echo("nothing was changed: --dry-run", err=True)
+            return False
+        if self.yes:
+            return True
+        if not self.on_terminal:
+            echo("nothing was changed: say --yes", err=True)
+            return False
+        if asked(question):
+            return True
+        echo("nothing was changed", err=True)
+        return False
+
+    def exit_unchanged(self) -> NoReturn:
+        """End a command that has changed nothing: 0 for a dry run, 1 for a change that was not agreed to."""
+        sys.exit(0 if self.dry_run else 1)
+
+
+def changing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--config`, `--dry-run`, `--json` and `--yes`: `config_path`, and the others as `manner`."""
+
+    @wraps(command)
+    def in_manner(*arguments: Any, yes: bool, dry_run: bool, as_json: bool, **options: Any) -> Any:
+        return command(*arguments, manner=Manner(yes, dry_run, as_json), **options)
+
     for option in (
         click.option("--yes", "-y", is_flag=True, help="Do it without asking."),
         click.option(
             "--json", "as_json", is_flag=True, help="Print JSON, for programs; implies no question."
         ),
         click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
-        click.option("--config", "config_path", type=click.Path(), help="Configuration file."),
+        with_config,
     ):
-        command = option(command)
-    return command
+        in_manner = option(in_manner)
+    return in_manner
 
 
 profile_option = click.option(
@@ -70,29 +115,6 @@ profile_option = click.option(
     shell_complete=complete_profile,
 )
 diff_option = click.option("--diff", is_flag=True, help="Show every entry, and what changes in the files.")
-
-
-def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
-    """Return True if the change is agreed to; without `yes` the person at the terminal is asked.
-
-    Never with `dry_run`. Without a terminal, or with `as_json`, nothing is asked and only `yes` counts. That
-    nothing was changed is said on standard error.
-
-    Raises:
-        click.Abort: The input has ended.
-    """
-    if dry_run:
-        echo("nothing was changed: --dry-run", err=True)
-        return False
-    if yes:
-        return True
-    if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        echo("nothing was changed: say --yes", err=True)
-        return False
-    if asked(question):
-        return True
-    echo("nothing was changed", err=True)
-    return False
 
 
 def asked(question: str, *, default: bool = False) -> bool:
@@ -127,8 +149,3 @@ def _wait_for_line() -> None:
         signal.set_wakeup_fd(before)
         os.close(woken)
         os.close(wake)
-
-
-def exit_unchanged(*, dry_run: bool) -> NoReturn:
-    """End a command that has changed nothing: 0 for a dry run, 1 for a change that was not agreed to."""
-    sys.exit(0 if dry_run else 1)

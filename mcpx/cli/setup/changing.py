@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from mcpx.cli.asking import RELOAD_TIMEOUT_S
-from mcpx.cli.options import asked, exit_unchanged, may_go_on
+from mcpx.cli.options import Manner, asked
 from mcpx.cli.printing import echo, print_json
 from mcpx.core.config.servers import commands_in
 from mcpx.core.daemon.control_client import request
@@ -32,7 +31,7 @@ from mcpx.setup.documents.editing import read
 # What the commands share that change files: an interrupted change first, the daemon afterwards.
 
 
-def take_back_interrupted(*, yes: bool, dry_run: bool, as_json: bool) -> tuple[str, ...]:
+def take_back_interrupted(manner: Manner) -> tuple[str, ...]:
     """Take back a change that was interrupted, if the person agrees, since what follows builds on it.
 
     A sentence for each. Without consent the command ends here; a dry run goes on with the files as they are.
@@ -42,11 +41,9 @@ def take_back_interrupted(*, yes: bool, dry_run: bool, as_json: bool) -> tuple[s
     """
     for change in unfinished():
         echo(f"{change.command} was interrupted at {change.at}: some of its files may be changed", err=True)
-        if dry_run:
-            continue
-        if not may_go_on("Take it back first?", yes=yes, dry_run=False, as_json=as_json):
-            exit_unchanged(dry_run=False)
-    if dry_run:
+        if not (manner.dry_run or manner.agrees("Take it back first?")):
+            manner.exit_unchanged()
+    if manner.dry_run:
         return ()
     sentences = recover()
     for sentence in sentences:
@@ -72,28 +69,6 @@ def short(path: str | os.PathLike[str]) -> str:
 _T = TypeVar("_T")
 
 
-class Manner(NamedTuple):
-    """The options that all commands have that change files."""
-
-    yes: bool
-    dry_run: bool
-    as_json: bool
-
-    @property
-    def on_terminal(self) -> bool:
-        """True if somebody can be asked."""
-        return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
-
-    def agreed(self, question: str, *, is_asked: bool, runs_commands: bool) -> bool:
-        """Return True if the change is agreed to. What was typed is meant, in a pipe as at a terminal.
-
-        With `is_asked` the person at a terminal is asked. With `runs_commands` nothing is done without a yes:
-        an entry that was pasted may hold a command that nobody has read.
-        """
-        yes = self.yes or not (runs_commands or (is_asked and self.on_terminal))
-        return may_go_on(question, yes=yes, dry_run=self.dry_run, as_json=self.as_json)
-
-
 class ConfigurationEdit:
     """The configuration in force, and what is said of its change. A file that is not there has no servers.
 
@@ -103,7 +78,7 @@ class ConfigurationEdit:
     """
 
     def __init__(self, config_path: str | None, manner: Manner) -> None:
-        take_back_interrupted(yes=manner.yes, dry_run=manner.dry_run, as_json=manner.as_json)
+        take_back_interrupted(manner)
         self.manner = manner
         self.path = config_file(config_path).absolute()
         self.before = read_file(self.path)
@@ -166,7 +141,10 @@ class ConfigurationEdit:
         is_asked: bool = False,
         runs_commands: bool = False,
     ) -> bool:
-        """Write the file and have a daemon that runs take it in, if that is agreed to; whether it was.
+        """Write the file and have a daemon that runs take it in, if that is agreed to; return True if it was.
+
+        With `is_asked` the person at a terminal is asked. With `runs_commands` nothing is done without a yes:
+        an entry that was pasted may hold a command that nobody has read.
 
         Raises:
             ChangeError: The file was changed meanwhile, or cannot be written.
@@ -174,7 +152,9 @@ class ConfigurationEdit:
         if self.manner.dry_run:
             self.report["diff"] = masked_diff(self.before, after, str(self.path))
             self.say(self.report["diff"])
-        if not self.manner.agreed(question, is_asked=is_asked, runs_commands=runs_commands):
+        # what was typed is meant, in a pipe as at a terminal
+        yes = self.manner.yes or not (runs_commands or (is_asked and self.manner.on_terminal))
+        if not self.manner._replace(yes=yes).agrees(question):
             return False
         change = carry_out(command, [Edit(self.path, self.before, after, syntax="json")])
         self.report |= {"changed": True, "change": change.id, "daemon": reload_daemon(self.path)}

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import click
 from click.shell_completion import FishComplete, ZshComplete
 
-from mcpx.cli.options import exit_unchanged, may_go_on
+from mcpx.cli.options import Manner
 from mcpx.cli.printing import echo
 from mcpx.core.store.private_files import replace_file
 from mcpx.errors import MCPXError
@@ -73,8 +73,9 @@ def completion(*, shell: str | None, install: bool, uninstall: bool, dry_run: bo
         return
     for step, _ in steps:
         echo(step)
-    if not may_go_on(f"Change this for {shell}?", yes=yes, dry_run=dry_run, as_json=False):
-        exit_unchanged(dry_run=dry_run)
+    manner = Manner(yes, dry_run, as_json=False)
+    if not manner.agrees(f"Change this for {shell}?"):
+        manner.exit_unchanged()
     for _, act in steps:
         act()
     click.echo(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcpx.cli.options import changing_options, may_go_on
+from mcpx.cli.options import Manner, changing_options
 from mcpx.cli.printing import console, echo, print_json
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
@@ -108,33 +108,31 @@ def doctor(
     mends: bool,
     no_start: bool,
     timeout: float,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
+    manner: Manner,
 ) -> None:
     """Examine everything: versions, configuration, servers, client files, daemon, service, machine.
 
     Each server is started once, and each client's entry too, as the client does it; a daemon that does not
     run is started for that and ended again. Exit code 1 if anything is wrong; notes do not count.
     """
-    sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=as_json)
-    if not as_json:
+    sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=manner.as_json)
+    if not manner.as_json:
         show_page(sections)
     mended: dict[str, str | None] = {}
     fixes = _fixes(sections) if mends else []
     if fixes:
-        mended = _mend(fixes, yes=yes, dry_run=dry_run, as_json=as_json)
-    elif mends and not as_json:
+        mended = _mend(fixes, manner)
+    elif mends and not manner.as_json:
         click.echo("nothing here can be mended by --fix")
     if None in mended.values():  # what was wrong because of it may be well now
-        sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=as_json)
-        if not as_json:
+        sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=manner.as_json)
+        if not manner.as_json:
             click.echo()
             show_page(sections)
-    if as_json:
+    if manner.as_json:
         print_json(as_object(sections, mended))
     is_wrong = any(each.level == "wrong" for section in sections for each in section.findings)
-    is_declined = bool(fixes) and not mended and not dry_run
+    is_declined = bool(fixes) and not mended and not manner.dry_run
     sys.exit(1 if is_wrong or is_declined else 0)
 
 
@@ -161,13 +159,13 @@ def _fixes(sections: list[Section]) -> list[Fix]:
     return list(first.values())
 
 
-def _mend(fixes: list[Fix], *, yes: bool, dry_run: bool, as_json: bool) -> dict[str, str | None]:
+def _mend(fixes: list[Fix], manner: Manner) -> dict[str, str | None]:
     """Apply the fixes, if the user agrees: what went wrong with each, None for success."""
-    if not as_json:
+    if not manner.as_json:
         click.echo("\nthis can be mended:")
         for fix in fixes:
             echo(f"  {fix.description}")
-    if not may_go_on("Mend it?", yes=yes, dry_run=dry_run, as_json=as_json):
+    if not manner.agrees("Mend it?"):
         return {}
     mended: dict[str, str | None] = {}
     for fix in fixes:
@@ -178,6 +176,6 @@ def _mend(fixes: list[Fix], *, yes: bool, dry_run: bool, as_json: bool) -> dict[
             echo(f"not done: {fix.description}: {error}", err=True, fg="red")
         else:
             mended[fix.description] = None
-            if not as_json:
+            if not manner.as_json:
                 echo(f"done: {fix.description}")
     return mended

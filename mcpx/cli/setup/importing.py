@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.options import changing_options, diff_option, exit_unchanged, may_go_on
+from mcpx.cli.options import Manner, changing_options, diff_option
 from mcpx.cli.printing import MAX_ROWS, echo, print_json, rows, width
 from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
 from mcpx.core.text import cut
@@ -317,9 +317,7 @@ def import_servers(
     clients: tuple[str, ...],
     config_path: str | None,
     diff: bool,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
+    manner: Manner,
 ) -> None:
     """Write the servers of your AI clients into MCPX's configuration.
 
@@ -328,19 +326,7 @@ def import_servers(
     configuration has stays as it is. The clients' files are not changed: mcpx install --adopt does that. mcpx
     undo takes it back.
     """
-    sys.exit(_import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes, diff=diff))
-
-
-def _import(
-    clients: tuple[str, ...],
-    config_path: str | None,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
-    diff: bool,
-) -> int:
-    take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
+    take_back_interrupted(manner)
     path = config_file(config_path).absolute()
     found, missing = _look(clients)
     try:
@@ -348,24 +334,24 @@ def _import(
     except DocumentError as error:
         raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
     failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
-    if not as_json and not found:
+    if not manner.as_json and not found:
         show_empty(path, missing, named=bool(clients))
-    elif not as_json:
+    elif not manner.as_json:
         show_plan(found, missing if clients else {}, plan, path, diff=diff)
     changed, reloaded = False, None
     if plan.changes:
         what = counted(len(plan.new), "server") if plan.new else "other names of servers"
         question = f"Write {what} to {path}?"
-        if may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
+        if manner.agrees(question):
             _write(path, plan)
             changed, reloaded = True, reload_daemon(path)
-    if as_json:
+    if manner.as_json:
         print_json(plan_as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
     elif changed:
         show_done(plan, path, reloaded)
     if plan.changes and not changed and not failed:
-        exit_unchanged(dry_run=dry_run)
-    return int(failed)
+        manner.exit_unchanged()
+    sys.exit(int(failed))
 
 
 def _look(clients: tuple[str, ...]) -> tuple[list[ClientServers], dict[str, list[str]]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.options import changing_options, diff_option, exit_unchanged, may_go_on
+from mcpx.cli.options import Manner, changing_options, diff_option
 from mcpx.cli.printing import MAX_ROWS, echo, print_json, rows
 from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
 from mcpx.errors import MCPXError
@@ -222,33 +222,29 @@ def install(
     adopt: bool,
     diff: bool,
     config_path: str | None,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
+    manner: Manner,
 ) -> None:
     """Put MCPX into each CLIENT (claude-desktop, claude-code, cursor, vscode ...), or into all that are here.
 
     A client's own command does it where it has one; else its file is edited, and everything else in it stays.
     Copies of the files are kept: mcpx uninstall takes MCPX out again, mcpx undo takes back the last change.
     """
-    take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
+    take_back_interrupted(manner)
     plan = plan_installs(_installed(clients), config_path, adopt=adopt)
-    if not as_json:
+    if not manner.as_json:
         show_plan(plan, diff=diff)
     change, reloaded, edits = None, None, plan.edits()
-    if edits and may_go_on(
-        f"Put MCPX into {', '.join(plan.changed)}?", yes=yes, dry_run=dry_run, as_json=as_json
-    ):
+    if edits and manner.agrees(f"Put MCPX into {', '.join(plan.changed)}?"):
         command = ["install", *(["--adopt"] if adopt else []), *plan.changed]
         change = _carry_out(command, edits, plan.changed)
         reloaded = reload_daemon(plan.config) if plan.new_servers else None
-    if as_json:
+    if manner.as_json:
         print_json(plan_as_json(plan, change, reloaded=reloaded))
     elif change is not None:
         show_done(plan, change, reloaded)
     elif not edits and not plan.is_refused:
         echo("nothing to do")
-    _end(is_refused=plan.is_refused, is_open=bool(edits) and change is None, dry_run=dry_run)
+    _end(manner, is_refused=plan.is_refused, is_open=bool(edits) and change is None)
 
 
 @click.command(short_help="Take MCPX out of your AI clients.")
@@ -258,26 +254,24 @@ def uninstall(
     *,
     clients: tuple[str, ...],
     config_path: str | None,  # noqa: ARG001 - taken, as by all commands that change files
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
+    manner: Manner,
 ) -> None:
     """Take MCPX out of each CLIENT, or of all that have it.
 
     A file that is as MCPX left it becomes what it was, byte for byte, with the servers that were adopted from
     it. Out of any other, what MCPX put in is taken, and the rest stays. MCPX's configuration is not touched.
     """
-    take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
+    take_back_interrupted(manner)
     removals = _removals(clients)
     taken_out = [each for each in removals if each.outcome in {"restored", "edited"}]
-    if not as_json:
+    if not manner.as_json:
         show_removals(removals)
     names = tuple(dict.fromkeys(each.file.client.name for each in taken_out))
     change = None
     question = f"Take MCPX out of {', '.join(names)}?"
-    if names and may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
+    if names and manner.agrees(question):
         change = _carry_out(["uninstall", *names], [_edit(each) for each in taken_out], names)
-    if as_json:
+    if manner.as_json:
         print_json(removals_json(removals, change))
     elif change is not None:
         titles = ", ".join(dict.fromkeys(each.file.client.title for each in taken_out))
@@ -288,7 +282,7 @@ def uninstall(
     elif not taken_out:
         echo("nothing to do" if clients else "nothing to do: MCPX is in no client")
     is_refused = any(each.outcome == "refused" for each in removals)
-    _end(is_refused=is_refused, is_open=bool(names) and change is None, dry_run=dry_run)
+    _end(manner, is_refused=is_refused, is_open=bool(names) and change is None)
 
 
 def _installed(names: Sequence[str]) -> list[ClientFile]:
@@ -325,10 +319,10 @@ def _carry_out(command: list[str], edits: list[Edit], names: Sequence[str]) -> C
     return carry_out(" ".join(command), edits, about={"clients": [*names]})
 
 
-def _end(*, is_refused: bool, is_open: bool, dry_run: bool) -> NoReturn:
+def _end(manner: Manner, *, is_refused: bool, is_open: bool) -> NoReturn:
     """End with 1 where a file was refused, or a change was not agreed to."""
     if is_refused:
         sys.exit(1)
     if is_open:
-        exit_unchanged(dry_run=dry_run)
+        manner.exit_unchanged()
     sys.exit(0)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.known_names import complete_server
-from mcpx.cli.options import changing_options, exit_unchanged, json_option, with_config
+from mcpx.cli.options import Manner, changing_options, json_option, with_config
 from mcpx.cli.printing import echo, print_json
-from mcpx.cli.setup.changing import ConfigurationEdit, Manner
+from mcpx.cli.setup.changing import ConfigurationEdit
 from mcpx.cli.setup.entry_arguments import (
     SCOPES,
     TRANSPORTS,
@@ -153,7 +153,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     edit.show_daemon()
     edit.show_report()
     if not done:
-        exit_unchanged(dry_run=edit.manner.dry_run)
+        edit.manner.exit_unchanged()
 
 
 @click.command(short_help="Switch servers on.")
@@ -197,11 +197,10 @@ for _command in (add, add_json, remove, enable, disable, list_servers):
     mcp.add_command(_command)
 
 
-def _open(**options: Any) -> ConfigurationEdit:
-    """The configuration that is edited, by the options that all commands here have."""
-    manner = Manner(yes=options["yes"], dry_run=options["dry_run"], as_json=options["as_json"])
-    edit = ConfigurationEdit(options["config_path"], manner)
-    if scope := options.get("scope"):
+def _open(config_path: str | None, manner: Manner, *, scope: str | None = None) -> ConfigurationEdit:
+    """Open the configuration that is edited, by the options that all commands here have."""
+    edit = ConfigurationEdit(config_path, manner)
+    if scope:
         edit.note(f"--scope {scope} has no effect: MCPX has one configuration for all clients")
     return edit
 
@@ -225,7 +224,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
     question = f"Add {name} to {edit.path}?"
     if not edit.change(f"add {name}", after, question, runs_commands=runs_commands):
         edit.show_report()
-        exit_unchanged(dry_run=edit.manner.dry_run)
+        edit.manner.exit_unchanged()
     edit.say(f"added to {edit.path}; mcpx undo takes it out again")
     if not _works(edit, [] if no_check else [name]):
         edit.offer_to_take_back(f"Keep {name} all the same?")
@@ -272,7 +271,7 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
         edit.say(f"{', '.join(names)}: {'not disabled' if on else 'disabled already'}")
     elif not edit.change(f"{what} {' '.join(names)}", after, question, runs_commands=runs_commands):
         edit.show_report()
-        exit_unchanged(dry_run=edit.manner.dry_run)
+        edit.manner.exit_unchanged()
     else:
         edit.say(f"{what}d {', '.join(names)}")
     works = _works(edit, [*names] if on else [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpx.cli.options import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.options import Manner, changing_options
 from mcpx.cli.printing import echo, print_json
 from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
 from mcpx.setup.changes import carry_out, history, plan_undo, undone
@@ -29,9 +29,7 @@ def undo(
     files: bool,
     force: bool,
     config_path: str | None,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
+    manner: Manner,
 ) -> None:
     """Take back what the last import, install, uninstall, add, remove, enable or disable has changed.
 
@@ -39,23 +37,23 @@ def undo(
     was changed since, what the command changed is taken back, and the rest stays.
     """
     if listed:
-        _show_history(as_json=as_json, files=files)
+        _show_history(as_json=manner.as_json, files=files)
         return
-    interrupted = take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
+    interrupted = take_back_interrupted(manner)
     planned = None if interrupted else plan_undo(force=force)
     if planned is None:
-        _end_without(interrupted, as_json=as_json)
+        _end_without(interrupted, as_json=manner.as_json)
         return
-    if not as_json:
+    if not manner.as_json:
         _show(planned)
     change = None
     if not planned.refused:
         question = f"Take back {planned.change.command}?"
-        if may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
+        if manner.agrees(question):
             command = f"undo {planned.change.command}"
             change = carry_out(command, planned.edits, undoes=planned.change.id)
     reloaded = reload_daemon(config_path) if change is not None else None
-    if as_json:
+    if manner.as_json:
         report = {
             "changed": change is not None,
             "undone": planned.change.id,
@@ -68,7 +66,7 @@ def undo(
     if planned.refused:
         sys.exit(1)
     if change is None:
-        exit_unchanged(dry_run=dry_run)
+        manner.exit_unchanged()
 
 
 def _end_without(interrupted: tuple[str, ...], *, as_json: bool) -> None:

@@ -12,11 +12,10 @@ import click
 from mcpx.cli.group import Group
 from mcpx.cli.known_names import complete_profile, complete_token
 from mcpx.cli.options import (
+    Manner,
     changing_options,
     duration_of,
-    exit_unchanged,
     json_option,
-    may_go_on,
     with_config,
 )
 from mcpx.cli.printing import NO_WRAP, echo, print_table
@@ -191,14 +190,14 @@ def list_secrets(*, config_path: str | None, as_json: bool) -> None:  # noqa: AR
 @secret.command(short_help="Remove one.")
 @click.argument("name")
 @changing_options
-def remove(*, name: str, config_path: str | None, dry_run: bool, as_json: bool, yes: bool) -> None:  # noqa: ARG001 - click passes it by name
+def remove(*, name: str, config_path: str | None, manner: Manner) -> None:  # noqa: ARG001 - click passes it
     """Remove the secret of NAME from the keychain, for good."""
     _check(name)
-    if not may_go_on(f"Remove {name} for good?", yes=yes, dry_run=dry_run, as_json=as_json):
-        exit_unchanged(dry_run=dry_run)
+    if not manner.agrees(f"Remove {name} for good?"):
+        manner.exit_unchanged()
     if not keychain.remove(name):
         raise MCPXError(f"the keychain holds no {name}")
-    echo(json.dumps({"removed": name}) if as_json else f"removed {name}")
+    echo(json.dumps({"removed": name}) if manner.as_json else f"removed {name}")
 
 
 def _check(name: str) -> None:

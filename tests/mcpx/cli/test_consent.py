@@ -12,13 +12,13 @@ from tests.mcpx.terminal import CTRL_C, Terminal
 
 COMMAND = """
 import click
-from mcpx.cli.options import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.options import changing_options
 
 @click.command()
 @changing_options
-def change(*, config_path, dry_run, as_json, yes):
-    if not may_go_on("Change \\x1b[2Jit?", yes=yes, dry_run=dry_run, as_json=as_json):
-        exit_unchanged(dry_run=dry_run)
+def change(*, config_path, manner):
+    if not manner.agrees("Change \\x1b[2Jit?"):
+        manner.exit_unchanged()
     print("changed", config_path)
 
 change()

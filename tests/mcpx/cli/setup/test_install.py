@@ -332,7 +332,7 @@ def test_a_file_that_changes_before_the_answer_is_not_written(
         path.write_bytes(b"{}")
         return True
 
-    monkeypatch.setattr("mcpx.cli.setup.install.may_go_on", edit)
+    monkeypatch.setattr("mcpx.cli.options.Manner.agrees", edit)
     result = mcpx(home, "install", "cursor", "kiro")
     assert result.exit_code == 1
     assert "changed meanwhile, so nothing was written; try again" in result.stderr
