@@ -120,11 +120,7 @@ def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> clic
 
 
 def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
-    """End with what went wrong, and report it to the process that waits for the start.
-
-    Raises:
-        OSError: The reader of standard output has gone; click ends that quietly.
-    """
+    """End with what went wrong, and report it to the process that waits for the start."""
     text = str(error)
     if isinstance(error, OSError):
         if error.errno == errno.EPIPE:

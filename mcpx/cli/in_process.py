@@ -73,12 +73,7 @@ def perform(config_path: str | None, request: JSON, report: Report) -> JSON:
 
 
 def _review_files(config_path: str | None, request: JSON) -> JSON | None:
-    """The response to a control request `approve`; None where only the server itself could give it.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-        MCPXError: There is no such server or tool, or the files cannot be written.
-    """
+    """The response to a control request `approve`; None where only the server itself could give it."""
     servers, files = load(config_path).servers, PinFiles()
     if request.get("agreed") is not None:
         agreed = msgspec.convert(request["agreed"], list[Agreed])

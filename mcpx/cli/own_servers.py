@@ -48,12 +48,7 @@ def perform(config_path: str | None, control_request: JSON, report: ReportStep) 
 
 
 def _needed(config_path: str | None, request: ControlRequest) -> Config:
-    """The configuration without the servers that are not needed, whose secrets are not fetched either.
-
-    Raises:
-        ConfigError: It cannot be used.
-        EndpointError: The request names a profile that there is not.
-    """
+    """The configuration without the servers that are not needed, whose secrets are not fetched either."""
     text = read_config(config_path)
     looked_at = _only(text.parse(resolve=False), request).servers
     needed = [name for name, server in looked_at.items() if server.disabled != NOT_NEEDED]
@@ -61,11 +56,7 @@ def _needed(config_path: str | None, request: ControlRequest) -> Config:
 
 
 def _only(config: Config, request: ControlRequest) -> Config:
-    """The configuration without the servers that are not needed. An unknown name starts none.
-
-    Raises:
-        EndpointError: The request names a profile that there is not.
-    """
+    """The configuration without the servers that are not needed. An unknown name starts none."""
     check_endpoint(request.endpoint, config)
     config, server = serving_only(request.endpoint, config), request.server
     if server is None:

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
@@ -31,6 +31,8 @@ MAX_ROWS: Final = 21
 PIPE_WIDTH: Final = 100_000  # cells; a pipe has no width of its own, and nothing is cut or wrapped there
 Columns = Mapping[str, Mapping[str, Any]]
 """Headers, each with the options of its column (rich's `add_column`)."""
+Line = tuple[str, str | None]
+"""A line, and its colour; without one and not indented it is a heading."""
 Cell = str | tuple[str, str]
 """A text, or a text and its style."""
 NO_WRAP: Final = {"no_wrap": True}
@@ -54,9 +56,11 @@ def width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
 
 
-def rows(texts: Iterable[str]) -> int:
-    """The rows that lines take on standard output."""
-    return sum(1 + max(0, len(text) - 1) // width() for text in texts)
+def echo_plan(whole: Sequence[Line], short: Callable[[], Iterable[Line]], *, diff: bool) -> None:
+    """Print the lines of a plan, whole with `diff` or if they leave room for the question, else in short."""
+    rows = sum(1 + max(0, len(text) - 1) // width() for text, _ in whole)
+    for text, colour in whole if diff or rows <= MAX_ROWS else short():
+        echo(text, fg=colour, bold=colour is None and not text.startswith(" "))
 
 
 def print_json(value: object) -> None:

@@ -42,12 +42,7 @@ def top(config_path: str | None) -> None:
 
 
 def _check_terminal() -> None:
-    """Refuse what is no terminal.
-
-    Raises:
-        MCPXError: It is drawn on standard error and reads keys from standard input: one of them, or standard
-            output, is something else, or the terminal cannot move its cursor or has no letters for curves.
-    """
+    """Refuse what is no terminal."""
     instead = "mcpx status shows the same once, mcpx status --watch again every second"
     streams = {"input": sys.stdin, "output": sys.stdout, "error": sys.stderr}
     if other := [name for name, stream in streams.items() if stream is None or not stream.isatty()]:

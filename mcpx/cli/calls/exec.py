@@ -83,11 +83,7 @@ def _object(text: str, source: str) -> JSON:
 
 
 def _checked(arguments: JSON) -> JSON:
-    """Return arguments that JSON can say.
-
-    Raises:
-        click.BadParameter: They hold a NaN or an infinity.
-    """
+    """Return arguments that JSON can say."""
     if holds_nonfinite(arguments):
         raise _bad("a number is beyond what JSON can say; write it as text, or smaller")
     return arguments

@@ -93,11 +93,7 @@ def _path(out: str, name: str, part: _Part, number: int) -> Path:
 
 
 def _decoded(block: JSON) -> _Part:
-    """The file in a block that is not text.
-
-    Raises:
-        MCPXError: It is not base64.
-    """
+    """The file in a block that is not text."""
     inner = block.get("resource", block)
     mime_type = str(inner.get("mimeType") or "application/octet-stream").partition(";")[0]
     if isinstance(inner.get("text"), str):

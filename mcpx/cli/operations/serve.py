@@ -225,11 +225,7 @@ def serve(
 
 
 def _read(config: str | None) -> tuple[ConfigText, Config]:
-    """The configuration, unresolved, and its text; the person's login shell is asked meanwhile.
-
-    Raises:
-        ConfigError: It cannot be used.
-    """
+    """The configuration, unresolved, and its text; the person's login shell is asked meanwhile."""
     text = read_config(config)
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
@@ -247,12 +243,7 @@ def _check(
     auth: bool,
     everybody: bool,
 ) -> None:
-    """Refuse options that do not go together, or name what there is not, and a state folder of others.
-
-    Raises:
-        UsageError: The options.
-        DaemonError: The folder.
-    """
+    """Refuse options that do not go together, or name what there is not, and a state folder of others."""
     address = host or config.http.host
     if transport == "http" and not auth and not everybody and not is_loopback(address):
         raise click.UsageError(

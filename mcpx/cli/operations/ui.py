@@ -75,11 +75,7 @@ def ui(*, config_path: str | None, only_print: bool) -> None:
 
 
 def _link(paths: DaemonPaths) -> str:
-    """The address that opens the page, of a daemon that is started if need be.
-
-    Raises:
-        MCPXError: There is none.
-    """
+    """The address that opens the page, of a daemon that is started if need be."""
     question = {"mcpx": "ui"}
     answer = request(paths, question)
     if answer is None:

@@ -164,11 +164,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file whole; of a link the file that it leads to, with the mode that it has.
-
-    Raises:
-        MCPXError: It cannot be written, and is as it was.
-    """
+    """Replace a file whole; of a link the file that it leads to, with the mode that it has."""
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,8 @@
-"""`mcpx import`: the servers of the clients' files in MCPX's configuration, in a step that can be undone."""
+"""`mcpx import`: the servers of the clients' files in MCPX's configuration, in a step that can be undone.
+
+It prints what it found and where, what it would write, and what is left to do: never values of `env` and of
+headers, passwords, or queries of URLs.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import Manner, changing_options, diff_option
-from mcpx.cli.printing import MAX_ROWS, echo, print_json, rows, width
+from mcpx.cli.printing import Line, echo, echo_plan, print_json, width
 from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
 from mcpx.core.text import cut
 from mcpx.errors import ConfigError
@@ -35,14 +39,6 @@ from mcpx.setup.clients import (
 )
 from mcpx.setup.documents import DocumentError
 
-if TYPE_CHECKING:
-    from mcpx.setup.clients import ClientServers, ImportPlan
-
-
-# What `mcpx import` says: what it found and where, what it would write, and what is left to do.
-#
-# Values of `env` and of headers, passwords and queries of URLs are never in it.
-
 
 def show_plan(
     found: Sequence[ClientServers],
@@ -58,14 +54,8 @@ def show_plan(
     """
     by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
     lines = [line for each in found for line in _of_client(each, by_origin)]
-    lines += [
-        (f"{name}: no such file: {', '.join(map(short, places))}", "yellow")
-        for name, places in missing.items()
-    ]
-    if not diff and rows(text for text, _ in lines) > MAX_ROWS:
-        lines = _by_server(found, missing, plan)
-    for text, colour in lines:
-        echo(text, fg=colour, bold=colour is None and not text.startswith(" "))
+    lines += [(_missing(name, places), "yellow") for name, places in missing.items()]
+    echo_plan(lines, lambda: _by_server(found, missing, plan), diff=diff)
     if diff and plan.changes:
         echo("")
         echo(masking.masked_diff(plan.before, plan.after, short(path)))
@@ -99,10 +89,7 @@ def show_done(plan: ImportPlan, path: Path, reloaded: str | None) -> None:
         if server.needs and server.entry.get("disabled"):
             echo(f"  then: mcpx enable {shlex.quote(server.name)}{config_hint(path)}", fg="yellow")
     if others_read(path):
-        echo(
-            f"others can read {short(path)}, and it may hold secrets: chmod 600 {shlex.quote(str(path))}",
-            fg="yellow",
-        )
+        echo(_readable(path, short(path)), fg="yellow")
     echo(f"next: mcpx install{config_hint(path)} puts MCPX into your clients")
     echo(f"wrote {_counts(plan)} to {short(path)}; {_new_names(plan)}mcpx undo takes it back")
 
@@ -175,11 +162,7 @@ def others_read(path: Path) -> bool:
         return False
 
 
-_Line = tuple[str, str | None]
-"""A line, and its colour."""
-
-
-def _of_client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned]) -> Iterator[_Line]:
+def _of_client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned]) -> Iterator[Line]:
     """The lines of one file."""
     yield f"{each.file.client.title}  {short(each.file.path)}", None
     if each.problem:
@@ -206,19 +189,20 @@ def _remarks(each: ClientServers) -> list[str]:
     holds_secrets = any(masking.holds_secrets(server.entry) for server in each.servers)
     if not (holds_secrets and others_read(each.file.path)):
         return list(each.notes)
-    advice = (
-        f"others can read this file, and it may hold secrets: chmod 600 {shlex.quote(str(each.file.path))}"
-    )
-    return [*each.notes, advice]
+    return [*each.notes, _readable(each.file.path, "this file")]
+
+
+def _readable(path: Path, name: str) -> str:
+    return f"others can read {name}, and it may hold secrets: chmod 600 {shlex.quote(str(path))}"
 
 
 def _by_server(
     found: Sequence[ClientServers], missing: Mapping[str, Sequence[str]], plan: ImportPlan
-) -> list[_Line]:
+) -> list[Line]:
     """A line for each server and each thing that is left out; what is lost of several in one."""
     titles = {each.file.path: each.file.client.title for each in found}
     most = width() - len("...")
-    lines: list[_Line] = []
+    lines: list[Line] = []
     for server in plan.new:
         aliases = f" ({', '.join(server.aliases)})" if server.aliases else ""
         begin = f"+ {server.name}{aliases}: {masking.command_line(server.entry)}"

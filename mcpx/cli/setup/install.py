@@ -1,4 +1,7 @@
-"""`mcpx install` and `mcpx uninstall`: MCPX in the files of the clients, and out of them again."""
+"""`mcpx install` and `mcpx uninstall`: MCPX in the files of the clients, and out of them again.
+
+They print which file becomes what: never values that others have set.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import click
 
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import Manner, changing_options, diff_option
-from mcpx.cli.printing import MAX_ROWS, echo, print_json, rows
+from mcpx.cli.printing import Line, echo, echo_plan, print_json
 from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
@@ -30,26 +33,16 @@ if TYPE_CHECKING:
     from mcpx.setup.clients.installing import Installation, Removal
 
 
-# What `mcpx install` and `mcpx uninstall` say: which file becomes what. Values of others are never in it.
-
 _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
 
-_Line = tuple[str, str | None]
-"""A line, and its colour."""
-
-
 def show_plan(plan: InstallPlan, *, diff: bool = False) -> None:
     """Print what would become of each file: entry by entry, or in a line each where that is too long."""
-    lines = list(_whole(plan))
-    if not diff and rows(text for text, _ in lines) > MAX_ROWS:
-        lines = [*_short(plan), ("  --diff shows every entry", None)]
-    for text, colour in lines:
-        echo(text, fg=colour, bold=colour is None and not text.startswith(" "))
+    echo_plan([*_whole(plan)], lambda: [*_short(plan), ("  --diff shows every entry", None)], diff=diff)
 
 
-def _whole(plan: InstallPlan) -> Iterator[_Line]:
+def _whole(plan: InstallPlan) -> Iterator[Line]:
     """Every entry that is written, and every one that moves."""
     for each in plan.installations:
         client, path = each.file.client, each.file.path
@@ -72,7 +65,7 @@ def _whole(plan: InstallPlan) -> Iterator[_Line]:
             yield from ((f"      {note}", "yellow") for note in commands_shown(server.entry))
 
 
-def _short(plan: InstallPlan) -> Iterator[_Line]:
+def _short(plan: InstallPlan) -> Iterator[Line]:
     """A line for each file, and what is said of it."""
     for each in plan.installations:
         title, path = each.file.client.title, short(each.file.path)
@@ -98,7 +91,7 @@ def _short(plan: InstallPlan) -> Iterator[_Line]:
             yield from ((f"  {server.name} {note}", "yellow") for note in commands_shown(server.entry))
 
 
-def _remarks(plan: InstallPlan, each: Installation) -> Iterator[_Line]:
+def _remarks(plan: InstallPlan, each: Installation) -> Iterator[Line]:
     for name, why in plan.staying.get(str(each.file.path), {}).items():
         yield f"  {name} stays: {why}", "yellow"
     for note in each.notes:
@@ -166,7 +159,7 @@ def _removal(each: Removal) -> dict[str, Any]:
     return report | ({"problem": each.problem} if each.problem else {})
 
 
-def _entries(plan: InstallPlan, each: Installation) -> Iterator[_Line]:
+def _entries(plan: InstallPlan, each: Installation) -> Iterator[Line]:
     where = ".".join(each.key)
     for name, entry in each.entries.items():
         if name in each.replaced:
@@ -286,11 +279,7 @@ def uninstall(
 
 
 def _installed(names: Sequence[str]) -> list[ClientFile]:
-    """The files of the clients that were named, or of those that are there.
-
-    Raises:
-        MCPXError: There is no such client, or none at all is there.
-    """
+    """The files of the clients that were named, or of those that are there."""
     rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
     found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
     if not found:

@@ -197,11 +197,7 @@ def _print_count(found: Verified | GatewayVerified, who: str = "") -> None:
 
 
 def _logs(given: Sequence[str], own: Path) -> list[Log]:
-    """The logs that are merged.
-
-    Raises:
-        UsageError: A folder is not there, or a name is given twice.
-    """
+    """The logs that are merged."""
     try:
         return logs_of(given, own)
     except NoSuchLogError as error:
@@ -214,11 +210,7 @@ def _folder(config_path: str | None) -> Path:
 
 
 def _since(text: str | None) -> str | None:
-    """A time as the lines have it.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """A time as the lines have it."""
     if text is None:
         return None
     try:

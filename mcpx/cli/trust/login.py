@@ -304,11 +304,7 @@ class _Person:
 
 @contextmanager
 def _failures(name: str, *, as_json: bool) -> Iterator[list[MCPXError]]:
-    """Say what goes wrong with one server, so that the next can have its turn.
-
-    Raises:
-        ConfigError: The configuration cannot be used, for none of them.
-    """
+    """Say what goes wrong with one server, so that the next can have its turn."""
     failures: list[MCPXError] = []
     try:
         yield failures

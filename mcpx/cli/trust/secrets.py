@@ -36,11 +36,7 @@ if TYPE_CHECKING:
 
 
 def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
-    """A time from now: 90m, 12h, 30d or 4w.
-
-    Raises:
-        BadParameter: It is none.
-    """
+    """A time from now: 90m, 12h, 30d or 4w."""
     found = None if value is None else duration_of(value)
     if value is not None and not found:
         raise click.BadParameter(f"{value!r} is no time such as 90m, 12h, 30d or 4w")
@@ -201,10 +197,6 @@ def remove(*, name: str, config_path: str | None, manner: Manner) -> None:  # no
 
 
 def _check(name: str) -> None:
-    """Refuse a name that no configuration could name.
-
-    Raises:
-        UsageError: It is one.
-    """
+    """Refuse a name that no configuration could name."""
     if not name.isprintable() or not name.strip() or any(sign in name for sign in ("{", "}", ":-")):
         raise click.UsageError("a name holds printable characters, and neither braces nor :-")
