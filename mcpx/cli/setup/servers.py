@@ -234,7 +234,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
 
 
 def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bool) -> None:
-    """Note what is odd with the entry of a server; why it is disabled is known better once it `is_started`."""
+    """Note what is odd with a server's entry; why it is disabled is known better once it `is_started`."""
     where = str(edit.path)
     reading = read(as_text(after, where=where), where=where, environ=os.environ, folder=edit.path.parent)
     server = reading.config.servers.get(name)
