@@ -260,13 +260,9 @@ class ConfigNotices:
         """Add the mistake that is raised inside, in place of letting it through."""
         return _Gathering(self.mistakes)
 
-    def add(self, at: Location, remark: str) -> None:
-        """Add a remark on one place: something that was hardly meant so."""
-        self._remarks.append(Remark(at, remark, is_warning=True, line=f"{at.path}: {remark}"))
-
-    def note(self, at: Location, remark: str) -> None:
-        """Add a remark on one place: something that is good to know."""
-        self._remarks.append(Remark(at, remark, is_warning=False, line=f"{at.path}: {remark}"))
+    def add(self, at: Location, remark: str, *, is_warning: bool = True) -> None:
+        """Add a remark on one place: hardly meant so, or good to know if it is no warning."""
+        self._remarks.append(Remark(at, remark, is_warning=is_warning, line=f"{at.path}: {remark}"))
 
     def unused(
         self, given: Iterable[str], at: Location, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()

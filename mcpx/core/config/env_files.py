@@ -130,7 +130,6 @@ def read_env_file(
         problem = f"{file}: {reason or (error if is_text else 'not UTF-8 text')}"
         raise EnvFileProblem(problem, str(file)) from None
     if variables and found.st_mode & stat.S_IROTH:
-        notices.note(
-            at, f"every user of this machine can read {file}; type: chmod 600 {shlex.quote(str(file))}"
-        )
+        remark = f"every user of this machine can read {file}; type: chmod 600 {shlex.quote(str(file))}"
+        notices.add(at, remark, is_warning=False)
     return variables

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -170,16 +170,12 @@ class Strings:
             with self.notices.gathering():
                 given = read_key(self.entry, key, self.at)
                 for each in (given,) if isinstance(given, str) else given:
-                    found |= self._env_file(each, at)
+                    try:
+                        found |= read_env_file(each, at, self._values, self.context.folder, self.notices)
+                    except EnvFileProblem as problem:
+                        self.obstacles.append(Obstacle(str(problem), at, problem.missing, problem.remedy))
                     self._values = replace(self._values, environ={**self._values.environ, **found})
         return found
-
-    def _env_file(self, written: str, at: Location) -> Mapping[str, str]:
-        try:
-            return read_env_file(written, at, self._values, self.context.folder, self.notices)
-        except EnvFileProblem as problem:
-            self.obstacles.append(Obstacle(str(problem), at, problem.missing, problem.remedy))
-            return {}
 
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
