@@ -139,7 +139,8 @@ def test_the_tables_are_those_of_the_page(simulated):
 
 def test_the_command_prints_the_table_and_its_exit_code_says_that_all_was_well():
     command = [sys.executable, "-m", "scripts.lab.simulation", "--nodes", "8", "--rack", "2"]
-    command += ["--people", "50"]
+    command += ["--people", "50", "--deaths", "1", "--drains", "1", "--gateways", "1"]
+    command += ["--only", "day", "--markdown"]
     done = subprocess.run(command, cwd=pages.ROOT, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr
     assert "| promises broken | 0 |" in done.stdout
