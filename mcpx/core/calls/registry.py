@@ -1,29 +1,41 @@
-"""The registry: the read side over all upstream actors' catalogues.
+"""The faces of servers: the registry of what they offer and the calls to them; of all, or of a view.
 
-Answers from frozen snapshots, never from the network; only `read_resource` asks an upstream. Holds no data
-of its own: what it gives is what the actors' state is at that moment. Public API, and so are the two lists
-generated from it; the whole descriptions of the three tools, which share one budget, are made by
-`mcpx.core.rendering.descriptions`.
+A `Registry` answers from frozen snapshots, never from the network; only `read_resource` asks an upstream. It
+holds no data of its own: what it gives is what the actors' state is at that moment. It is public API, and so
+are the two lists generated from it; the whole descriptions of the three tools, which share one budget, are
+made by `mcpx.core.rendering.descriptions`. `Faces` makes a registry and calls for any servers: all share one
+checker of arguments, with its worker processes, and the forms that tools are shown in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mcpx.core.calls.calls import ToolCalls
+from mcpx.core.calls.inspection import Inspector
 from mcpx.core.calls.names import find_server, list_servers, own_name
+from mcpx.core.calls.pipeline import Pipeline
+from mcpx.core.calls.results.shaping import ResultRenderer
+from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.catalog.model import ResourceInfo, ToolInfo
 from mcpx.core.catalog.naming import own_uri
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.catalog.uris import uri_rejection
+from mcpx.core.events.records import Records
+from mcpx.core.policy.approvals import Approvals
 from mcpx.core.protocol.messages import Read
 from mcpx.core.rendering.descriptions import describe_resources, describe_tools
 from mcpx.core.rendering.result_reading import read_resource_result
 from mcpx.core.rendering.results import resource_value
 from mcpx.core.servers.visible_server import VisibleServer
+from mcpx.core.telemetry.tracing import Tracing
+from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.wire.workers.pool import WorkerPool
+
+SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 
 
 class Registry:
@@ -107,6 +119,65 @@ class Registry:
             return resource_value(read_resource_result(raw, server=server_name), uri=uri, server=server_name)
 
         return await self._calls.run(Read(server_name, uri), value)
+
+
+class Faces:
+    """Makes the registry of some servers and the calls to them; its own are those of `upstreams`, of all.
+
+    `config_problem` says why the configuration file cannot be used, if so; `await_peers` waits until the
+    servers of other MCPX are known.
+    """
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, VisibleServer],
+        results: ResultRenderer,
+        *,
+        approvals: Approvals,
+        records: Records,
+        links: SignInLinks,
+        tracing: Tracing,
+        config_problem: Callable[[], str | None],
+        await_peers: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._results = results
+        self._approvals = approvals
+        self._records = records
+        self._links = links
+        self._tracing = tracing
+        self._config_problem = config_problem
+        self._await_peers = await_peers
+        self.workers = WorkerPool()
+        """The processes for what would hold up the event loop."""
+        self.checker = ArgumentChecker(self.workers)
+        self.inspector = Inspector(upstreams, self.checker, results, config_problem=config_problem)
+        self.calls = self._calls(upstreams, self.inspector)
+        self.registry = Registry(upstreams, self.calls)
+
+    def among(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
+        """Make the registry of these servers, and the calls to them and no others."""
+        inspector = Inspector(
+            upstreams,
+            self.checker,
+            self._results,
+            config_problem=lambda: self._config_problem() and SEE_STATUS,
+            forms=self.inspector.forms,
+        )
+        calls = self._calls(upstreams, inspector)
+        return Registry(upstreams, calls), calls
+
+    def _calls(self, upstreams: Mapping[str, VisibleServer], inspector: Inspector) -> ToolCalls:
+        pipeline = Pipeline(upstreams, self.checker, self._approvals, self._records, self._tracing)
+        return ToolCalls(
+            upstreams,
+            pipeline,
+            inspector,
+            self._results,
+            approvals=self._approvals,
+            records=self._records,
+            links=self._links,
+            await_peers=self._await_peers,
+        )
 
 
 DEFAULT_BUDGET: Final = 4000  # tokens

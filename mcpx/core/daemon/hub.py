@@ -21,7 +21,7 @@ import anyio.to_thread
 import structlog
 
 from mcpx.core.calls.calls import Executor
-from mcpx.core.calls.faces import Faces
+from mcpx.core.calls.registry import Faces
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.calls.sign_in_links import SignInLinks

@@ -57,6 +57,13 @@ Context = ServerRequestContext[Any, Any]
 UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
+Listed = Callable[[Catalogue], Iterable[lists.ListEntry]]
+_LISTS: Final[dict[str, tuple[str, Listed]]] = {
+    "resources/list": ("resources", lambda known: known.resources.values()),
+    "resources/templates/list": ("resourceTemplates", lambda known: known.templates),
+    "prompts/list": ("prompts", lambda known: known.prompts),
+}
+
 
 class ResourcesAndPrompts:
     """The handlers. `settled` waits for the servers' first listings, for a bounded time.
@@ -96,12 +103,11 @@ class ResourcesAndPrompts:
         add("subscriptions/listen", mcp_types.SubscriptionsListenRequestParams, self._streams.listen)
         if not self.enabled:
             return
-        add("resources/list", mcp_types.PaginatedRequestParams, self._list_resources)
-        add("resources/templates/list", mcp_types.PaginatedRequestParams, self._list_templates)
+        for method, (key, listed) in _LISTS.items():
+            add(method, mcp_types.PaginatedRequestParams, partial(self._list, key, listed))
         add("resources/read", mcp_types.ReadResourceRequestParams, self._read)
         add("resources/subscribe", mcp_types.SubscribeRequestParams, self._subscribe)
         add("resources/unsubscribe", mcp_types.UnsubscribeRequestParams, self._unsubscribe)
-        add("prompts/list", mcp_types.PaginatedRequestParams, self._list_prompts)
         add("prompts/get", mcp_types.GetPromptRequestParams, self._get_prompt)
         add("completion/complete", mcp_types.CompleteRequestParams, self._complete)
 
@@ -145,30 +151,17 @@ class ResourcesAndPrompts:
 
     # --- lists
 
-    async def _list_resources(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
-        return await self._list(ctx, "resources", params.cursor, lambda known: known.resources.values())
-
-    async def _list_templates(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
-        return await self._list(ctx, "resourceTemplates", params.cursor, lambda known: known.templates)
-
-    async def _list_prompts(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
-        return await self._list(ctx, "prompts", params.cursor, lambda known: known.prompts)
-
     async def _list(
-        self,
-        ctx: Context,
-        key: str,
-        cursor: str | None,
-        listed: Callable[[Catalogue], Iterable[lists.ListEntry]],
+        self, key: str, listed: Listed, ctx: Context, params: mcp_types.PaginatedRequestParams
     ) -> JSON:
-        """The page behind `cursor` of the entries that `listed` takes out of each catalogue."""
+        """Give the page behind the cursor of the entries that `listed` takes out of each catalogue."""
         paged = await self._wait_to_list(ctx)
         entries = [
             (self._key(info), info)
             for _, catalogue in self._lookup.catalogues()
             for info in listed(catalogue)
         ]
-        page = page_of(key, entries, cursor, size=PAGE_ENTRIES if paged else len(entries) + 1)
+        page = page_of(key, entries, params.cursor, size=PAGE_ENTRIES if paged else len(entries) + 1)
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
         listing = [self._entry(info) for _, info in page.entries]
         return self._enclosed(ctx, {**UNCACHED, key: listing, **more})
