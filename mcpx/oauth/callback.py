@@ -26,7 +26,7 @@ import structlog
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import Throttle
 from mcpx.core.wire.loopback_peers import belongs_to_user
-from mcpx.oauth.callback_answer import callback_in
+from mcpx.oauth.answers import callback_in
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import Progress
 

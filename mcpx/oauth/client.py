@@ -19,8 +19,7 @@ from mcp.client.auth.utils import is_valid_client_metadata_url
 
 from mcpx.core.config import ServerConfig
 from mcpx.core.text import one_line
-from mcpx.oauth.answers import MAX_LIFETIME_S, check_registration
-from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
+from mcpx.oauth.answers import MAX_LIFETIME_S, MAX_QUOTE_LEN, check_registration
 from mcpx.oauth.challenge import clean_scope
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of

@@ -16,8 +16,7 @@ from mcp.client.auth.utils import union_scopes
 from msgspec import structs
 
 from mcpx.core.config import ServerConfig
-from mcpx.oauth.answers import ClientMetadataRefused, json_object, name_in
-from mcpx.oauth.callback_answer import AskPerson, Callback, code_in
+from mcpx.oauth.answers import Callback, ClientMetadataRefused, code_in, json_object, name_in
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import (
     client_of,
@@ -42,6 +41,12 @@ _RANDOM_BYTES: Final = 32  # of the state, and of PKCE's verifier
 _NO_SUCH_CLIENT: Final = frozenset({400, 401, 404, 410, 422})  # an authorize endpoint's answers to one
 _CLIENT_ERRORS: Final = frozenset({"invalid_client", "unauthorized_client"})
 Save = Callable[[Record], Awaitable[None]]
+AskPerson = Callable[[str], Awaitable[Callback]]
+"""Shows a person the URL of the authorization request, and returns what the browser comes back with.
+
+It is called once per sign-in, and may raise `SignInError` (`TIMED_OUT`, `CANCELLED`), which ends the sign-in
+with that error.
+"""
 
 
 async def sign_in(

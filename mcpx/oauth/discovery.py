@@ -25,8 +25,7 @@ from mcpx.core.config import Http, ServerConfig, Sse
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.oauth.addresses import origin, shown_origin
-from mcpx.oauth.answers import json_object
-from mcpx.oauth.callback_answer import MAX_QUOTE_LEN
+from mcpx.oauth.answers import MAX_QUOTE_LEN, json_object
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import is_issuer
 from mcpx.oauth.errors import Problem, SignInError

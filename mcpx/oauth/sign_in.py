@@ -23,13 +23,13 @@ from mcpx.core.catalog.snapshot import iso_seconds
 from mcpx.core.config import Config, Http, ServerConfig, Sse
 from mcpx.core.config.server_config import OAuth
 from mcpx.core.telemetry.contained import contain
+from mcpx.oauth.answers import Callback, pasted
 from mcpx.oauth.callback import (
     CallbackListener,
     CallbackListeners,
     ports_from,
     redirect_uri,
 )
-from mcpx.oauth.callback_answer import Callback, pasted
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import Progress, Stage
 

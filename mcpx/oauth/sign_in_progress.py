@@ -18,7 +18,7 @@ from typing import Final
 
 import anyio
 
-from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.answers import Callback
 from mcpx.oauth.errors import SignInError
 
 OPENING_BYTES: Final = 32

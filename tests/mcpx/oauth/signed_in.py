@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.core.config import Http, ServerConfig
 from mcpx.core.config.server_config import OAuth
-from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.answers import Callback
 from mcpx.oauth.code_grant import sign_in
 from mcpx.oauth.errors import SignInError
 from mcpx.oauth.record import Record

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from mcpx.oauth import callback
+from mcpx.oauth.answers import pasted
 from mcpx.oauth.callback import CallbackListeners, ports_from, redirect_uri
-from mcpx.oauth.callback_answer import pasted
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import Progress, Stage
 from tests.mcpx.page.visiting import NEEDS_IPV6

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mcpx.oauth import code_grant as module
-from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.answers import Callback
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record

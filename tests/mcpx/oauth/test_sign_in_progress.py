@@ -5,7 +5,7 @@ import itertools
 import anyio
 import pytest
 
-from mcpx.oauth.callback_answer import Callback
+from mcpx.oauth.answers import Callback
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.sign_in_progress import NEXT, Progress, Stage
 
