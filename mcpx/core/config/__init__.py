@@ -21,7 +21,6 @@ from mcpx.core.config.server_config import (
     Stdio,
     Transport,
     Variables,
-    command_of,
 )
 
 __all__ = [
@@ -44,7 +43,6 @@ __all__ = [
     "StructuredContent",
     "Transport",
     "Variables",
-    "command_of",
     "json_schema",
     "load",
     "parse",

@@ -152,13 +152,6 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True, tag="placed"):
 Transport = Stdio | Http | Sse | Placed
 
 
-def command_of(transport: Transport) -> Stdio | None:
-    """The child process that a server is, here or on a node; None for one that is reached by a URL."""
-    if isinstance(transport, Placed):
-        return transport.stdio
-    return transport if isinstance(transport, Stdio) else None
-
-
 # --- the server
 
 

@@ -7,7 +7,7 @@ moment leaves every file old or new, whole, and the next command takes its chang
 
 from mcpx.setup.changes.carrying_out import Edit, carry_out, history, recover, unfinished
 from mcpx.setup.changes.files import ChangeError, FileChanged, obstacle, read_file, real_path
-from mcpx.setup.changes.journal import Change, FileRecord, State
+from mcpx.setup.changes.journal import Change, State
 from mcpx.setup.changes.undoing import Undo, plan_undo, undo_last, undone
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "ChangeError",
     "Edit",
     "FileChanged",
-    "FileRecord",
     "State",
     "Undo",
     "carry_out",

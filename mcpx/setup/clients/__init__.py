@@ -5,7 +5,7 @@ them into MCPX's configuration; `write_entry` makes MCPX's own entry for a clien
 """
 
 from mcpx.setup.clients.forms import starts_mcpx, write_entry
-from mcpx.setup.clients.planning import ImportPlan, Origin, Planned, plan_import
+from mcpx.setup.clients.planning import ImportPlan, Planned, plan_import
 from mcpx.setup.clients.reading import (
     ClientFile,
     ClientServers,
@@ -18,19 +18,16 @@ from mcpx.setup.clients.reading import (
     read_servers,
     this_system,
 )
-from mcpx.setup.clients.rows import CLIENTS, Client, ClientCommand, Form, System
+from mcpx.setup.clients.rows import CLIENTS, Form, System
 from mcpx.setup.clients.translating import Server
 
 __all__ = [
     "CLIENTS",
-    "Client",
-    "ClientCommand",
     "ClientFile",
     "ClientServers",
     "Form",
     "ImportPlan",
     "LeftOut",
-    "Origin",
     "Planned",
     "Server",
     "System",
