@@ -196,7 +196,7 @@ def start(*, config_path: str | None, address: str, allow_open: bool, as_json: b
     it, other users of its machines too, can run programs there and read what nodes are trusted by.
     """
     _check(address)
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     load(paths.config, resolve=False)
     write_cluster_file(paths.folder, address, allow_open=allow_open)
     _run_daemon(paths, address, allow_open=allow_open)
@@ -218,7 +218,7 @@ def stop(*, config_path: str | None, nodes: bool) -> None:
 
     Nodes keep running for other gateways. They end the servers of this one after two minutes.
     """
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     if nodes:
         _ask(paths, "stop_nodes", timeout=STOP_TIMEOUT_S)
         click.echo("the nodes have ended")
@@ -239,7 +239,7 @@ def stop(*, config_path: str | None, nodes: bool) -> None:
 @json_option
 def status(*, config_path: str | None, as_json: bool) -> None:
     """Show the nodes of the cluster. Exit code 1 while Ray cannot be asked."""
-    answer = _ask(_paths(config_path))
+    answer = _ask(daemon_paths(config_path))
     if as_json:
         print_json(answer)
     else:
@@ -266,7 +266,7 @@ def drain(node: str, wait: float, config_path: str | None) -> None:
     NODE is its name, its host, or the beginning of its id. All gateways of the cluster do so; what is waited
     for is what this one has there. Exit code 1 if something is left: it moves as soon as it can.
     """
-    answer = _ask(_paths(config_path), "drain", node, timeout=wait)
+    answer = _ask(daemon_paths(config_path), "drain", node, timeout=wait)
     if answer["left"]:
         echo(f"{answer['node']} takes nothing new; still there: {', '.join(answer['left'])}")
         sys.exit(1)
@@ -278,7 +278,7 @@ def drain(node: str, wait: float, config_path: str | None) -> None:
 @click.argument("node")
 def undrain(node: str, config_path: str | None) -> None:
     """Place servers on a node again that was drained."""
-    answer = _ask(_paths(config_path), "undrain", node)
+    answer = _ask(daemon_paths(config_path), "undrain", node)
     echo(f"{answer['node']} takes servers again")
 
 
@@ -355,7 +355,3 @@ def _ask(
             f" was in one before, start the daemon with: mcpx daemon start{hint}"
         )
     return answer
-
-
-def _paths(config_path: str | None) -> DaemonPaths:
-    return daemon_paths(config_path)

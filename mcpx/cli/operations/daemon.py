@@ -77,7 +77,7 @@ def run(config_path: str | None) -> None:
     outlive_early_hangup()
     from mcpx.core.servers.early_start import early_children
 
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
@@ -99,7 +99,7 @@ def run(config_path: str | None) -> None:
 @with_config
 def start(config_path: str | None) -> None:
     """Start the daemon in the background, and wait until it answers."""
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
@@ -125,7 +125,7 @@ def stop(*, config_path: str | None, every: bool) -> None:
     if every:
         _stop_all()
         return
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     pid = lifecycle.stop(paths, marked=True)
     click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
 
@@ -176,13 +176,13 @@ def restart(*, config_path: str | None, when_idle: bool) -> None:
 
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
     """
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     load(paths.config, resolve=False)
     if when_idle:
         lifecycle.wait_until_idle(paths)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
-        next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
+        next_paths = daemon_paths(config_path)  # others, if it is a link that leads elsewhere now
         lifecycle.start(next_paths, lock=lock if next_paths == paths else None)
     before = "none ran" if old is None else f"was {old}"
     click.echo(f"restarted: pid {lock_owner_pid(next_paths)} ({before}), serving {paths.config}")
@@ -197,7 +197,7 @@ def status(*, config_path: str | None, as_json: bool) -> None:
     PATH is where its servers' commands are found: that of your login shell, and what the program that started
     the daemon had beyond it.
     """
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     answer = request(paths, {"mcpx": "status"})
     upgrade = None if answer is None else waiting_upgrade(answer["daemon"], paths.config)
     if as_json:
@@ -236,7 +236,7 @@ def status(*, config_path: str | None, as_json: bool) -> None:
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(*, config_path: str | None, follow: bool, lines: int) -> None:
     """Print the end of the daemon's log."""
-    show_end(located(_paths(config_path)).log, lines=lines, follow=follow)
+    show_end(located(daemon_paths(config_path)).log, lines=lines, follow=follow)
 
 
 @daemon.command(short_help="Have systemd or launchd run it.")
@@ -246,7 +246,7 @@ def install(config_path: str | None) -> None:
 
     Exit code 1 if it was written, but the service manager could not be reached.
     """
-    paths = _paths(config_path)
+    paths = daemon_paths(config_path)
     load(paths.config, resolve=False)
     _show_service(service.install(Path(paths.config)))
 
@@ -255,7 +255,7 @@ def install(config_path: str | None) -> None:
 @with_config
 def uninstall(config_path: str | None) -> None:
     """Remove what install has written, and end what it started. --config: if it runs that configuration."""
-    _show_service(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
+    _show_service(service.uninstall(None if config_path is None else Path(daemon_paths(config_path).config)))
 
 
 def _show_service(report: Report) -> None:
@@ -263,7 +263,3 @@ def _show_service(report: Report) -> None:
         echo(line)
     if not report.is_complete:
         sys.exit(1)
-
-
-def _paths(config_path: str | None) -> DaemonPaths:
-    return daemon_paths(config_path)

@@ -27,8 +27,7 @@ from mcpx.cli.setup.entry_arguments import (
     read_entry,
     with_secret,
 )
-from mcpx.cli.setup.server_check import check_server, show_check
-from mcpx.cli.setup.server_list import find_servers, reached, show, states
+from mcpx.cli.setup.server_states import check_server, find_servers, reached, show_check, show_servers, states
 from mcpx.core.config.diagnosis import diagnose
 from mcpx.core.config.document import as_text
 from mcpx.core.config.entry_auth import AUTH_KEYS
@@ -181,7 +180,7 @@ def list_servers(*, config_path: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif found["servers"]:
-        show(found)
+        show_servers(found)
     else:
         echo(f"no servers in {found['file']} yet")
         option = config_hint(found["file"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from mcpx.cli.setup.server_list import _state, show
+from mcpx.cli.setup.server_states import _state, show_servers
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_narrow_window_breaks_no_word(monkeypatch, capsys):
     row = {"name": "sequential-thinking", "state": "needs setup", "why": why, "transport": "stdio"}
     command = "npx -y @modelcontextprotocol/server-sequential-thinking --with many --words behind"
     monkeypatch.setattr("mcpx.cli.printing.console", lambda: Console(width=60))
-    show({"servers": [{**row, "command": command}], "daemon": True})
+    show_servers({"servers": [{**row, "command": command}], "daemon": True})
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 60 for line in lines)
     said = " ".join(" ".join(lines).split())
