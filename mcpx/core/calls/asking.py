@@ -286,7 +286,6 @@ class Rounds:
                     need, requests, caller, timeout_s=timeout, round_number=round_number
                 )
             repeated = replace(request, context=replace(request.context, answers=answers))
-            self._note_same(request, repeated)
             try:
                 return await rendered(render, await self._result_of(repeated))
             except SignInNeeded as again:
@@ -310,17 +309,10 @@ class Rounds:
         note_question(self._records, request, is_answered=asked is None)
         if asked is not None:
             return asked
-        repeated = replace(request, context=replace(context, answers=without_link(context.answers)))
-        self._note_same(request, repeated)
-        request = repeated
+        request = replace(request, context=replace(context, answers=without_link(context.answers)))
         try:
             return await rendered(render, await self._result_of(request))
         except SignInNeeded:
             raise  # once is enough
         except InputRequired as again:
             return await self.provide_input(request, again, render)
-
-    def _note_same(self, request: Request, repeated: Request) -> None:
-        """Tell who watches that a request goes on as another one."""
-        if self._records.watch is not None:
-            self._records.watch.same(request, repeated)

@@ -16,7 +16,6 @@ call.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -29,6 +28,7 @@ from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import ANSWERED, Record, Records
 from mcpx.core.events.watched_call import Call, Json
 from mcpx.core.protocol.messages import Exec, Forward, Read
+from mcpx.core.protocol.requests import Watched
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.envelope import Bytes
@@ -39,8 +39,6 @@ QUICK_MS: Final = 1000.0  # that a call takes less than which makes room for slo
 MAX_NEW: Final = 40  # in a window
 MAX_FAILED: Final = 10
 WINDOW_US: Final = 250_000
-MAX_LARGE: Final = 4  # calls with large arguments that have ended, and may still tell what they cost
-_UNMETERED: Final = frozenset({"control", "library", "page"})
 _KEPT: Final = KEPT_RESULTS.encode()
 
 
@@ -54,9 +52,6 @@ class CallWatch:
         self._followers = 0
         self._running: dict[int, Call] = {}  # by id, the oldest first
         self._ended: dict[int, Call] = {}  # by id, the first to end first
-        self._by_request: dict[int, Call] = {}  # by what the gateway knows them by
-        self._same: dict[int, tuple[object, object]] = {}  # requests that are none yet, by the later one
-        self._large: deque[Call] = deque()  # that have ended, and are known by their requests still
         self._window_ends = self._full_until = 0  # as a record's `at_us`
         self._new = self._failed = 0  # in this window
         self._since = 0  # as a record's `at_us`; calls before it are no skipped ones
@@ -85,11 +80,8 @@ class CallWatch:
 
     def _stop(self) -> None:
         self._meter.watch = None
-        self._by_request.clear()
-        self._same.clear()
-        self._large.clear()
         for call in self.calls():
-            call.arguments, call.requests = None, []
+            call.arguments = None
             call.shown["repeatable"] = False
         self._rest()
 
@@ -124,29 +116,30 @@ class CallWatch:
                 break
             if record.watched is None:
                 self.skipped -= at_us >= self._since
-                self._keep(self._made(record), None)
+                self._keep(self._made(record))
 
-    # --- for the audit log
+    # --- for the stream of records
 
     def begun(self, record: Record, request: object | None) -> None:
-        """Note a call that begins; `request` is what the gateway knows it by, where it will tell more."""
+        """Note a call that begins; the context of its `request` says if it is one that is known."""
         if not self._followers:
             return
-        if record.at_us < self._full_until and id(request) not in self._by_request:
+        watched = request.context.watched if isinstance(request, Exec | Read | Forward) else None
+        known: Call | None = None if watched is None else watched.call
+        if record.at_us < self._full_until and known is None:
             self.skipped += 1
             return
         try:
-            known = self._by_request.get(id(request)) if request is not None else None
             known = known or self._with_question(record, request)
             if known is not None:  # it goes on, with what a person has said
                 self._go_on(known, record)
-                if request is not None:
-                    self._index(known, request)
             elif self._has_room(record.at_us):
-                call = self._made(record)
+                known = self._made(record)
                 if isinstance(request, Read):
-                    call.named(request.uri)  # with its secrets, where it has any
-                self._keep(call, request)
+                    known.named(request.uri)  # with its secrets, where it has any
+                self._keep(known)
+            if watched is not None:
+                watched.call = known
         except Exception as error:  # noqa: BLE001 - the promise of this module
             contain(error, "call watch")
 
@@ -160,18 +153,6 @@ class CallWatch:
         except Exception as error:  # noqa: BLE001 - as above
             contain(error, "call watch")
 
-    def same(self, request: object, again: object) -> None:
-        """Note that a request is the same call as one before it, or as one that is its beginning."""
-        if not self._followers:
-            return
-        known = self._by_request.get(id(request))
-        if known is not None:
-            self._index(known, again)
-            return
-        self._same[id(again)] = request, again
-        if len(self._same) > MAX_CALLS:
-            del self._same[next(iter(self._same))]
-
     def _with_question(self, record: Record, request: object | None) -> Call | None:
         """The call that ended with a question, and goes on with the client's next request."""
         if not isinstance(request, Exec | Read | Forward) or request.context.answers is None:
@@ -183,13 +164,13 @@ class CallWatch:
 
     def answered(
         self,
-        request: object,
+        watched: Watched,
         raw: msgspec.Raw | bytes,
         pieces: Sequence[Bytes],
         cost: tuple[int, int] | None,
     ) -> None:
         """Note the client's answer, in pieces, and its cost (direct, spent), if that is known already."""
-        call = self._by_request.get(id(request))
+        call: Call | None = watched.call
         if call is None:
             return
         direct, spent = costs(raw, pieces) if cost is None else cost
@@ -200,8 +181,6 @@ class CallWatch:
             "cut": _is_cut(raw, pieces),
         }
         self._change(call)
-        if call.record is None:
-            self._release(call)
 
     # --- the calls
 
@@ -215,31 +194,17 @@ class CallWatch:
             return False
         return True
 
-    def _keep(self, call: Call, request: object | None) -> None:
+    def _keep(self, call: Call) -> None:
         self._running[call.shown["id"]] = call
         if call.record is not None:
             call.record.watched = call
-        if request is not None:
-            self._index(call, request)
-            first, _ = self._same.pop(id(request), (None, None))
-            if first is not None:
-                self._index(call, first)
         self._change(call)
 
     def _drop_one(self) -> None:
         """Drop the call that makes room."""
         kept = {call["id"] for call in last_of([call.shown for call in self._ended.values()])}
         for number in self._ended.keys() - kept:
-            self._release(self._ended.pop(number))
-
-    def _index(self, call: Call, request: object) -> None:
-        call.requests.append(request)  # so that no other has its id
-        self._by_request[id(request)] = call
-
-    def _release(self, call: Call) -> None:
-        for request in call.requests:
-            self._by_request.pop(id(request), None)
-        call.requests = []
+            del self._ended[number]
 
     def _change(self, call: Call) -> None:
         self.version += 1
@@ -268,7 +233,7 @@ class CallWatch:
             call = self._made(record)
         else:
             return None
-        self._keep(call, None)
+        self._keep(call)
         return call
 
     def _end(self, call: Call, record: Record) -> None:
@@ -289,14 +254,6 @@ class CallWatch:
             self._drop_one()
         if call.shown["bytes_out"] is None:
             call.shown["bytes_out"] = size
-        elif call.shown["tokens_out"] is not None:
-            self._release(call)
-        if call.shown["transport"] in _UNMETERED and not call.has_asked:
-            self._release(call)
-        if call.is_large and call.requests:  # which hold the arguments
-            self._large.append(call)
-            if len(self._large) > MAX_LARGE:
-                self._release(self._large.popleft())
         self._change(call)
 
     def _made(self, record: Record) -> Call:

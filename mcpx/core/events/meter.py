@@ -44,6 +44,7 @@ from mcpx.core.events.stats import (
 )
 from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.protocol.messages import Exec, Request
+from mcpx.core.protocol.requests import Watched
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.metrics import Activity
 from mcpx.core.text import cut, one_line, visible
@@ -71,12 +72,12 @@ class Watch(Protocol):
 
     def answered(
         self,
-        request: object,
+        watched: Watched,
         raw: msgspec.Raw | bytes,
         pieces: Sequence[Bytes],
         cost: tuple[int, int] | None,
     ) -> None:
-        """A request is answered; `cost` is the direct and the spent one, where they were looked at."""
+        """Note the answer to a call; `cost` is the direct and the spent one, where they were looked at."""
         ...
 
 
@@ -135,7 +136,7 @@ class ClientMeter:
         tool: str,
         raw: msgspec.Raw | bytes,
         pieces: Sequence[Bytes],
-        request: object | None = None,
+        request: Request | None = None,
     ) -> None:
         """Count one answer: the server's result (empty where there is none), and the client's, in pieces.
 
@@ -146,8 +147,8 @@ class ClientMeter:
             row = row.of_large()
         row.answers += 1
         cost = self._meter.sample(row, raw, pieces) if row.sampled < row.samples else None
-        if self._meter.watch is not None and request is not None:
-            self._meter.watch.answered(request, raw, pieces, cost)
+        if self._meter.watch is not None and request is not None and request.context.watched is not None:
+            self._meter.watch.answered(request.context.watched, raw, pieces, cost)
 
     def row(self, server: str, tool: str) -> _Row:
         """Return the row that counts the calls of that tool."""

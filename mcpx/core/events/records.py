@@ -232,15 +232,11 @@ class Watch(Protocol):
     """Hears of calls while they run. None of its methods raises."""
 
     def begun(self, record: Record, request: object | None) -> None:
-        """Note a call that begins. `request` is what the paths of the gateway know it by, where they do."""
+        """Note a call that begins; `request` is that of the pipeline, where it has come there."""
         ...
 
     def ended(self, record: Record) -> None:
         """Note that a call has ended."""
-        ...
-
-    def same(self, request: object, again: object) -> None:
-        """Note that the second request is the same call as the first."""
         ...
 
 
@@ -277,7 +273,7 @@ class Records:
     ) -> Record:
         """Record that a request begins. The record is to be the observer of its reply.
 
-        `request` is what the gateway knows the call by, where it will tell more of it.
+        `request` is that of the pipeline, for whoever watches.
 
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.

@@ -28,7 +28,6 @@ class Call:
         "kind",
         "name",
         "record",
-        "requests",
         "server",
         "shown",
         "target",
@@ -42,8 +41,6 @@ class Call:
         """True if it has ended with a question, with whose answer it may go on."""
         self.record: Record | None = record
         """While it runs."""
-        self.requests: list[object] = []
-        """The requests that the gateway knows it by, until it has told what it costs."""
         self.arguments: bytes | None = bytes(record.arguments)
         self.bytes_in = len(record.arguments)
         self.version = 0

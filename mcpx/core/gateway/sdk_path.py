@@ -40,7 +40,7 @@ from mcpx.core.gateway.clients.identity import as_sent, connection_of, origin_of
 from mcpx.core.gateway.clients.outbox import RequestQueue
 from mcpx.core.protocol.context import InputAnswers
 from mcpx.core.protocol.messages import Exec, Request, encode_for_server, meta_for_server
-from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.text import kind_of
 from mcpx.core.wire import envelope
 
@@ -99,15 +99,15 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = RequestQueue(hub.clients)
-    with_context = replace(request, context=_context(hub, ctx, notifications))
+    with_context = replace(request, context=_context(hub, ctx, notifications, request.context.watched))
     if isinstance(with_context, Exec):
         with_context = replace(with_context, given=await as_sent(ctx))
-    if hub.records.watch is not None:
-        hub.records.watch.same(request, with_context)
     return await notifications.deliver_during(hub.calls.run(with_context, render))
 
 
-def _context(hub: HubView, ctx: Context, notifications: RequestQueue) -> RequestContext:
+def _context(
+    hub: HubView, ctx: Context, notifications: RequestQueue, watched: Watched | None
+) -> RequestContext:
     """The context of the client's request."""
     caller = RequestCaller(ctx, hub, notifications)
     if caller.modern:
@@ -130,6 +130,7 @@ def _context(hub: HubView, ctx: Context, notifications: RequestQueue) -> Request
         on_progress=None if token is None else progressed,
         meta=meta_for_server(ctx.params),
         origin=origin_of(ctx.session, hub),
+        watched=watched,
     )
 
 

@@ -9,7 +9,7 @@ need not track them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -52,6 +52,15 @@ OnProgress = Callable[[bytes], None]
 the token. Must not raise."""
 
 
+class Watched:
+    """A call as whoever watches calls has it: one for all requests that are the same call."""
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: Any = None
+
+
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The origin of a request. All of it is empty for a program that uses MCPX as a library."""
 
@@ -72,6 +81,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
     trace: CallTrace | None = None
     """Its spans; None where calls are not traced."""
+    watched: Watched | None = None
+    """The call that it belongs to; None where nobody watched calls as it came in."""
 
 
 NO_CONTEXT: Final = RequestContext()

@@ -35,7 +35,7 @@ from mcpx.core.gateway.fast.parameters import (
 )
 from mcpx.core.protocol.context import InputAnswers, Origin, client_text, read_capabilities, this_user
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
-from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.rendering.result_reading import InputRequired
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.telemetry.contained import contain
@@ -205,6 +205,7 @@ class FastContexts:
 
     def __init__(self, hub: HubView, connection: EraServer) -> None:
         self._clients = hub.clients
+        self._records = hub.records
         self._profile = hub.endpoint.profile
         self._peer = hub.endpoint.peer
         self._connection = connection
@@ -223,7 +224,8 @@ class FastContexts:
     def _context(self, wire: WireDispatcher, params: Params | NativeParams | ReadParams) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
-        if self._plain is not None and meta is None and not repeats:
+        watched = None if self._records.watch is None else Watched()
+        if self._plain is not None and meta is None and not repeats and watched is None:
             return self._plain
         token = None if meta is None else meta.progressToken
         return replace(
@@ -231,6 +233,7 @@ class FastContexts:
             answers=InputAnswers(params.responses, params.state) if repeats else None,
             on_progress=None if token is None else partial(wire.notify_progress, token),
             meta=b"" if meta is None else meta.for_server,
+            watched=watched,
         )
 
     def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:

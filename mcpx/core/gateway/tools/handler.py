@@ -32,7 +32,7 @@ from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.definitions import ExecParameters, WrongParameter, collect_arguments
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.protocol.messages import Exec, Read, Request
-from mcpx.core.protocol.requests import RequestContext
+from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.protocol.result_address import read_address
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, shown_name
@@ -58,7 +58,10 @@ class ToolCall:
         self._encoder = ResultEncoder.for_client(hub.views, name, stamp, capabilities)
         self._client = session_client(connection_of(ctx.session), hub)
         """Which results are kept for."""
-        self._context = RequestContext(client=self._client, origin=origin_of(ctx.session, hub))
+        watched = None if hub.records.watch is None else Watched()
+        self._context = RequestContext(
+            client=self._client, origin=origin_of(ctx.session, hub), watched=watched
+        )
         self._metered = MeteredCall(hub, ctx)
 
     async def of_own(self, name: str, arguments: JSON) -> JSON:

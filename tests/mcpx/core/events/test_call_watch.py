@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mcpx.core.events.audit.audit import Audit
-from mcpx.core.events.call_watch import MAX_CALLS, MAX_FAILED, MAX_LARGE, MAX_NEW, CallWatch, last_of
+from mcpx.core.events.call_watch import MAX_CALLS, MAX_FAILED, MAX_NEW, CallWatch, last_of
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import Records
 from mcpx.core.events.watched_call import MAX_ARGUMENTS_BYTES, MAX_TARGET_CHARS
@@ -128,7 +128,6 @@ async def test_nothing_is_known_of_calls_that_nobody_watches():
         (call,) = watch.hub.call_watch.calls()
         assert (call.arguments, call.shown["repeatable"]) == (None, False)
         assert (watch.hub.records.watch, watch.hub.meter.watch) == (None, None)
-        assert not watch.hub.call_watch._by_request
 
 
 @pytest.mark.anyio
@@ -138,7 +137,7 @@ async def test_a_call_that_nobody_watches_any_more_is_not_shown_as_running_for_e
             tasks.start_soon(exec_by, line, "hang")
             await soon(lambda: shown(watch))
         (call,) = watch.hub.call_watch.calls()
-        assert (call.arguments, call.requests, call.shown["end"]) == (None, [], None)
+        assert (call.arguments, call.shown["end"]) == (None, None)
         await watch.text("release")
         await soon(lambda: watch.hub.records.watch is None)
         assert [(each["tool"], each["end"]) for each in shown(watch)] == [("hang", "ok")]
@@ -302,7 +301,7 @@ def test_a_name_that_is_too_long_to_be_kept_is_not_called_again(flood):
     assert [call.shown["repeatable"] for call in flood.watch.calls()] == [True, False]
 
 
-def test_of_large_calls_that_never_tell_their_cost_a_few_are_kept(flood, monkeypatch):
+def test_of_large_calls_that_never_tell_their_cost_no_request_is_kept(flood, monkeypatch):
     """As of clients that leave before they are answered: each request holds what it was called with."""
     monkeypatch.setattr("mcpx.core.events.call_watch.MAX_NEW", 1 << 30)
     alive = []
@@ -312,7 +311,7 @@ def test_of_large_calls_that_never_tell_their_cost_a_few_are_kept(flood, monkeyp
         reply = flood.begin(f"t{number}", b'"%b"' % (b"y" * MAX_ARGUMENTS_BYTES), request)
         del request
         reply.resolve(msgspec.Raw(b'{"content":[]}'))
-    assert [ref() is not None for ref in alive] == [False] * (20 - MAX_LARGE) + [True] * MAX_LARGE
+    assert [ref() is not None for ref in alive] == [False] * 20
 
 
 def test_arguments_that_cannot_be_read_have_no_names(flood):
