@@ -66,6 +66,7 @@ class Channel:
         self.max_unsent = MAX_UNSENT_BYTES
         """Bytes that the peer may leave unread of messages that are not large."""
         self._loop = asyncio.get_running_loop()
+        self.call_soon = self._loop.call_soon
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._pollable = _is_pollable(read_fd)

@@ -23,7 +23,7 @@ from mcpx.core.wire.channel import TURN, Channel, flush_all
 from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.core.wire.incoming import FAILED, IN_USE, TOO_LARGE, Incoming, spellings
 from mcpx.core.wire.intake import INTAKE, LargeMessage
-from mcpx.core.wire.lines import KEPT_BYTES, Line, TooLong
+from mcpx.core.wire.lines import KEPT_BYTES, MAX_MESSAGES_PER_TURN, Line, TooLong, Turns
 from mcpx.core.wire.malformed import (
     MalformedLine,
     Mender,
@@ -33,7 +33,6 @@ from mcpx.core.wire.malformed import (
     shallow,
 )
 from mcpx.core.wire.outgoing import Outgoing
-from mcpx.core.wire.turns import MAX_MESSAGES_PER_TURN, Lines, Turns
 
 D = TypeVar("D", bound=Dispatcher[TransportContext])
 
@@ -110,7 +109,7 @@ class Receiver(Generic[D]):
 
     # --- messages
 
-    def _take_few(self, lines: Lines) -> None:
+    def _take_few(self, lines: list[Line]) -> None:
         incoming = self.incoming
         TURN.is_open = True
         try:

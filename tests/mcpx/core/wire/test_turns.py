@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.core.wire.channel import Channel
-from mcpx.core.wire.turns import MAX_MESSAGES_PER_TURN, Turns
+from mcpx.core.wire.lines import MAX_MESSAGES_PER_TURN, Turns
 
 pytestmark = pytest.mark.anyio
 
