@@ -25,7 +25,7 @@ PARTS: Final = {
     "accounts": "mcpx.oauth.accounts:Accounts",
     "sign-ins": "mcpx.oauth.sign_ins:SignIns",
     "peers": "mcpx.cluster.federation.federation:Federation",
-    "own id": "mcpx.cluster.federation.identity:own_id",
+    "own id": "mcpx.cluster.federation.own_directory:own_id",
     "cluster": "mcpx.cluster.membership:Membership",
     "replicas": "mcpx.cluster.replicas.routing:Replica",
     "page": "mcpx.page.page:Page",

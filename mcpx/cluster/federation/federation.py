@@ -20,8 +20,7 @@ import msgspec
 import structlog
 
 from mcpx.cluster.federation.expansion import Known, LeftOut, PeerMemory, expand
-from mcpx.cluster.federation.identity import own_id
-from mcpx.cluster.federation.own_directory import OwnDirectory, answer
+from mcpx.cluster.federation.own_directory import OwnDirectory, answer, own_id
 from mcpx.cluster.federation.peer import (
     SERVED,
     Peer,

@@ -1,9 +1,13 @@
-"""The directory of this MCPX, and what a peer asks: `mcpx/servers`, `mcpx/restart`, `mcpx/log`.
+"""The directory of this MCPX, its id, and what a peer asks: `mcpx/servers`, `mcpx/restart`, `mcpx/log`.
 
 A peer is told which servers are shown at its endpoint, and how they are; one that knows a version gets an
 answer when there is another one. Changes that follow each other closely are one version. The requests are
 JSON-RPC beside MCP, in both eras; clients do not know them. Starting a server again, and what it has logged,
 are for those whose endpoint is not narrowed by a profile.
+
+The id tells this MCPX from all others: it is random, made once, and kept in the file `id` of the
+configuration's folder, so that a restart keeps it and all processes that serve it have the same. By it
+a server that would come back to where it comes from is noticed.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -30,6 +36,8 @@ from mcpx.core.daemon.status_snapshot import server_status
 from mcpx.core.events.stats import Count
 from mcpx.core.gateway.peer.results import as_peer_error
 from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.store.folders import ensure_folder
+from mcpx.core.store.private_files import locked, read_own_file, replace_file
 from mcpx.core.system.processes import group_memory
 from mcpx.core.text import cut
 from mcpx.core.wire.enclosed import enclose
@@ -38,22 +46,20 @@ from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcpx.core.daemon.hub import Hub
-    from mcpx.core.daemon.ports import Shown
     from mcpx.core.servers.server import Server
     from mcpx.core.servers.visible_server import VisibleServer
 
+
+log = structlog.get_logger()
+FILE: Final = "id"
+LOCK_TIMEOUT_S: Final = 2.0  # for another process that makes it, of a moment
+_ID_BYTES: Final = 16
+_MAX_FILE_BYTES: Final = 4096  # of a file that holds something else
+_ID_CHARS: Final = frozenset("0123456789abcdef")
 Context = ServerRequestContext[Any, Any]
 P = TypeVar("P", say.DirectoryRequest, say.RestartRequest, say.LogRequest)
-_STATUS: Final = (
-    "name",
-    "state",
-    "transport",
-    "pid",
-    "uptime_s",
-    "restarts",
-    "failures",
-    "next_attempt_in_s",
-)
+_FAILING: Final = ("restarts", "failures", "next_attempt_in_s")
+_STATUS: Final = ("name", "state", "transport", "pid", "uptime_s", *_FAILING)
 """Members of a directory's entry that are those of the server's status."""
 COALESCE_S: Final = 0.2
 FIRST_ANSWER_S: Final = 5.0  # at most, for one's own peers to say theirs; two may be peers of each other
@@ -61,6 +67,37 @@ REST: Final = 20.0  # times what a look took, before the next one: of many serve
 MAX_WAITING: Final = 1024  # requests that wait for a change; more are answered at once
 MEMORY_AGE_S: Final = 2.0  # for which a look at the memory of the processes is good
 MAX_TEXT_CHARS: Final = 2000
+
+
+def own_id(folder: Path) -> str:
+    """The id in that folder; made if there is none. Where it cannot be kept, it is one of this process."""
+    path = folder / FILE
+    try:
+        if (known := _read_id(path)) is not None:
+            return known
+        ensure_folder(folder)
+        return _make_id(path)
+    except OSError as error:
+        log.warning("mcpx.id_not_kept", path=str(path), reason=error.strerror)
+        return secrets.token_hex(_ID_BYTES)
+
+
+def _make_id(path: Path) -> str:
+    """Make the file, in place of one that holds no id; of several processes the first one's id counts."""
+    with locked(path.parent, timeout_s=LOCK_TIMEOUT_S):
+        if (known := _read_id(path)) is not None:  # made by another, while this one waited
+            return known
+        made = secrets.token_hex(_ID_BYTES)
+        replace_file(path, f"{made}\n".encode(), synced=False)
+        return made
+
+
+def _read_id(path: Path) -> str | None:
+    try:
+        text = read_own_file(path, _MAX_FILE_BYTES, closed_to=0).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    return text if len(text) == 2 * _ID_BYTES and set(text) <= _ID_CHARS else None
 
 
 class _Known(msgspec.Struct):
@@ -195,16 +232,16 @@ async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: byte
     try:
         match ctx.method:
             case say.SERVERS:
-                result = msgspec.to_builtins(await directory.answer(view, _read(ctx, say.DirectoryRequest)))
+                result = msgspec.to_builtins(await directory.answer(view, _params(ctx, say.DirectoryRequest)))
                 servers = result["servers"]  # without what is None
                 result["servers"] = [present(**each) for each in servers]
             case say.RESTART if may_all:
-                server = _read(ctx, say.RestartRequest).server
+                server = _params(ctx, say.RestartRequest).server
                 view.registry.upstream(server)  # else an error, with the nearest
                 await directory.hub.restart(server)
                 result = {}
             case say.LOG if may_all:
-                wanted = _read(ctx, say.LogRequest)
+                wanted = _params(ctx, say.LogRequest)
                 view.registry.upstream(wanted.server)
                 lines = await directory.hub.log_tail(wanted.server, wanted.lines)
                 result = msgspec.to_builtins(say.LogTail(lines))
@@ -215,7 +252,7 @@ async def answer(directory: OwnDirectory, view: Shown, ctx: Context, stamp: byte
     return enclose([enveloped(result, stamp)])
 
 
-def _read(ctx: Context, kind: type[P]) -> P:
+def _params(ctx: Context, kind: type[P]) -> P:
     given: Mapping[str, Any] = ctx.params or {}
     try:
         return msgspec.convert(dict(given), kind)

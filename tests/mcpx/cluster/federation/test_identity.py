@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from mcpx.cluster.federation.identity import FILE, own_id
+from mcpx.cluster.federation.own_directory import FILE, own_id
 
 RACERS = 10
 RACE = """
 import os, sys
 from pathlib import Path
-from mcpx.cluster.federation.identity import own_id
+from mcpx.cluster.federation.own_directory import own_id
 
 gate, opened = os.pipe()
 for _ in range(int(sys.argv[2])):

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcpx.cluster.federation.directory import read_directory
-from mcpx.cluster.federation.identity import own_id
+from mcpx.cluster.federation.own_directory import own_id
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.system.endpoint import Endpoint
