@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
 import httpx2
+import msgspec
 from mcp.client.auth.utils import union_scopes
 from msgspec import structs
 
@@ -62,20 +63,15 @@ async def sign_in(
 ) -> Record:
     """Sign a person in to a server, and return the record with the new tokens, which is not saved yet.
 
-    A client that MCPX registered earlier, and that the server does not know any more, is registered anew.
+    The client that `record` has of an earlier sign-in is used again where it is still good; one that the
+    server does not know any more is registered anew. `ask` is the only wait for a person, and sets its own
+    bound; `on_found` is called before it. The browser returns to the first of `redirect_uris`. `scopes` are
+    empty for those of the configuration, else of the challenge or the server's metadata, and those that were
+    granted before.
 
-    Args:
-        server: A server over HTTP with `auth`.
-        record: What is kept of an earlier sign-in: its registration is used again where it is still good.
-        ask: Shows the person the URL, and waits; it is the only wait for a person, and sets its own bound.
-        redirect_uris: All that are registered; the first is the one that the browser returns to.
-        scopes: The scopes to ask for; empty for those of the configuration, else of the challenge or the
-            server's metadata, and those that were granted before.
-        challenge: The last challenge of the server, if there was one.
-        save: Called with a record without tokens when MCPX has registered itself as a client, before the
-            person is asked; not called where `record` has tokens, which the new client could not refresh.
-            Called, too, with `record` without its registration if that has turned out, or may be, stale.
-        on_found: Called with the authorization server before the person is asked.
+    `save` is called with a record without tokens when MCPX has registered itself as a client, before the
+    person is asked, but not where `record` has tokens, which the new client could not refresh; and with
+    `record` without its registration if that has turned out, or may be, stale.
 
     Raises:
         SignInError: With any `Problem`; nothing was changed but what `save` was given.
@@ -87,16 +83,14 @@ async def sign_in(
         if identity is None:
             text = f"{server.name} is not signed in to: its configuration says how it is authorized"
             raise SignInError(Problem.NOT_FOR_PEOPLE, text)
-        base = Record(
-            identity=identity,
-            resource=found.resource if oauth_of(server).resource else None,
-            metadata=found.metadata,
-            resource_metadata=found.resource_metadata,
-            revision=record.revision if record is not None else 0,
-        )
-        scope = scopes_to_ask(oauth_of(server), found, challenge, record, scopes)
         attempt = _Attempt(
-            network, record=record, base=base, ask=ask, redirect_uris=redirect_uris, scope=scope, save=save
+            network=network,
+            record=record,
+            base=found.new_record(server, identity, 0 if record is None else record.revision),
+            ask=ask,
+            redirect_uris=redirect_uris,
+            scope=scopes_to_ask(oauth_of(server), found, challenge, record, scopes),
+            save=save,
         )
         return await attempt.run()
 
@@ -139,49 +133,40 @@ class _StaleClient(Exception):
     """The authorization server does not know the client that MCPX once registered."""
 
 
-class _Attempt:
-    """One sign-in at an authorization server that is known."""
+class _Attempt(msgspec.Struct, kw_only=True):
+    """One sign-in at the authorization server of `base`; `client` is what it is signed in as."""
 
-    def __init__(
-        self,
-        network: OAuthNetwork,
-        *,
-        record: Record | None,
-        base: Record,
-        ask: AskPerson,
-        redirect_uris: Sequence[str],
-        scope: str | None,
-        save: Save,
-    ) -> None:
-        self._network = network
-        self._server = network.server
-        self._record = record
-        self._base = base
-        self._metadata = base.metadata or {}
-        self._ask = ask
-        self._redirect_uris = redirect_uris
-        self._scope = scope
-        self._save = save
-        self._client: Registration | None = None
-        self._was_known = False
-        """Whether the client was registered by an earlier sign-in."""
+    network: OAuthNetwork
+    record: Record | None
+    base: Record
+    ask: AskPerson
+    redirect_uris: Sequence[str]
+    scope: str | None
+    save: Save
+    client: Registration | None = None
+    was_known: bool = False
+    """True if the client was registered by an earlier sign-in."""
+
+    @property
+    def metadata(self) -> JSON:
+        return self.base.metadata or {}
 
     async def run(self) -> Record:
-        client = client_of(self._server, self._record, self._metadata)
-        self._was_known = client is not None and is_registered(self._server, client)
-        if client is not None and self._was_known:
-            self._was_known = is_good_for(client, self._redirect_uris[0], self._scope)
-            client = client if self._was_known else None
+        client = client_of(self.network.server, self.record, self.metadata)
+        self.was_known = client is not None and is_registered(self.network.server, client)
+        if client is not None and self.was_known:
+            self.was_known = is_good_for(client, self.redirect_uris[0], self.scope)
+            client = client if self.was_known else None
         try:
             return await self._signed_in(client)
         except _StaleClient:
-            self._was_known = False
+            self.was_known = False
             return await self._signed_in(None)
         except SignInError as error:
             gone = error.problem is Problem.CLIENT_REFUSED
-            if gone and self._was_known and self._record is not None:
-                await self._forget(self._record)
-            raise with_advice(self._server, error) from error.__cause__
+            if gone and self.was_known and self.record is not None:
+                await self._forget(self.record)
+            raise with_advice(self.network.server, error) from error.__cause__
 
     async def _signed_in(self, client: Registration | None) -> Record:
         """Sign in as a client, or as one that is registered now.
@@ -190,24 +175,24 @@ class _Attempt:
         """
         if client is None:
             made, named_scope = await self._registered()
-            uris = made.redirect_uris or tuple(self._redirect_uris)
+            uris = made.redirect_uris or tuple(self.redirect_uris)
             client = structs.replace(made, redirect_uris=uris, scope=union_scopes(made.scope, named_scope))
-            self._client = client
-            if self._record is None or self._record.tokens is None:
-                await self._save(self._result(revision=self._base.revision + 1))
-        self._client = client
+            self.client = client
+            if self.record is None or self.record.tokens is None:
+                await self.save(self._result(revision=self.base.revision + 1))
+        self.client = client
         form = await self._code(client)
         tokens, account = await granted(
-            self._network,
-            self._base,
+            self.network,
+            self.base,
             client,
             form,
             refused=Problem.CODE_REFUSED,
             what="the code of the sign-in",
         )
-        tokens = structs.replace(tokens, scope=tokens.scope or self._scope)
-        account = account or await _name_at_endpoint(self._network, self._metadata, tokens)
-        return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens, account=account)
+        tokens = structs.replace(tokens, scope=tokens.scope or self.scope)
+        account = account or await _name_at_endpoint(self.network, self.metadata, tokens)
+        return structs.replace(self._result(revision=self.base.revision + 2), tokens=tokens, account=account)
 
     async def _registered(self) -> tuple[Registration, str | None]:
         """Register a client, with less said of it if that is refused; and the scopes that it has named.
@@ -215,15 +200,15 @@ class _Attempt:
         Some servers register one redirect URI and no more. oidc-provider registers no scopes of resources,
         but lets a client that named none ask for them; others let it ask only for those that it named.
         """
-        uris = self._redirect_uris
-        if (client := document_client(self._server, self._metadata, uris)) is not None:
-            return client, self._scope
+        uris = self.redirect_uris
+        if (client := document_client(self.network.server, self.metadata, uris)) is not None:
+            return client, self.scope
         self._require_registration()
         with suppress(ClientMetadataRefused):
-            return await register(self._network, self._metadata, uris, self._scope), self._scope
+            return await register(self.network, self.metadata, uris, self.scope), self.scope
         with suppress(ClientMetadataRefused):
-            return await register(self._network, self._metadata, uris, None), None
-        return await register(self._network, self._metadata, uris[:1], None), None
+            return await register(self.network, self.metadata, uris, None), None
+        return await register(self.network, self.metadata, uris[:1], None), None
 
     async def _code(self, client: Registration) -> dict[str, str]:
         """Have the person agree at the authorization endpoint; the form that shows the code."""
@@ -232,68 +217,68 @@ class _Attempt:
         asked = {
             "response_type": "code",
             "client_id": client.client_id,
-            "redirect_uri": self._redirect_uris[0],
+            "redirect_uri": self.redirect_uris[0],
             "state": state,
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
-            "resource": self._base.resource,
-            "scope": self._scope,
-            "prompt": "consent" if OFFLINE in (self._scope or "").split() else None,  # OpenID Connect Core 11
+            "resource": self.base.resource,
+            "scope": self.scope,
+            "prompt": "consent" if OFFLINE in (self.scope or "").split() else None,  # OpenID Connect Core 11
         }
-        endpoint = str(httpx2.URL(self._metadata["authorization_endpoint"]))
+        endpoint = str(httpx2.URL(self.metadata["authorization_endpoint"]))
         query = urlencode({name: value for name, value in asked.items() if value})
         callback = await self._show(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}")
-        names_issuer = self._metadata.get("authorization_response_iss_parameter_supported") is True
-        issuer = str(self._metadata.get("issuer"))
+        names_issuer = self.metadata.get("authorization_response_iss_parameter_supported") is True
+        issuer = str(self.metadata.get("issuer"))
         return {
             "grant_type": "authorization_code",
             "code": code_in(callback, state=state, issuer=issuer, names_issuer=names_issuer),
-            "redirect_uri": self._redirect_uris[0],
+            "redirect_uri": self.redirect_uris[0],
             "client_id": client.client_id,
             "code_verifier": verifier,
         }
 
     def _result(self, *, revision: int) -> Record:
-        client = None if self._client is None else kept(self._server, self._client)
-        return structs.replace(self._base, registration=client, revision=revision)
+        client = None if self.client is None else kept(self.network.server, self.client)
+        return structs.replace(self.base, registration=client, revision=revision)
 
     def _require_registration(self) -> None:
         """Refuse a server that registers no clients."""
-        if not isinstance(self._metadata.get("registration_endpoint"), str):
+        if not isinstance(self.metadata.get("registration_endpoint"), str):
             text = (
-                f"{self._metadata['issuer']} registers no clients by itself: register MCPX there with the"
-                f" redirect URI {self._redirect_uris[0]}, and put its client_id (and client_secret) into"
-                f" `auth` of {self._server.name}"
+                f"{self.metadata['issuer']} registers no clients by itself: register MCPX there with the"
+                f" redirect URI {self.redirect_uris[0]}, and put its client_id (and client_secret) into"
+                f" `auth` of {self.network.server.name}"
             )
             raise SignInError(Problem.REGISTRATION_REFUSED, text)
 
     async def _show(self, url: str) -> Callback:
         """Ask the person; a client from an earlier sign-in is looked for first, for they would be stuck."""
-        self._network.check_url(url.partition("?")[0], "the address to sign in at")
-        if self._was_known and await self._is_stale(url):
+        self.network.check_url(url.partition("?")[0], "the address to sign in at")
+        if self.was_known and await self._is_stale(url):
             raise _StaleClient
         asked_at = anyio.current_time()
         try:
-            return await self._ask(url)
+            return await self.ask(url)
         except BaseException:
-            if self._was_known and anyio.current_time() - asked_at > STUCK_AFTER_S:
+            if self.was_known and anyio.current_time() - asked_at > STUCK_AFTER_S:
                 with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FORGET_TIMEOUT_S):
-                    if self._record is not None and self._record.tokens is None:  # others may still be good
-                        await self._forget(self._record)
+                    if self.record is not None and self.record.tokens is None:  # others may still be good
+                        await self._forget(self.record)
             raise
 
     async def _is_stale(self, url: str) -> bool:
         """Ask without credentials whether the authorization server has forgotten the client."""
         request = httpx2.Request("GET", url, headers={"Accept": "text/html"})
         try:
-            response = await self._network.send(request, follow_redirects=False)
+            response = await self.network.send(request, follow_redirects=False)
         except SignInError:
             return False  # the browser may fare better
         to = parse_qs(urlsplit(response.headers.get("location", "")).query)
         return response.status_code in _NO_SUCH_CLIENT or not _CLIENT_ERRORS.isdisjoint(to.get("error", []))
 
     async def _forget(self, record: Record) -> None:
-        await self._save(structs.replace(record, registration=None, revision=record.revision + 1))
+        await self.save(structs.replace(record, registration=None, revision=record.revision + 1))
 
 
 async def _name_at_endpoint(network: OAuthNetwork, metadata: JSON, tokens: Tokens) -> str | None:

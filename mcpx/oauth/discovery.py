@@ -30,7 +30,7 @@ from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.client import is_issuer
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
-from mcpx.oauth.record import JSON
+from mcpx.oauth.record import JSON, Identity, Record
 
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
@@ -50,6 +50,16 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     metadata: JSON
     resource_metadata: JSON | None = None
     """None for a server that is its own authorization server."""
+
+    def new_record(self, server: ServerConfig, identity: Identity, revision: int) -> Record:
+        """Begin the record of a sign-in there, without a client and tokens."""
+        return Record(
+            identity=identity,
+            resource=self.resource if oauth_of(server).resource else None,
+            metadata=self.metadata,
+            resource_metadata=self.resource_metadata,
+            revision=revision,
+        )
 
 
 async def find_sign_in(server: ServerConfig, challenge: Challenge | None = None) -> Discovered | None:

@@ -211,14 +211,8 @@ async def _obtain(network: OAuthNetwork, record: Record | None, challenge: Chall
     client = client_of(server, record, found.metadata)
     if client is None:
         raise SignInError(Problem.CLIENT_REFUSED, f"`auth` of {server.name} has no client_id to sign in with")
-    base = Record(
-        identity=identity,
-        resource=found.resource if oauth_of(server).resource else None,
-        registration=kept(server, client),
-        metadata=found.metadata,
-        resource_metadata=found.resource_metadata,
-        revision=(record.revision if record is not None else 0) + 1,
-    )
+    base = found.new_record(server, identity, 1 + (record.revision if record is not None else 0))
+    base = replace(base, registration=kept(server, client))
     scope = scopes_to_ask(oauth_of(server), found, challenge, record)
     form = {"grant_type": "client_credentials", **({} if scope is None else {"scope": scope})}
     try:
