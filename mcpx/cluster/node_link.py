@@ -16,13 +16,12 @@ import msgspec
 
 from mcpx.cluster.node.protocol import FirstAnswer
 from mcpx.core.config import ServerConfig
-from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
+from mcpx.core.servers.transport.link import ConnectionLost, Ending, Link
 from mcpx.core.text import cut, one_line
 from mcpx.core.wire.channel import PeerNotReading, answer_to
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
 from mcpx.core.wire.tls_channel import TlsChannel, connect_tls
-from supervisors import Signal
 
 CONNECT_TIMEOUT_S: Final = 3.0  # a node is in the same network, and is known to answer
 ANSWER_TIMEOUT_S: Final = 5.0  # the node answers before it starts anything
@@ -77,46 +76,20 @@ class _NoRoom(ConnectionLost):
     """The node takes no more, and another may."""
 
 
-class NodeLink(NoProcess):
-    """A `Link` to one server on one node."""
+class NodeLink(Link):
+    """A link to one server on one node, which knows better whether a process hangs."""
 
     def __init__(self, channel: TlsChannel, node: str, *, limit: int, on_malformed: OnMalformed) -> None:
-        self.lost, self.closing = Ending(), Ending()
-        self.suspicion = Signal()
-        self.established = False
-        self._node = node
-        self._channel = channel
-        self.wire = self.dispatcher = WireDispatcher(
+        wire = WireDispatcher(
             channel,
             limit=limit,
             on_malformed=on_malformed,
             on_end=lambda: self.lose("it closed the connection"),
             request_limit=MAX_SERVER_MESSAGE_BYTES,
         )
+        super().__init__(wire, wire)
+        self._node = node
         channel.on_broken = self._on_broken
-
-    def establish(self) -> None:
-        """Note that the handshake is over."""
-        self.established = True
-
-    def is_alive(self) -> bool:
-        """True if the connection is there, as far as is known."""
-        return not self.lost.is_set()
-
-    def failure(self) -> ConnectionLost:
-        """The loss as an exception, once `lost` is set."""
-        return ConnectionLost(self.lost.reason)
-
-    def handshake_failure(self) -> ConnectionLost | None:
-        """The loss, if the connection was lost."""
-        return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.is_set() else None
-
-    def renew(self) -> None:
-        """Do nothing: a node that does not answer is given up."""
-
-    def give_up(self, reason: str) -> None:
-        """End the connection. The process stays: the node knows better whether it hangs."""
-        self.lost.set(reason)
 
     def lose(self, why: str) -> None:
         """Take in that the connection has broken."""

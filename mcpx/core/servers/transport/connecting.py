@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcpx.core.config import Placed, Sse, Stdio, Transport
-from mcpx.core.servers.transport.link import ConnectionLost, Ending, Hooks, Link
+from mcpx.core.servers.transport.link import ConnectionLost, Hooks, Link
 from mcpx.core.servers.transport.placement import Placing
 from mcpx.core.servers.transport.process import ChildProcess, running
 from mcpx.core.wire.channel import PeerNotReading
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
-from supervisors import Signal
 
 if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Authorizer
@@ -32,22 +31,13 @@ LAST_OUTPUT_POLL_S: Final = 0.005
 MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: reading one takes 0.1 s
 
 
-class StdioLink:
-    """A `Link` to one child process."""
+class StdioLink(Link):
+    """A link to one child process."""
 
     def __init__(self, child: ChildProcess, *, limit: int, on_malformed: OnMalformed) -> None:
-        self.lost, self.closing = Ending(), Ending()
-        self.suspicion = Signal()
-        self.established = False
-        self.pid: int | None = child.pid
-        self.mark = child.mark
-        # the child's own methods: calls in flight ask them, and a call in between would cost each of them
-        self.is_alive, self.is_doomed, self.is_stopped = child.is_alive, child.is_doomed, child.is_stopped
-        self.first_unread = child.channel.first_unread
-        self.stderr_tail = child.last_words.tail
         self._child = child
         self._output_ended = anyio.Event()
-        self.wire = self.dispatcher = WireDispatcher(
+        self._wire = WireDispatcher(
             child.channel,
             limit=limit,
             on_malformed=on_malformed,
@@ -55,30 +45,27 @@ class StdioLink:
             request_limit=MAX_SERVER_MESSAGE_BYTES,
             mends=True,
         )
+        super().__init__(self._wire, self._wire)
+        self.pid, self.mark = child.pid, child.mark
+        # the child's own methods: calls in flight ask them, and a call in between would cost each of them
+        vars(self).update(
+            is_alive=child.is_alive,
+            is_doomed=child.is_doomed,
+            is_stopped=child.is_stopped,
+            first_unread=child.channel.first_unread,
+            stderr_tail=child.last_words.tail,
+        )
         child.channel.on_broken = self._on_broken
 
-    def establish(self) -> None:
-        """Note that the handshake is over."""
-        self.established = True
-
-    def failure(self) -> ConnectionLost:
-        """The loss as an exception, once `lost` is set."""
-        return ConnectionLost(self.lost.reason, self.stderr_tail())
-
     def handshake_failure(self) -> ConnectionLost | None:
-        """The end of the process, if it has ended."""
         if not self.lost.is_set():
             return None
         lacks_command = self._child.returncode == NOT_FOUND
         reason = f"{self.lost.reason} during the handshake"
         return ConnectionLost(reason, self.stderr_tail(), lacks_command=lacks_command)
 
-    def renew(self) -> None:
-        """Nothing: pipes do not die unnoticed."""
-
     def give_up(self, reason: str) -> None:
-        """End the connection, and kill the process group."""
-        self.lost.set(reason)
+        super().give_up(reason)
         self._child.kill()
 
     def _on_broken(self, error: OSError) -> None:
@@ -98,7 +85,7 @@ class StdioLink:
         await self._child.exited.wait()
         await anyio.sleep(LAST_OUTPUT_S)
         with anyio.move_on_after(LAST_OUTPUT_TIMEOUT_S):
-            while self.wire.has_backlog:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
+            while self._wire.has_backlog:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
                 await anyio.sleep(LAST_OUTPUT_POLL_S)
         self._note_exit()
 

@@ -21,11 +21,10 @@ from mcp import MCPError
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.core.servers.transport.link import ConnectionLost, Ending, NoProcess
+from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.wire.enclosed import encode_read
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.outgoing import MalformedMessage, OnAnswer, PeerError, ResponseTooLarge
-from supervisors import Signal
 
 T = TypeVar("T")
 OnFailure = Callable[[Exception], None]
@@ -97,10 +96,8 @@ class Answer(msgspec.Struct, frozen=True):
     error: MCPError | None = None
 
 
-class HttpLink(NoProcess):
-    """A `Link` over HTTP, which the HTTP guard tells what exchanges reveal of the session."""
-
-    wire: Final = None
+class HttpLink(Link):
+    """A link over HTTP, which the HTTP guard tells what exchanges reveal of the session."""
 
     def __init__(
         self,
@@ -108,11 +105,8 @@ class HttpLink(NoProcess):
         renew: Callable[[], None],
         on_events_missed: Callable[[], None],
     ) -> None:
-        self.dispatcher = dispatcher
-        self.renew = renew
-        self.lost, self.closing = Ending(), Ending()
-        self.suspicion = Signal()
-        self.established = False
+        super().__init__(dispatcher)
+        self._renew = renew
         self.last_problem: str | None = None
         """Problem of the last exchange; None while all is well."""
         self.retryable = True
@@ -124,20 +118,16 @@ class HttpLink(NoProcess):
     # --- for the session
 
     def establish(self) -> None:
-        """Note that the handshake is over; what was odd during it is no reason for suspicion."""
-        self.established = True
-        self.suspicion.clear()
+        super().establish()
+        self.suspicion.clear()  # what was odd during the handshake is no reason for it
 
     def is_alive(self) -> bool:
-        """True if the server takes new requests, as far as it has said."""
         return not self.closing.is_set() and not self.lost.is_set()
 
     def failure(self) -> ConnectionLost:
-        """The loss as an exception, once `lost` is set."""
         return ConnectionLost(self.lost.reason, retryable=self.retryable, held=self.held)
 
     def handshake_failure(self) -> ConnectionLost | None:
-        """The loss, or else what was wrong with the last exchange."""
         if self.lost.is_set():
             reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
             return ConnectionLost(reason, retryable=self.retryable, held=self.held)
@@ -145,9 +135,8 @@ class HttpLink(NoProcess):
             return None
         return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)
 
-    def give_up(self, reason: str) -> None:
-        """End the connection."""
-        self.lost.set(reason)
+    def renew(self) -> None:
+        self._renew()
 
     # --- for the HTTP guard
 

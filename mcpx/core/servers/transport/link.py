@@ -9,7 +9,7 @@ while the body unwinds (`Calls.close`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import msgspec
@@ -76,70 +76,68 @@ class Ending:
         return self.reason
 
 
-class Link(Protocol):
-    """One open connection. None of its methods waits or raises."""
+class Link:
+    """One open connection. None of its methods waits or raises.
 
-    @property
-    def dispatcher(self) -> Dispatcher[TransportContext]:
+    As it stands here, its server is no child of this process: the kernel cannot be asked how it is.
+    """
+
+    def __init__(self, dispatcher: Dispatcher[TransportContext], wire: WireDispatcher | None = None) -> None:
+        self.dispatcher = dispatcher
         """Carrier of the SDK's session."""
-
-    @property
-    def wire(self) -> WireDispatcher | None:
+        self.wire = wire
         """The same, where it takes bytes."""
-
-    @property
-    def pid(self) -> int | None:
+        self.pid: int | None = None
         """The child process, where there is one."""
-
-    @property
-    def mark(self) -> str:
+        self.mark = ""
         """Value of `MCPX_CHILD` that the process was started with."""
-
-    @property
-    def lost(self) -> Ending:
+        self.lost = Ending()
         """Set when the connection has ended."""
-
-    @property
-    def closing(self) -> Ending:
+        self.closing = Ending()
         """Set when the server takes nothing new, but may finish what it has."""
-
-    @property
-    def suspicion(self) -> Signal:
+        self.suspicion = Signal()
         """Set when there is reason to check that the session still lives."""
-
-    @property
-    def established(self) -> bool:
-        """True if `establish` was called."""
+        self.established = False
+        """True once the handshake is over."""
 
     def establish(self) -> None:
         """Note that the handshake is over."""
+        self.established = True
 
     def is_alive(self) -> bool:
         """True if it makes sense to send; for a child process this asks the kernel."""
+        return not self.lost.is_set()
 
     def is_doomed(self) -> bool:
         """True if the server is about to die, though it may still take what is sent; asks the kernel."""
+        return False
 
     def is_stopped(self) -> bool:
         """True if the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
+        return False
 
     def first_unread(self) -> int | None:
         """The position in what was sent from which on the server has read nothing, where that is known."""
+        return None
 
     def stderr_tail(self) -> str:
         """The last lines that the server wrote to standard error; empty without a child process."""
+        return ""
 
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""
+        return ConnectionLost(self.lost.reason, self.stderr_tail())
 
     def handshake_failure(self) -> ConnectionLost | None:
         """Reason of a failed handshake, where the transport knows better than the SDK's exception."""
+        return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.is_set() else None
 
     def renew(self) -> None:
         """Use new connections from now on, where there are several, except for calls that are in flight."""
 
     def give_up(self, reason: str) -> None:
-        """End the connection to a server that hangs; a child process is killed."""
+        """End the connection to a server that hangs; a child process is killed, one on a node stays."""
+        self.lost.set(reason)
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -171,26 +169,3 @@ class MalformedLog:
         if self._lines <= MAX_MALFORMED_LOGGED:
             shown = self._redact(line.decode(errors="replace"))
             log.warning("upstream.rubbish", server=self._server, problem=problem, line=shown)
-
-
-class NoProcess:
-    """A link whose server is no child of this process."""
-
-    pid: int | None = None
-    mark = ""
-
-    def is_doomed(self) -> bool:
-        """Never known."""
-        return False
-
-    def is_stopped(self) -> bool:
-        """Never known."""
-        return False
-
-    def first_unread(self) -> int | None:
-        """Never known: what the other system has taken, the server may not have read."""
-        return None
-
-    def stderr_tail(self) -> str:
-        """Nothing: what the server says on standard error stays where it runs."""
-        return ""
