@@ -30,6 +30,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from mcpx.core.config import HealthCheck, ServerConfig
 from mcpx.core.servers.call_queue import CallQueue
+from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import Unhealthy
 from mcpx.core.servers.transport.link import Link
 from supervisors import Phase, Signal
@@ -47,19 +48,6 @@ Raises:
 """
 
 
-class Activity(Protocol):
-    """The calls of a session, as far as the health check must know of them."""
-
-    overdue: Signal
-    """Set when a call has passed its deadline."""
-    answered_at: float
-    """When the server last answered a call, on the clock of the event loop."""
-
-    @property
-    def busy(self) -> bool:
-        """True if the server may be at work on a call that is inside its deadline."""
-
-
 class Health:
     """Watches one session. `give_up`, given the reason, ends the connection to a server that hangs.
 
@@ -69,7 +57,7 @@ class Health:
     def __init__(
         self,
         settings: HealthCheck,
-        activity: Activity,
+        calls: Calls,
         probe: Probe,
         give_up: Callable[[str], None],
         *,
@@ -77,7 +65,7 @@ class Health:
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._settings = settings
-        self._activity = activity
+        self._calls = calls
         self._probe = probe
         self._give_up = give_up
         self._renew = renew
@@ -93,7 +81,7 @@ class Health:
         """
         self._renew()
         self._doubted_at, self._probe_wanted = self._clock(), True
-        self._activity.overdue.set()
+        self._calls.overdue.set()
 
     async def watch(self) -> None:
         """Probe for as long as the session lives; return once the server was given up."""
@@ -112,7 +100,7 @@ class Health:
 
     async def _pause(self) -> bool:
         """Wait until the next probe is due; return whether a call has passed its deadline."""
-        overdue = self._activity.overdue
+        overdue = self._calls.overdue
         with anyio.move_on_after(self._next_probe_in()):
             await overdue.wait()
         is_overdue = overdue.is_set() and not self._probe_wanted
@@ -122,13 +110,13 @@ class Health:
 
     def _next_probe_in(self) -> float:
         """An interval after the last answer, or from now if that is over (it is busy, or was probed)."""
-        left = self._activity.answered_at + self._settings.interval - self._clock()
+        left = self._calls.answered_at + self._settings.interval - self._clock()
         return left if left > 0 else self._settings.interval
 
     def _is_excused(self) -> bool:
-        if self._activity.busy:
+        if self._calls.busy:
             return True
-        answered_at = self._activity.answered_at
+        answered_at = self._calls.answered_at
         return answered_at > self._doubted_at and self._clock() < answered_at + self._settings.interval
 
     async def _answers(self) -> bool:
@@ -152,7 +140,7 @@ class Health:
         return f"the server hangs: {asked}" + (" after a call had passed its deadline" if overdue else "")
 
 
-def open_health(settings: HealthCheck, calls: Activity, probe: Probe, link: Link) -> Health:
+def open_health(settings: HealthCheck, calls: Calls, probe: Probe, link: Link) -> Health:
     """The health check of a session on that link."""
     return Health(settings, calls, probe, link.give_up, renew=link.renew, clock=time.monotonic)
 
@@ -173,17 +161,6 @@ async def distrust_all(sessions: Iterable[Checked]) -> None:
 
 
 # --- idleness
-
-
-class RunningCalls(Protocol):
-    """The calls of a session, as its idleness asks for them and holds them back."""
-
-    answered_at: float
-
-    def running(self) -> Sized: ...
-    def detach(self) -> None: ...
-    def attach(self) -> None: ...
-    async def drain(self) -> None: ...
 
 
 class Resting(Protocol):
@@ -211,7 +188,7 @@ class Resting(Protocol):
 class Idleness:
     """Watches one session of a server. `changes` is set while the server is to be listed again."""
 
-    def __init__(self, session: Resting, calls: RunningCalls, suspended: Sized, changes: Signal) -> None:
+    def __init__(self, session: Resting, calls: Calls, suspended: Sized, changes: Signal) -> None:
         self._session = session
         self._queue = session.queue
         self._calls = calls
