@@ -34,7 +34,8 @@ from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_errors import call_error
 from mcpx.core.servers.causes import cause_of
 from mcpx.core.servers.fleet.supervision import TEARDOWN_S, restart_policy
-from mcpx.core.servers.relay.clients import ConnectedClients, RunningCall
+from mcpx.core.servers.in_flight import InFlight
+from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.servers.server_info import said_elsewhere
@@ -266,11 +267,11 @@ def _bounded(server: PeerServer) -> PeerServer:
 class _NoCalls:
     """No call is ever in flight on this session."""
 
-    def running(self) -> list[RunningCall]:
+    def running(self) -> list[InFlight]:
         """None."""
         return []
 
-    def renew(self, call: RunningCall) -> None:
+    def renew(self, call: InFlight) -> None:
         """There is none."""
 
 

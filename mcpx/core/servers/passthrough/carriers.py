@@ -34,9 +34,9 @@ from mcpx.core.catalog.model import JSON, Catalogue
 from mcpx.core.protocol.context import TASK_METHODS
 from mcpx.core.protocol.requests import OnAnswer as OnRawAnswer
 from mcpx.core.protocol.requests import Passed
+from mcpx.core.servers.in_flight import Sent
 from mcpx.core.servers.passthrough.messages import NOTHING, elements_of, members_of, result_of, value_of
 from mcpx.core.servers.session.sdk_session import REQUEST
-from mcpx.core.servers.session.senders import Sent
 from mcpx.core.servers.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.wire import envelope

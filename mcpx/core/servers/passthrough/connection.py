@@ -23,6 +23,7 @@ from mcp_types import INTERNAL_ERROR, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import Cancel, OnAnswer, OnProgress, Passed, Peer, Request
 from mcpx.core.servers.call_errors import call_error
+from mcpx.core.servers.in_flight import Sent
 from mcpx.core.servers.passthrough.carriers import Carrier, ToolSchemas
 from mcpx.core.servers.passthrough.client import INITIALIZE, DirectClient, Standing
 from mcpx.core.servers.passthrough.messages import (
@@ -39,7 +40,6 @@ from mcpx.core.servers.passthrough.messages import (
 )
 from mcpx.core.servers.relay.clients import LOG
 from mcpx.core.servers.session.sdk_session import PROGRESS
-from mcpx.core.servers.session.senders import Sent
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, StreamLeft
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.wire import envelope

@@ -18,8 +18,8 @@ import msgspec
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.protocol.context import CallerHandle, most_verbose, wants
-from mcpx.core.protocol.requests import OnProgress, Request
-from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.protocol.requests import Request
+from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.telemetry.contained import contain
 from supervisors import Signal
 
@@ -147,24 +147,13 @@ class ConnectedClients:
 # --- which client a message concerns
 
 
-class RunningCall(Protocol):
-    """A request in flight, as `Calls` keeps it."""
-
-    request: Request
-    reply: RawReply
-    caller: CallerHandle | None
-    on_progress: OnProgress | None
-    endings: list[Callable[[], None]]
-    """Called once when the call is over, however it ends."""
-
-
 class CallsInFlight(Protocol):
     """The calls of one session."""
 
-    def running(self) -> list[RunningCall]:
+    def running(self) -> list[InFlight]:
         """Return the calls that the server works on now, the oldest first."""
 
-    def renew(self, call: RunningCall) -> None:
+    def renew(self, call: InFlight) -> None:
         """Start the call's timeout again."""
 
 
@@ -172,7 +161,7 @@ class Attributed(msgspec.Struct, frozen=True):
     """The message concerns that client. `calls` are those of its calls that it may belong to."""
 
     caller: CallerHandle
-    calls: tuple[RunningCall, ...]
+    calls: tuple[InFlight, ...]
 
 
 class Unattributed(msgspec.Struct, frozen=True):
@@ -194,7 +183,7 @@ class Attribution:
         self._server = server
         self._calls = calls
 
-    def renew(self, call: RunningCall) -> None:
+    def renew(self, call: InFlight) -> None:
         """Start the call's timeout again: the server works on it, or its client does."""
         self._calls.renew(call)
 

@@ -30,13 +30,13 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.policy.server_questions import presented
 from mcpx.core.protocol.context import ELICITATION, LEVELS, QUESTIONS, CallerHandle, OnStep, wants
 from mcpx.core.protocol.requests import Request
+from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.servers.relay.clients import (
     LOG,
     Attributed,
     Attribution,
     CallsInFlight,
     ConnectedClients,
-    RunningCall,
     Unattributed,
 )
 from mcpx.core.servers.relay.suspended import SuspendedCalls
@@ -165,7 +165,7 @@ class ServerRequestRouter:
         alive = set(map(id, found.calls))
         scope = anyio.CancelScope(deadline=anyio.current_time() + self._suspended.timeout)
 
-        def ended(call: RunningCall) -> None:
+        def ended(call: InFlight) -> None:
             alive.discard(id(call))
             if not alive:
                 scope.cancel()

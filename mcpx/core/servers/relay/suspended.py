@@ -24,7 +24,7 @@ from mcpx.core.protocol.context import ELICITATION, InputAnswers
 from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.rendering.result_reading import made_here
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.relay.clients import RunningCall
+from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.wire.envelope import Bytes
 from mcpx.errors import CallError, Code
 
@@ -50,7 +50,7 @@ class _Question:
 class SuspendedCall:
     """A call that has asked. `listener` is the reply to the client's open request, None while it has none."""
 
-    def __init__(self, calls: SuspendedCalls, call: RunningCall) -> None:
+    def __init__(self, calls: SuspendedCalls, call: InFlight) -> None:
         self.call = call
         self.state = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         self.inner = RawReply(lambda _reply: self._finish())
@@ -150,7 +150,7 @@ class SuspendedCalls:
     def __len__(self) -> int:
         return len(self._suspended)
 
-    def suspend(self, calls: tuple[RunningCall, ...]) -> SuspendedCall:
+    def suspend(self, calls: tuple[InFlight, ...]) -> SuspendedCall:
         """Suspend one of a client's calls, whose response is to carry a question.
 
         If several are in flight, it cannot be told which of them has asked, and need not be: the answer goes

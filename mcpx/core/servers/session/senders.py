@@ -30,6 +30,7 @@ from mcp_types import (
 
 from mcpx.core.protocol.context import CallerHandle, most_verbose
 from mcpx.core.protocol.requests import CallTool, OnProgress, Request
+from mcpx.core.servers.in_flight import Sent
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.session.sdk_session import REQUEST, PassingSession
 from mcpx.core.servers.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
@@ -102,16 +103,6 @@ class LogLevelSync:
         if level is None or level == self._level or not self.has_level:
             return False
         return most_verbose([level, self._level]) == level
-
-
-class Sent(Protocol):
-    """A request that was started."""
-
-    def recall(self) -> bool:
-        """Take it back if nothing was sent yet; return whether that is known to have succeeded."""
-
-    def cancel(self, reason: str) -> None:
-        """Cancel it at the server; `on_answer` is not called any more."""
 
 
 class Sender(Protocol):

@@ -6,7 +6,7 @@ import pytest
 
 from mcpx.core.protocol.requests import CallTool
 from mcpx.core.servers.call_queue import RawReply
-from mcpx.core.servers.calls import InFlight
+from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, PersonNeeded, Refused
 
 

@@ -1,0 +1,107 @@
+"""One request in flight: what is known of it until it is settled, and if it may be sent again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from mcpx.core.protocol.requests import Request, tool_of
+from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, PersonNeeded
+from mcpx.core.servers.transport.link import Link
+from mcpx.core.telemetry.contained import contain
+
+
+class Sent(Protocol):
+    """A request that was started."""
+
+    def recall(self) -> bool:
+        """Take it back if nothing was sent yet; return whether that is known to have succeeded."""
+
+    def cancel(self, reason: str) -> None:
+        """Cancel it at the server; `on_answer` is not called any more."""
+
+
+class InFlight:
+    """One request. `position` is where it begins in what was sent, if that is known."""
+
+    __slots__ = (
+        "caller",
+        "endings",
+        "never_seen",
+        "on_progress",
+        "position",
+        "reply",
+        "request",
+        "sent",
+        "started",
+    )
+
+    def __init__(self, request: Request, reply: RawReply, position: int | None) -> None:
+        self.request = request
+        self.reply = reply
+        self.position = position
+        self.started = time.monotonic()
+        self.sent: Sent | None = None
+        self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
+        self.on_progress = request.context.on_progress
+        trace = request.context.trace
+        self.endings: list[Callable[[], None]] = [] if trace is None else [trace.released]
+        self.never_seen = False  # the server was killed before it could see the bytes that it took
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool, for error messages; None for anything that is not a call of one."""
+        return tool_of(self.request)
+
+    def end(self) -> None:
+        """Call the `endings`: the request is over."""
+        endings, self.endings = self.endings, []
+        for ending in endings:
+            try:
+                ending()
+            except Exception as error:  # noqa: BLE001 - a question asked on its behalf must not keep it open
+                contain(error, "ending")
+
+    # --- whether it may be sent again
+
+    def check_seen(self, link: Link) -> None:
+        """Note whether the server was killed before the request reached it.
+
+        A process for which a fatal signal waits runs no more code of its own, though a read that it is
+        blocked in may still take what is written: what is unread then, it never sees.
+        """
+        if self.position is not None and link.is_doomed():
+            unread = link.first_unread()
+            self.never_seen = unread is not None and self.position >= unread
+
+    def again_after(self, error: Exception) -> Request | None:
+        """The request to send after that error, which concerned it alone; None where that is not safe."""
+        if isinstance(error, PersonNeeded):
+            return None
+        if isinstance(error, NotExecuted) and not self.request.turned_away:
+            return replace(self.request, turned_away=True)
+        if isinstance(error, ConnectionDropped) and self.request.safe:
+            return replace(self.request, safe=False)
+        return None
+
+    def again_after_loss(self, unread: int | None) -> Request | None:
+        """The request to send after a lost connection; None where that is not safe.
+
+        It is the same object if it counts as never sent. `unread` is the position from which on the server
+        has read nothing, where that is known.
+        """
+        if self._is_unread(unread):
+            return self.request
+        return replace(self.request, safe=False) if self.request.safe else None
+
+    def _is_unread(self, unread: int | None) -> bool:
+        """True if the server provably has not seen the first byte of it, nor will."""
+        if self.never_seen:
+            return True
+        if unread is not None and self.position is not None:
+            return self.position >= unread
+        return self.sent is not None and self.sent.recall()
