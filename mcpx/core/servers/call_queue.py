@@ -299,11 +299,8 @@ class CallQueue:
         return error
 
 
-class _Waiting:
+class _Waiting(msgspec.Struct, eq=False):
     """A waiting request; `error` is what it fails with at its timeout, where that is known beforehand."""
 
-    __slots__ = ("envelope", "error")
-
-    def __init__(self, envelope: Envelope[Request], error: CallError | None) -> None:
-        self.envelope = envelope
-        self.error = error
+    envelope: Envelope[Request]
+    error: CallError | None

@@ -59,9 +59,9 @@ class Server:
         host: Host,
         *,
         server_log: ServerLog,
-        account: Account | None = None,
-        on_catalogue: OnCatalogue = lambda _name, _diff: None,
-        has_open_tasks: Callable[[], bool] = lambda: False,
+        account: Account | None,
+        on_catalogue: OnCatalogue,
+        has_open_tasks: Callable[[], bool],
     ) -> None:
         self.config = config
         self.name = config.name
@@ -183,10 +183,11 @@ class Server:
         self.main.take_over(old.main)
         self.has_listed = (known := self.listed) is not None and known.generation > 0
         other = old.other_era
-        if other is not None and other.subscriptions.uris:
-            heir = self.in_era(other.asked_era == "modern")
-            if heir is not self.main:
-                heir.take_over(other)
+        if not self._per_era or other is None or not other.subscriptions.uris:
+            return
+        if other.asked_era is not None and other.asked_era != self.main.era:
+            self.other_era = self._open(Mode.OTHER_ERA, other.asked_era)
+            self.other_era.take_over(other)
 
     # --- waiting for it
 
@@ -354,9 +355,9 @@ class Server:
     def note_listing(self, session: Supervised, listed: Catalogue) -> None:
         """Hold what a session has listed against what is pinned, before it is known."""
         is_whole = session.mode is Mode.SHARED
-        self.has_listed |= is_whole
         if self.policy.pins is not None:
             self.policy.pins.note(listed, whole=is_whole)
+        self.has_listed |= is_whole
 
     def changed(self, session: Supervised, changed: Diff, *, is_first: bool) -> None:
         """Announce that the shared catalogue was replaced; list again where another session differs now."""

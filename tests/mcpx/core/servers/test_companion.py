@@ -250,7 +250,10 @@ async def test_clients_with_sessions_of_their_own_get_those_that_the_server_spea
             assert dual.heard == [DISCOVER, INITIALIZE, DISCOVER, DISCOVER]
 
 
-async def test_a_subscription_that_only_the_handshake_era_has_is_made_there_and_outlives_a_reload():
+@pytest.mark.parametrize("is_remembered", [False, True])
+async def test_a_subscription_that_only_the_handshake_era_has_is_made_there_and_outlives_a_reload(
+    is_remembered,
+):
     updates = []
     with dual_http() as dual:
         config = {"url": dual.url, "restart": QUICK, "auto_describe": False}
@@ -261,6 +264,9 @@ async def test_a_subscription_that_only_the_handshake_era_has_is_made_there_and_
             await soon(lambda: dual.streams)
             dual.notify("notifications/resources/updated", '{"uri":"a:b"}')
             await soon(lambda: "a:b" in updates)
+            if is_remembered:  # what the server offered is read from its file again
+                known = watch.hub.fleet.catalogues
+                await soon(lambda: known.load(watch.hub.config.servers["s"]) is not None)
             await watch.hub.reload(config_of({"s": {**config, "call_timeout": 7}}))
             await soon(lambda: dual.subscribed == ["a:b"] * 2)
             await soon(lambda: len(dual.streams) == 2)
