@@ -14,7 +14,7 @@ from mcpx.attach.pending import InForce, PendingRequest, PendingRequests, decode
 from mcpx.core.system.endpoint import COUNTED_KEY, SETTLED_KEY
 from mcpx.core.wire.envelope import RequestId, RPCMessage, encode
 
-# The lists that the client of a shim was given, page by page, to compare later ones with them. Pure.
+# --- the lists that the client was given, page by page, to compare later ones with them
 
 
 class _Listed(msgspec.Struct, gc=False):

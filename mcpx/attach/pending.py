@@ -1,6 +1,9 @@
 """The client's requests that await a response, and what answers them when their daemon is gone. Pure.
 
-Requests that came in one batch are answered in one array.
+Requests that came in one batch are answered in one array. Responses of the shim's own have the form of the
+daemon's failures: a call of one of its tools ends in a result with `isError`, every other request in a
+JSON-RPC error, and both say whether the action may have happened. The daemon's requests to the client get ids
+of the shim's own, as all daemons count alike.
 """
 
 from __future__ import annotations
@@ -16,10 +19,7 @@ from mcpx.core.wire.envelope import RequestId, RPCMessage
 from mcpx.core.wire.lines import TooLong
 from mcpx.errors import Code, Outcome, failure_text
 
-# Responses that the shim gives itself when no daemon will. Pure.
-#
-# They have the form of the daemon's own failures: a call of one of its tools ends in a result with
-# `isError`, every other request in a JSON-RPC error, and both say whether the action may have happened.
+# --- responses that the shim gives itself when no daemon will
 
 CONNECTION_CLOSED: Final = -32000
 OPENINGS: Final = frozenset({"initialize", "server/discover"})
@@ -131,7 +131,7 @@ def decode_object(raw: msgspec.Raw | bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# What a client has put in force for its session, to be put in force at the next daemon too. Pure.
+# --- what is in force, and will be at the next daemon
 
 
 class InForce:

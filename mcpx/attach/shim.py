@@ -30,7 +30,7 @@ from mcpx.core.system.endpoint import LIMIT_KEY, Endpoint, greeting
 from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import DaemonError
 
-# Buffered output of whole lines to a non-blocking descriptor, and reading from one.
+# --- whole lines to and from a descriptor that does not block
 
 READ_SIZE: Final = 65536  # bytes
 MAX_LINES_PER_WRITE: Final = 64

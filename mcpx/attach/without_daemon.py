@@ -3,8 +3,10 @@
 Pure, but for the file of `RememberedAnswers`.
 
 Until the first daemon answers, that is what a daemon last answered to the same program, as far as known.
-When no daemon can be had, or none for long, the session opens nevertheless, with the answers of `stand_in`;
-what only a daemon can do is refused with the reason. The next daemon gets the opening as a replay.
+When no daemon can be had, or none for long, the session opens nevertheless, and inspect says what is
+wrong; what only a daemon can do is refused with the reason. The next daemon gets the opening as a replay. The
+tools are those of `mcpx.core.gateway.tools.definitions`, with their titles, schemas and annotations; a
+transparent client, which is to see one server alone, is given inspect only.
 """
 
 from __future__ import annotations
@@ -32,11 +34,7 @@ from mcpx.core.wire.batch import read
 from mcpx.core.wire.envelope import RequestId, encode
 from mcpx.version import __version__
 
-# The answers of MCPX while no daemon can be had: a client's session opens, and inspect says what is wrong.
-#
-# Pure. Few shims ever import it. The texts are always the same, but for the reason; the tools are those of
-# `mcpx.core.gateway.tools.definitions`, with their titles, schemas and annotations. A transparent client,
-# which is to see one server alone, is given inspect only.
+# --- answers where no daemon can be had
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -234,7 +234,7 @@ def _entries(config: Config) -> dict[str, ServerConfig]:
 
 async def _log_out(config: Config, name: str) -> bool:
     with light_sdk():
-        from mcpx.oauth.token_requests import revoke
+        from mcpx.oauth.token_requests import revoke  # the SDK's HTTP
 
     server = _entries(config)[name]
     account = account_at(server, Accounts(kind=config.token_store).of(server))

@@ -80,7 +80,7 @@ def complete_client(
     """The AI clients that MCPX knows."""
 
     def names() -> list[tuple[str, str]]:
-        from mcpx.setup.clients import CLIENTS
+        from mcpx.setup.clients import CLIENTS  # for completion of clients alone
 
         return [(client.name, client.title) for client in CLIENTS]
 
@@ -100,7 +100,7 @@ def complete_token(
     """The tokens with names."""
 
     def names() -> list[tuple[str, str]]:
-        from mcpx.core.policy.tokens import load_named
+        from mcpx.core.policy.tokens import load_named  # for that of tokens alone
 
         return [(token.name, token.profile or "") for token in load_named()]
 
@@ -153,7 +153,7 @@ def _servers(config_path: str | None) -> list[str]:
 
 def _read(config_path: str | None) -> Config:
     """The configuration as it stands in the file: read, and nothing else."""
-    from mcpx.core.config import parse
+    from mcpx.core.config import parse  # where no daemon runs
 
     path = config_file(config_path)
     return parse(path.read_bytes(), where=str(path), folder=path.parent)
@@ -164,8 +164,8 @@ def _tools(ctx: click.Context) -> list[JSON]:
     response = _ask(config_path, {"mcpx": "inspect", "server": server})
     if response is not None:
         return list(response["shaped"]["structuredContent"]["tools"])
-    from mcpx.core.policy.policy import ServerPolicy
-    from mcpx.core.servers.offers.catalogue_store import CatalogueStore
+    from mcpx.core.policy.policy import ServerPolicy  # likewise
+    from mcpx.core.servers.offers.catalogue_store import CatalogueStore  # likewise
 
     config = _read(config_path).servers[server]
     known = CatalogueStore().load(config)

@@ -75,7 +75,7 @@ def without_style() -> bool:
 
 def console(*, err: bool = False) -> Console:
     """Standard output, or standard error, for tables: as wide as the terminal, in a pipe without limit."""
-    from rich.console import Console
+    from rich.console import Console  # rich is for tables alone
 
     stream = sys.stderr if err else sys.stdout
     if not stream.isatty():
@@ -87,7 +87,7 @@ def console(*, err: bool = False) -> Console:
 
 def print_table(headers: Columns, rows: Iterable[Sequence[Cell]], *, gap: int = 2) -> None:
     """Print rows of texts, `gap` cells apart."""
-    from rich.table import Table
+    from rich.table import Table  # likewise
 
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for header, options in headers.items():
@@ -104,7 +104,7 @@ def print_texts(texts: Iterable[Cell]) -> None:
 
 
 def _text(cell: Cell) -> Text:
-    from rich.text import Text  # never read as markup
+    from rich.text import Text  # likewise; never read as markup
 
     text, style = (cell, "") if isinstance(cell, str) else cell
     return Text(one_line(text), style=style)

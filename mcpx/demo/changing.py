@@ -49,10 +49,7 @@ if TYPE_CHECKING:
     Request = ServerRequestContext[Any, Any]
 
 
-# The tools and documents of the changing server: what is there, and what each of its verbs does.
-#
-# Owns the two lists. Called by `mcpx.demo.changing`. No I/O: `Shelf.apply` says what changed, and the
-# caller tells the client.
+# --- the tools and documents
 
 URI_PREFIX: Final = "note:///"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -59,15 +59,8 @@ if TYPE_CHECKING:
     Marks = dict[str, tuple[int, int, int]]
 
 
-# Announces changes of a folder of documents to a client, in both protocol eras.
-#
-# `Watch` looks at the folder every `interval` seconds, off the event loop, and announces what differs: one
-# list-changed when documents came or went, and an update of each document that was edited to those who
-# subscribed to it. Polling needs nothing but the standard library and works on every file system; a change
-# is announced at the latest one interval and one look after it happened.
-#
-# Owns the subscriptions of its one client (handshake era), and the bus of listen streams (2026-07-28).
-# Called by `mcpx.demo.knowledge`.
+# --- changes of the folder: polling needs nothing but the standard library and works on every file system; a
+# change is announced at the latest one interval and one look after it happened
 
 
 class Watch:

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# A bar chart as PNG and a tone as WAV, from the standard library alone.
-#
-# Called by `mcpx.demo.tools`. Pure and deterministic: the same numbers give the same bytes.
+# --- a bar chart as PNG and a tone as WAV: the same numbers give the same bytes
 
 _PAPER: Final = b"\xff\xff\xff"
 _INK: Final = b"\x2f\x6f\xb5"
@@ -86,9 +84,7 @@ def tone(frequency: float, seconds: float) -> bytes:
     return buffer.getvalue()
 
 
-# Conversion between units of length, mass and temperature, for the tools server.
-#
-# Pure. Every unit is a factor and an offset to the base unit of its kind (metre, kilogram, kelvin).
+# --- units: each a factor and an offset to the base unit of its kind (metre, kilogram, kelvin)
 
 Unit = Literal["m", "km", "mi", "ft", "kg", "g", "lb", "K", "C", "F"]
 """The units known, by their symbols; `C` and `F` are degrees."""
@@ -121,11 +117,8 @@ def convert(value: float, source: Unit, target: Unit) -> float:
     return float(f"{(value * factor + offset - target_offset) / target_factor:.9g}")
 
 
-# The shop that the tools server shows: twelve made-up orders, always the same.
-#
-# Owns the data and the questions asked of it. Called by `mcpx.demo.tools` only. Pure: nothing here changes.
-# The rows are dataclasses because the SDK derives output schemas from those; not with slots, whose
-# descriptors it would take for defaults.
+# --- the shop: dataclasses, because the SDK derives output schemas from those; not with slots, whose
+# descriptors it would take for defaults
 
 Status = Literal["open", "paid", "shipped", "returned"]
 """Where an order stands."""

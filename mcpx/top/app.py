@@ -127,11 +127,11 @@ class Top(App[None]):
         """Show the log of a server, live."""
         self.push_screen(LogScreen(server, self._polling.log_of(server, self.overview.status)))
 
-    def show_clients(self) -> None:
+    def action_clients(self) -> None:
         """Show what each client has spent and saved."""
         self.push_screen(ClientsScreen())
 
-    def show_help(self) -> None:
+    def action_explain(self) -> None:
         """Explain keys and columns."""
         self.push_screen(HelpScreen())
 

@@ -34,7 +34,7 @@ def top(config_path: str | None) -> None:
     first = polling.ask()  # before textual is imported: that there is no daemon is said at once
     if not os.environ.get("NO_COLOR"):
         os.environ.pop("NO_COLOR", None)  # empty, it says nothing (no-color.org), but textual obeys it
-    from mcpx.top.app import Top
+    from mcpx.top.app import Top  # textual: a third of a second
 
     app = Top(polling, first)
     app.run()

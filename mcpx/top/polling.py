@@ -24,10 +24,7 @@ from mcpx.core.text import escaped
 from mcpx.errors import MCPXError
 from mcpx.top.history import Overview, Row
 
-# The end of a log file, and what is added to it, as lines that a terminal can show.
-#
-# It follows the file across a rotation, and one that appears later. Everything is bounded: what is read at
-# a time, the length of a line, and what is kept of one that has no end. What is left out is said in a line.
+# --- log files
 
 READ_BYTES: Final = 256 * 1024  # at a time, and of the past
 MAX_LINE_CHARACTERS: Final = 1000
@@ -127,8 +124,6 @@ class Host(Protocol):
     def want_uses(self, *, of_rows: bool) -> None: ...
     def show_details(self, server: str) -> None: ...
     def show_log(self, server: str) -> None: ...
-    def show_clients(self) -> None: ...
-    def show_help(self) -> None: ...
     def restart(self, server: str) -> None: ...
 
 

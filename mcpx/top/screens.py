@@ -29,7 +29,7 @@ from mcpx.top.columns import in_bytes, latency, percent, rate
 from mcpx.top.history import Row, bars
 from mcpx.top.polling import Host, LogFile
 
-# The texts of the screens of `mcpx top`: a server whole, the clients, the help. Pure.
+# --- texts
 
 MAX_TEXT: Final = 2000  # characters of a cause or a difference
 MAX_ROWS: Final = 40  # tools, clients or changes, and lines of a difference

@@ -56,8 +56,8 @@ class ServersScreen(Screen[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort(1)", "Sort"),
         Binding("S", "sort(-1)", show=False),
-        Binding("c", "clients", "Clients"),
-        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("c", "app.clients", "Clients"),
+        Binding("question_mark", "app.explain", "Help", key_display="?"),
         Binding("escape", "unfilter", show=False),
     ]
 
@@ -103,14 +103,6 @@ class ServersScreen(Screen[None]):
         """Restart the chosen server."""
         if (row := self._chosen()) is not None:
             self.top.restart(row.name)
-
-    def action_clients(self) -> None:
-        """Show the clients."""
-        self.top.show_clients()
-
-    def action_help(self) -> None:
-        """Show the help."""
-        self.top.show_help()
 
     def action_filter(self) -> None:
         """Let words be typed."""

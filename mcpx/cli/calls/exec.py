@@ -1,4 +1,8 @@
-"""`mcpx exec`: a tool from a terminal."""
+"""`mcpx exec`: a tool from a terminal, with arguments as JSON, files, standard input, and `key=value`.
+
+A word is one JSON object, `@FILE` or `-` for a file or standard input that holds one, or `key=value`. What
+comes later counts.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,6 @@ from mcpx.core.text.json_work import holds_nonfinite
 
 if TYPE_CHECKING:
     from mcpx.core.catalog.model import JSON
-
-
-# The arguments of a call as they stand on a command line: JSON, files, standard input, and `key=value`.
-#
-# A word is one JSON object, `@FILE` or `-` for a file or standard input that holds one, or `key=value`.
-# What comes later counts.
 
 
 class Given(NamedTuple):

@@ -53,7 +53,7 @@ def inspect(
 
 def _inspect_all(config_path: str | None, control_request: JSON, *, as_json: bool) -> None:
     """Show all servers; on a terminal each as it comes, where they are started for this alone."""
-    from mcpx.cli.calls.offer_view import ServerRows, server_table
+    from mcpx.cli.calls.offer_view import ServerRows, server_table  # likewise rich
 
     rows = ServerRows()
     as_they_come = sys.stdout.isatty() and not as_json

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcpx.core.system.paths import DaemonPaths
 
 
-# The table of `mcpx cluster status`. Names of nodes are never read as markup, nor obeyed by a terminal.
+# --- the table of nodes
 
 MAX_PROBLEM: Final = 500  # characters
 OPEN: Final = (
@@ -99,7 +99,7 @@ def _resources(row: dict[str, Any]) -> str:
     return one_line(", ".join(parts))
 
 
-# The gateways of a cluster, a line each: for `mcpx cluster status` and `mcpx reload --all`.
+# --- the gateways, a line each
 
 MAX_SHOWN: Final = 100
 
@@ -138,7 +138,7 @@ def _problem(row: dict[str, Any]) -> str:
     return f"its configuration cannot be used: {row['problem']}" if row.get("problem") else ""
 
 
-# What the command line knows of a cluster by itself: whether there is one, and what is left to run here.
+# --- what is left to run here
 
 
 def is_clustered(config: Config) -> bool:
@@ -285,11 +285,11 @@ def undrain(node: str, config_path: str | None) -> None:
 @cluster.command(hidden=True)
 def node() -> None:
     """Be a node: started by the cluster on each machine, with one line on standard input."""
-    from mcpx.core.telemetry.log import configure
+    from mcpx.core.telemetry.log import configure  # structlog, for a node alone
 
     configure()
     with light_sdk():
-        from mcpx.cluster.node.process import main
+        from mcpx.cluster.node.process import main  # likewise the SDK
 
     sys.exit(main())
 

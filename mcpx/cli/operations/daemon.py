@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from mcpx.core.system.paths import DaemonPaths
 
 
-# The table of `mcpx daemon list`. Configurations are never read as markup, nor obeyed by a terminal.
-
-
 def show_daemons(rows: list[dict[str, Any]]) -> None:
     """Print the daemons of `mcpx.core.daemon.lifecycle.report`, a row each, with their faults below."""
     numbers = ("clients", "servers", "ready", "asleep")
@@ -70,12 +67,12 @@ def daemon() -> None:
 @with_config
 def run(config_path: str | None) -> None:
     """Run the daemon in the foreground until a signal comes: for systemd, launchd and debugging."""
-    from mcpx.core.telemetry.hangup import outlive_early_hangup
+    from mcpx.core.telemetry.hangup import outlive_early_hangup  # for a daemon alone
     from mcpx.core.telemetry.log import configure  # first, as it has structlog imported without rich
 
     configure()
     outlive_early_hangup()
-    from mcpx.core.servers.early_start import early_children
+    from mcpx.core.servers.early_start import early_children  # after structlog
 
     paths = daemon_paths(config_path)
     text = read_config(paths.config)
@@ -87,7 +84,7 @@ def run(config_path: str | None) -> None:
     try:
         with listening(paths) as listener, early_children(text.parse, started_here) as resolved:
             with light_sdk(serves_http=loaded.http_served):
-                from mcpx.app import LOOP, serve_daemon
+                from mcpx.app import LOOP, serve_daemon  # the SDK, while servers start
 
             code = anyio.run(partial(serve_daemon, resolved(), paths, listener), backend_options=LOOP)
     finally:

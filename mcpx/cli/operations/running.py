@@ -38,7 +38,7 @@ def status(*, config_path: str | None, as_json: bool, watch: bool) -> None:
         print_json(ask())
         return
     from mcpx.cli.operations.status_table import render_json, show  # rich, which only this needs
-    from mcpx.cli.operations.watching import watch_on_screen, watch_plainly
+    from mcpx.cli.operations.watching import watch_on_screen, watch_plainly  # likewise
 
     if as_json:
         watch_plainly(ask, print_json)

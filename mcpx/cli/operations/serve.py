@@ -1,4 +1,8 @@
-"""`mcpx serve`: one process in the foreground."""
+"""`mcpx serve`: one process in the foreground.
+
+Where it cannot start, its client is served as by `mcpx attach`, and the servers when they can be: in a
+process of their own then, another `mcpx serve`, at the other end of a pair of sockets.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +49,7 @@ if TYPE_CHECKING:
     from mcpx.core.config.load import ConfigText
 
 
-# `mcpx serve` that cannot start: its client is served as by `mcpx attach`, and the servers when they can
-# be.
-#
-# They get a process of their own then, another `mcpx serve`, at the other end of a pair of sockets.
+# --- a client of a `mcpx serve` that cannot start
 
 END_TIMEOUT_S: Final = 30.0  # for the process to end its servers, when the client has left
 
@@ -193,7 +194,7 @@ def serve(
     from mcpx.core.telemetry.log import configure  # first, as it has structlog imported without rich
 
     configure()
-    from mcpx.core.servers.early_start import early_children
+    from mcpx.core.servers.early_start import early_children  # after structlog
 
     shown = Endpoint(expose, server, None if only is None else only_of([only]), profile)
     try:
@@ -214,7 +215,7 @@ def serve(
 
     with early_children(text.parse, needed) as resolved:
         with light_sdk(serves_http=transport == "http"):
-            from mcpx import app
+            from mcpx import app  # the SDK, while servers start
 
         if transport == "http":
             run = partial(app.serve_http, resolved(), host=host, port=port, auth=not no_auth)

@@ -67,7 +67,7 @@ def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
     if not of_all and (response := request(paths, {"mcpx": "stats"})) is not None:
         return response
     from mcpx.core.events.stats import report  # structlog, which a daemon has loaded already
-    from mcpx.core.events.stats_file import read_all_stats, stats_file
+    from mcpx.core.events.stats_file import read_all_stats, stats_file  # likewise
 
     try:
         return report(read_all_stats() if of_all else stats_file(paths.folder).read(), None)

@@ -35,7 +35,7 @@ from mcpx.core.daemon.status import (
 from mcpx.core.text import cut, one_line
 from mcpx.errors import MCPXError
 
-# The nodes of the cluster in the table of `mcpx status`. Pure, as `status_table`, which shows them.
+# --- the nodes of the cluster
 
 NODE_STYLES: Final = {"ready": "green", "draining": "yellow", "starting": "cyan", "lost": "red"}
 MAX_NODES: Final = 50  # the JSON has them all

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcpx.core.system.paths import DaemonPaths
 
 
-# Opening an address in the person's browser, where there is one on this screen.
+# --- the person's browser
 
 
 def has_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:

@@ -1,7 +1,8 @@
 """A configuration that a command edits: read, changed in a step that can be undone, taken in by the daemon.
 
-Used by the commands that change servers. Owns what they have in common: the error that names the nearest
-server, the question, and the report, which is lines for people or one JSON object for programs.
+Used by the commands that change files: an interrupted change is taken back first, the daemon reads the
+configuration afterwards. Owns what they have in common: the error that names the nearest server, the
+question, and the report, which is lines for people or one JSON object for programs.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from mcpx.setup.clients.masking import commands_shown, masked_diff
 from mcpx.setup.documents import DocumentError
 from mcpx.setup.documents.configuration import entry_at, places_of
 from mcpx.setup.documents.editing import read
-
-# What the commands share that change files: an interrupted change first, the daemon afterwards.
 
 
 def take_back_interrupted(manner: Manner) -> tuple[str, ...]:

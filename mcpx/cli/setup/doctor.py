@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcpx.setup.doctor.installation import Finding, Fix
 
 
-# What `mcpx doctor` prints: a page for people, and the same as JSON. Text of servers is never obeyed.
+# --- the page, for people and as JSON
 
 SIGNS: Final = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 COLOURS: Final = {"ok": "green", "note": "yellow", "wrong": "red"}
@@ -139,8 +139,8 @@ def doctor(
 def _examined(config_path: str | None, *, starts: bool, timeout_s: float, quiet: bool) -> list[Section]:
     """Run the checks, and say on a terminal which one runs."""
     from mcpx.core.telemetry.log import configure  # all that is examined: a quarter of a second
-    from mcpx.setup.doctor.examination import examine
-    from mcpx.setup.doctor.installation import Installation
+    from mcpx.setup.doctor.examination import examine  # likewise
+    from mcpx.setup.doctor.installation import Installation  # likewise
 
     configure("error")  # what fails is on the page
     installation = Installation(config_path, starts=starts, timeout_s=timeout_s)

@@ -1,4 +1,8 @@
-"""`mcpx secret`: secrets in the system's keychain, for `${keychain:NAME}` in a configuration."""
+"""`mcpx secret` and `mcpx token`: secrets that configurations name, and tokens for HTTP clients.
+
+Secrets are in the system's keychain, for `${keychain:NAME}` in a configuration. Daemons see at once what is
+changed of tokens.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from mcpx.core.policy.tokens import NamedToken
 
 
-# `mcpx token`: tokens with names for HTTP clients. Daemons see at once what is changed here.
+# --- tokens for HTTP clients
 
 
 def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:

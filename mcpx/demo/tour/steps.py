@@ -28,7 +28,7 @@ from mcpx.core.telemetry.log import configure
 from mcpx.demo.tour.report import Excerpt, Share, Step, StepFailed, Tokens
 from supervisors import Signal
 
-# What the steps of the demonstration work with: a hub over the bundled servers, and its log.
+# --- what the steps work with: a hub over the bundled servers, and its log
 
 SERVERS: Final = ("tools", "knowledge", "changing")
 
