@@ -15,5 +15,6 @@
 | `static/` | What runs in the browser: plain modules, and the libraries of `vendor/` as they were published |
 
 Everything is made when it is first asked for: a daemon whose page nobody opens has imported none of it but
-this package and `page`. A page that is open costs what its topics cost, and one that is closed costs nothing.
+this package, `page` and `access`. A page that is open costs what its topics cost, and one that is closed
+costs nothing.
 """
