@@ -127,7 +127,7 @@ async def test_the_port_of_an_entry_is_the_only_one_that_its_browser_returns_to(
         async with signing(issuer, tmp_path, **auth) as (_, sign_ins):
             begun = sign_ins.begin("s")
             assert await problem_of(begun) is Problem.PORT_TAKEN
-            assert str(port) in str(begun.error)
+            assert str(port) in str(begun.progress.error)
             taken.close()
             begun = sign_ins.begin("s")
             await agree(issuer, begun)
@@ -169,9 +169,9 @@ async def test_an_entry_that_has_changed_meanwhile_is_not_signed_in(issuer, tmp_
         await begun.url()
         other = {"type": "http", "url": issuer.mcp_url + "?other"}
         await watch.hub.reload(config_of({"s": other}, login_port=LOGIN_PORT))
-        await anyio.to_thread.run_sync(issuer.browse, begun.link)
+        await anyio.to_thread.run_sync(issuer.browse, begun.progress.link)
         assert await problem_of(begun) is Problem.CANCELLED
-        assert "changed meanwhile" in str(begun.error)
+        assert "changed meanwhile" in str(begun.progress.error)
         assert await sign_ins.signed_in() == []
 
 
