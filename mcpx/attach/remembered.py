@@ -168,7 +168,7 @@ class RememberedAnswers:
         path = self._path()
         try:
             trusted = distrust_folder(self._folder) is None
-            data = read_own_file(path, MAX_FILE_BYTES) if trusted else b""
+            data = read_own_file(path, MAX_FILE_BYTES, or_roots=True) if trusted else b""
         except ForeignFileError:
             data = b""
         except OSError:

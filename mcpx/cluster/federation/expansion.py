@@ -141,7 +141,9 @@ class PeerMemory:
     def read(self, peer: PeerConfig) -> Known | None:
         """Read what is kept of a peer."""
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            kept = msgspec.json.decode(read_own_file(self._path(peer), MAX_FILE_BYTES), type=_Kept)
+            kept = msgspec.json.decode(
+                read_own_file(self._path(peer), MAX_FILE_BYTES, closed_to=0), type=_Kept
+            )
             return kept.known if kept.reached == _reached(peer) else None
         return None
 

@@ -35,7 +35,7 @@ def read_cluster_file(folder: Path) -> ClusterFile | None:
     """
     path = folder / FILE_NAME
     try:
-        return msgspec.json.decode(read_own_file(path, MAX_BYTES), type=ClusterFile)
+        return msgspec.json.decode(read_own_file(path, MAX_BYTES, or_roots=True), type=ClusterFile)
     except FileNotFoundError:
         return None
     except ForeignFileError:

@@ -50,10 +50,13 @@ class ForeignFileError(PermissionError):
 # --- reading
 
 
-def open_own_file(path: Path | str, *, closed_to: int = 0o022, dir_fd: int | None = None) -> BinaryIO:
+def open_own_file(
+    path: Path | str, *, closed_to: int = 0o022, or_roots: bool = False, dir_fd: int | None = None
+) -> BinaryIO:
     """Open a regular file of this user's to read it. With `dir_fd` the path begins in that open folder.
 
     `closed_to` are the mode bits that it must not have: those of writing, unless others may not even read.
+    `or_roots`: one that root has written for this user will do.
 
     Raises:
         OSError: It cannot be opened; there is none.
@@ -66,7 +69,8 @@ def open_own_file(path: Path | str, *, closed_to: int = 0o022, dir_fd: int | Non
             raise ForeignFileError(path, "a link") from None
         raise
     found = os.fstat(opened)
-    own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+    owners = {os.getuid(), 0} if or_roots else {os.getuid()}
+    own = stat.S_ISREG(found.st_mode) and found.st_uid in owners
     if own and not found.st_mode & closed_to:
         return os.fdopen(opened, "rb")
     os.close(opened)
@@ -76,14 +80,14 @@ def open_own_file(path: Path | str, *, closed_to: int = 0o022, dir_fd: int | Non
     raise ForeignFileError(path, ANOTHER, mode=mode)
 
 
-def read_own_file(path: Path, max_bytes: int, *, closed_to: int = 0o022) -> bytes:
+def read_own_file(path: Path, max_bytes: int, *, closed_to: int = 0o022, or_roots: bool = False) -> bytes:
     """Read a file that `open_own_file` opens.
 
     Raises:
         OSError: It cannot be read; there is none.
         ForeignFileError: Another user may have written it, or it is too long.
     """
-    with open_own_file(path, closed_to=closed_to) as file:
+    with open_own_file(path, closed_to=closed_to, or_roots=or_roots) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise ForeignFileError(path, "too long")
