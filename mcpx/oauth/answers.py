@@ -217,7 +217,7 @@ def retry_after_s(response: httpx2.Response) -> float | None:
 
 
 def _normal(answer: JSON, origin: str) -> JSON:
-    """Tokens as the SDK reads them: without what is empty or unreadable."""
+    """Write tokens in one form: without what is empty or unreadable."""
     kind = answer.get("token_type")
     if isinstance(kind, str) and kind and kind.lower() != "bearer":
         text = f"{origin} gives tokens of a kind that MCPX cannot use: {one_line(kind, MAX_QUOTE_LEN)}"

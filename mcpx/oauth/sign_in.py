@@ -193,7 +193,7 @@ class SignIn:
 
     async def _sign_in(self, listeners: CallbackListeners) -> None:
         await anyio.to_thread.run_sync(import_module, "mcpx.oauth.code_grant")  # of a tenth of a second
-        from mcpx.oauth.code_grant import sign_in  # noqa: PLC0415 - the SDK's part: for who signs in
+        from mcpx.oauth.code_grant import sign_in  # noqa: PLC0415 - a tenth of a second, for who signs in
 
         account = self.account
         await account.load()
