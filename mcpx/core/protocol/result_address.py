@@ -59,11 +59,6 @@ class ResultAddress(msgspec.Struct, frozen=True):
         return f'resources("{SERVER}", "{self}")'
 
 
-def is_result_address(uri: str) -> bool:
-    """Return True if a URI has the form of an address."""
-    return _ADDRESS.fullmatch(uri) is not None
-
-
 def read_address(uri: str) -> ResultAddress | None:
     """The address that a URI is; None for any other URI.
 

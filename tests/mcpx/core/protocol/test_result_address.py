@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.core.protocol.result_address import ResultAddress, is_result_address, read_address
+from mcpx.core.protocol.result_address import ResultAddress, read_address
 from mcpx.errors import CallError, Code
 
 
@@ -59,5 +59,4 @@ def test_what_cannot_be_read_is_named(query):
     "uri", ["mcpx://result/", "mcpx://result/XYZ1", "mcpx://results/7f3a", "file:///result/7f3a", "7f3a"]
 )
 def test_other_uris_are_none(uri):
-    assert not is_result_address(uri)
     assert read_address(uri) is None
