@@ -63,7 +63,7 @@ COMMANDS: Final = {
         "logs": ("cli.operations.logs:logs", "What a server says on standard error."),
         "restart": ("cli.operations.running:restart", "Restart one server."),
         "reload": ("cli.operations.running:reload_config", "Read the configuration again."),
-        "undo": ("cli.setup.undo:undo", "Take back the last change of files."),
+        "undo": ("cli.setup.changing:undo", "Take back the last change of files."),
         "config": ("cli.setup.check:config", "About the configuration file."),
     },
     "For programs": {

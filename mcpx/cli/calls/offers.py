@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpx.cli.asking import ask
-from mcpx.cli.calls.results import save_result, show_result, text_of
+from mcpx.cli.calls.exec import save_result, show_result, text_of
 from mcpx.cli.known_names import complete_prompt, complete_server, complete_tool, complete_uri
 from mcpx.cli.options import json_option, profile_option, with_config
 from mcpx.cli.printing import console, echo, print_json
