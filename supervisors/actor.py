@@ -180,7 +180,7 @@ class Actor(Generic[M]):
         self.ref = ref
 
     def session(self) -> AbstractAsyncContextManager[None]:
-        """What is open while an incarnation runs; entered before it is ready, left in the same task."""
+        """The context of an incarnation; entered before it is ready, left in the same task."""
         return _nothing()
 
     def handle(self, message: M, reply: Reply[Any] | None) -> None:

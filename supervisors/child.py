@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Incarnation:
-    """What a child's function gets: its number, ways to report progress, and the request to leave.
+    """One run of a child, for its function: its number, ways to report progress, and the request to leave.
 
     `stopping` is set when the child is asked to leave; a function that ignores it is cancelled after the
     grace time of its `Shutdown`, or at once if it was never ready: then it has nothing to finish.
@@ -76,7 +76,7 @@ def classify(error: Exception) -> Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class ChildSpec:
-    """How to run and keep one child.
+    """The specification of one child: how to run and keep it.
 
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
     A `significant` child takes its supervisor with it when it is done. One that is `on_demand` is not started

@@ -12,7 +12,7 @@ import msgspec
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why an incarnation ended. `retryable` is false for faults that another attempt cannot mend.
+    """Cause of the end of an incarnation. `retryable` is false for faults that another attempt cannot mend.
 
     `held` is for what only somebody outside can mend, who will say so: the child is not tried again by
     itself, but by a demand or `resume`. `passing` is for what may be over soon by itself, and is no trouble

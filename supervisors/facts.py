@@ -1,4 +1,4 @@
-"""What `lifecycle.step` is given and what it returns: facts, and the commands that follow from them.
+"""Input and output of `lifecycle.step`: facts, and the commands that follow from them.
 
 Closed unions of frozen structs. Times are clock readings in seconds; a `generation` is the number of the
 incarnation that a fact or command is about.

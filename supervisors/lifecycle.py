@@ -78,7 +78,7 @@ from supervisors.policy import Parking, Policy, Restart, delay, probe_delay
 
 
 class Phase(StrEnum):
-    """Where a child stands."""
+    """The phases of a child."""
 
     IDLE = "idle"
     STARTING = "starting"
@@ -90,7 +90,7 @@ class Phase(StrEnum):
 
 
 class ChildState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one child. Times are clock readings in seconds."""
+    """The state of one child. Times are clock readings in seconds."""
 
     child: str
     policy: Policy = Policy()
@@ -102,13 +102,13 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     failing_since: float = float("-inf")
     """When the first of them happened."""
     alike: int = 0
-    """How often in a row it ended before it was ready, with the same last words."""
+    """Number of ends in a row before it was ready, with the same last words."""
     readied: int = 0
-    """How many incarnations have been ready."""
+    """Number of incarnations that have been ready."""
     hastened: bool = False
-    """Whether the newest incarnation, or the next attempt, is earlier than it would be without a demand."""
+    """True if the newest incarnation, or the next attempt, is earlier than it would be without a demand."""
     cause: Cause | None = None
-    """Why the last incarnation ended, until one is ready again."""
+    """Cause of the end of the last incarnation, until one is ready again."""
     attempt_at: float = float("-inf")
     """When the newest incarnation was started."""
     probed_at: float = float("-inf")
@@ -124,7 +124,7 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def held(self) -> bool:
-        """Whether it is idle because of a cause that somebody outside has to mend."""
+        """True if it is idle because of a cause that somebody outside has to mend."""
         return self.phase is Phase.IDLE and self.cause is not None and self.cause.held
 
 
@@ -214,7 +214,7 @@ def _counted(state: ChildState, cause: Cause, moment: Moment) -> ChildState:
 
 
 def _is_given_up(state: ChildState, cause: Cause, parking: Parking, moment: Moment) -> bool:
-    """Whether the child is parked after this failure, the last that was counted."""
+    """True if the child is parked after this failure, the last that was counted."""
     if not cause.retryable or state.alike >= parking.alike:
         return True
     patient = _has_patience(state, cause, state.failing_since, moment)
@@ -222,7 +222,7 @@ def _is_given_up(state: ChildState, cause: Cause, parking: Parking, moment: Mome
 
 
 def _has_patience(state: ChildState, cause: Cause, since: float, moment: Moment) -> bool:
-    """Whether a failure since then is still taken for one that will be over soon."""
+    """True if a failure since then is still taken for one that will be over soon."""
     parking = state.policy.parking
     return cause.passing and parking is not None and moment.now - since < parking.patience
 
@@ -235,7 +235,7 @@ def _hold(state: ChildState, fact: Exited, moment: Moment) -> Step:
 
 
 def _was_healthy(state: ChildState, moment: Moment) -> bool:
-    """Whether it has been up for so long that earlier failures no longer count."""
+    """True if it has been up for so long that earlier failures no longer count."""
     return state.up_since is not None and moment.now - state.up_since >= state.policy.backoff.healthy_after
 
 

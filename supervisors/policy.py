@@ -1,4 +1,4 @@
-"""How children are to be kept: the settings, and the pure rules that apply them.
+"""Policies by which children are kept: the settings, and the pure rules that apply them.
 
 Part of a `ChildSpec` or of a `Supervisor`; read by `lifecycle.step` and by the supervisor. All times are
 seconds. The names and their meaning are OTP's (`supervisor(3erl)`): permanent, transient, temporary, restart
@@ -25,7 +25,7 @@ class Restart(StrEnum):
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait between attempts; `delay` is the formula."""
+    """Pauses between attempts; `delay` is the formula."""
 
     initial: float = 0.5
     cap: float = 60.0
@@ -90,7 +90,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child is stopped: asked to leave, cancelled after `grace`, reported stuck after `limit` more.
+    """The stop of a child: asked to leave, cancelled after `grace`, reported stuck after `limit` more.
 
     One that was never ready gets no grace: it has nothing to finish.
     """
@@ -106,19 +106,19 @@ class Intensity(msgspec.Struct, frozen=True, kw_only=True):
     within: float = 60.0
 
     def exceeded(self, times: Sequence[float], now: float) -> bool:
-        """Whether the restarts at `times` (clock readings, the newest included) are too many at `now`."""
+        """True if the restarts at `times` (clock readings, the newest included) are too many at `now`."""
         return sum(1 for at in times if now - at <= self.within) > self.restarts
 
 
 class Strategy(StrEnum):
-    """What one child's failure means for its siblings."""
+    """Consequence of one child's failure for its siblings."""
 
     ONE_FOR_ONE = "one_for_one"
     """Nothing."""
     ONE_FOR_ALL = "one_for_all"
     """All of them are restarted with it."""
     REST_FOR_ONE = "rest_for_one"
-    """Those added after it are restarted with it, for they may depend on it."""
+    """Children added after it are restarted with it, for they may depend on it."""
 
 
 def siblings_to_restart(strategy: Strategy, children: Sequence[str], failed: str) -> list[str]:

@@ -19,7 +19,7 @@ class Abandoned(Exception):
     """The asker no longer waits for the answer."""
 
     begun = False
-    """Whether its request may have been begun by then."""
+    """True if its request may have been begun by then."""
 
 
 class Reply(Generic[R]):

@@ -24,7 +24,7 @@ class Signal:
         self._event.set()
 
     def is_set(self) -> bool:
-        """Whether it was set since the last `clear`."""
+        """True if it was set since the last `clear`."""
         return self._event.is_set()
 
     def clear(self) -> None:
