@@ -144,14 +144,7 @@ def call_error(
         said_there = from_mcpx and error_of_mcpx(error, server=server, tool=tool, redact=redact, peer=peer)
         if said_there:
             return said_there
-        text = redact(error.message)
-        said = {"code": error.code, "message": text}
-        details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
-        # an MCPX that says no more than that was cut off in the middle, by the end of a token for instance
-        outcome = Outcome.UNKNOWN if from_mcpx and error.code == INTERNAL_ERROR else None
-        return CallError(
-            Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome
-        )
+        return _said_by_server(error, server=server, tool=tool, redact=redact, from_mcpx=from_mcpx)
     if isinstance(error, PersonNeeded):
         return person_needed(error, server=server, tool=tool)
     if isinstance(error, NotExecuted):
@@ -172,6 +165,18 @@ def call_error(
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
     text = paragraphs(cut(redact(f"{server}: {type(error).__name__}: {error}"), MAX_ERROR_CHARS))
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+
+
+def _said_by_server(
+    error: MCPError, *, server: str, tool: str | None, redact: Redactor, from_mcpx: bool
+) -> CallError:
+    """The server's own error, as it came."""
+    text = redact(error.message)
+    said = {"code": error.code, "message": text}
+    details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
+    # an MCPX that says no more than that was cut off in the middle, by the end of a token for instance
+    outcome = Outcome.UNKNOWN if from_mcpx and error.code == INTERNAL_ERROR else None
+    return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details, outcome=outcome)
 
 
 def _refused_by_status(error: Refused, *, server: str, tool: str | None, from_mcpx: bool) -> CallError:
