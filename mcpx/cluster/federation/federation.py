@@ -241,6 +241,8 @@ class Federation(Peers[Hub]):
 
     def status(self) -> list[PeerStatus]:
         """Return the peers, as `mcpx status` shows them."""
+        if not self.peers:
+            return []
         given = Counter(each.peer for each in self._of_hub().config.servers.values())
         return [
             _peer_status(peer, self.state(peer), given[name], self.left_out)
