@@ -52,15 +52,22 @@ class _Session(NamedTuple):
 
 
 class Access:
-    """The codes and the sessions of one page. `now` is the clock, in seconds."""
+    """The codes and the sessions of one page. `now` is the clock, in seconds.
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    `on_end` is called with the digest of a session that has ended, so that its streams end.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        on_end: Callable[[bytes], None] = lambda _session: None,
+    ) -> None:
         self._now = now
         self._codes: dict[bytes, float] = {}  # by digest: until when, the oldest first
         self._sessions: dict[bytes, _Session] = {}
         self._noted = -inf  # when `on_change` was called last
-        self.on_end: Callable[[bytes], None] = lambda _session: None
-        """Called with the digest of a session that has ended, so that its streams end."""
+        self._on_end = on_end
         self.on_change: Callable[[], None] = lambda: None
         """Called when a session has begun or ended, and every `NOTE_S` while one is used."""
 
@@ -127,7 +134,7 @@ class Access:
         """End what is open, as the daemon leaves: the sessions stay for the next one."""
         if self._sessions:
             for session in list(self._sessions):
-                self.on_end(session)
+                self._on_end(session)
             self._note()
 
     # --- for the next daemon
@@ -148,7 +155,7 @@ class Access:
 
     def _drop(self, session: bytes) -> None:
         del self._sessions[session]
-        self.on_end(session)
+        self._on_end(session)
 
     def _note(self) -> None:
         self._noted = self._now()

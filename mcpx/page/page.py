@@ -44,9 +44,8 @@ class Page:
     def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         self.hub = hub
         self.clients = clients
-        self.access = Access()
+        self.access = Access(on_end=self._end_streams)
         """Who may see it."""
-        self.access.on_end = self._end_streams
         # before any frontend serves: a window that is still open must not be sent away
         self.memory = PageMemory(configuration_folder(hub.config.source), self.access)
         """The port and the sessions, for the next daemon."""

@@ -24,9 +24,9 @@ def clock():
 
 @pytest.fixture
 def access(clock):
-    made = Access(clock)
-    made.ended = []
-    made.on_end = made.ended.append
+    ended = []
+    made = Access(clock, on_end=ended.append)
+    made.ended = ended
     return made
 
 
