@@ -1,11 +1,10 @@
 """The hub: everything behind the frontends, as one supervised tree.
 
-Builds, from a configuration, the upstream servers under their own supervisor
-(`mcpx.core.servers.fleet.fleet`), and the faces over them (`registry`, `calls`,
-`executor`). Frontends (stdio, socket, HTTP) are added by the composition root, `mcpx.app`. The tree is `root`
-(one for one; too many failures of the infrastructure end it) over `upstreams` (never escalates);
-what was added last is stopped first, so that the frontends close before the servers. `reload` and `restart`
-change the tree while it runs (`mcpx.core.daemon.reload`).
+A record of parts, built at once from a configuration: the servers under their own supervisor (`fleet`), the
+registry and the calls over them (`faces`), the records of calls and their sinks, the configuration in force
+(`reloads`), and what hangs on the ports. Frontends (stdio, socket, HTTP) are added by the composition root,
+`mcpx.app`. The tree is `root` (one for one; too many failures of the infrastructure end it) over `upstreams`
+(never escalates); what was added last is stopped first, so that the frontends close before the servers.
 """
 
 from __future__ import annotations
