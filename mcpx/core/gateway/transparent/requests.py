@@ -19,6 +19,7 @@ from mcp import MCPError
 from mcp_types import CLIENT_INFO_META_KEY, INTERNAL_ERROR, INVALID_PARAMS
 from msgspec.structs import replace
 
+from mcpx.core.catalog.lists import LISTS
 from mcpx.core.config import Transport as ServerTransport
 from mcpx.core.events.records import Kind as RecordKind
 from mcpx.core.events.records import Record, Records
@@ -66,13 +67,7 @@ _MEMBERS: Final = {
 }
 """The member that says what each request is about."""
 METHODS: Final = frozenset(_MEMBERS)
-_GUARDED: Final = METHODS | {
-    "tools/list",
-    "resources/list",
-    "resources/templates/list",
-    "prompts/list",
-    "tasks/list",
-}
+_GUARDED: Final = METHODS | LISTS.keys() | {"tasks/list"}
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,7 +309,7 @@ def origin_of(
     )
 
 
-TRACED: Final = AUDITED | {"prompts/list", "resources/list", "resources/templates/list", "tools/list"}
+TRACED: Final = AUDITED | LISTS.keys()
 
 
 def traced(

@@ -15,7 +15,7 @@ import msgspec
 from mcp import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from mcpx.core.catalog.lists import LISTS
+from mcpx.core.catalog.lists import LISTS, PROMPTS, RESOURCES, TOOLS
 from mcpx.core.protocol.requests import Passed, Peer
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.messages import (
@@ -31,9 +31,9 @@ from mcpx.core.wire import envelope
 STANDING: Final = frozenset({"subscriptions/listen"})
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _CHANGED: Final = {
-    "toolsListChanged": "notifications/tools/list_changed",
-    "promptsListChanged": "notifications/prompts/list_changed",
-    "resourcesListChanged": "notifications/resources/list_changed",
+    "toolsListChanged": TOOLS.changed,
+    "promptsListChanged": PROMPTS.changed,
+    "resourcesListChanged": RESOURCES.changed,
 }
 
 

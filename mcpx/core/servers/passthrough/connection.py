@@ -20,6 +20,7 @@ from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import INTERNAL_ERROR, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 
+from mcpx.core.catalog.lists import TOOLS
 from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import Cancel, OnAnswer, OnProgress, Passed, Peer, Request
 from mcpx.core.servers.call_errors import call_error
@@ -95,7 +96,6 @@ class ServerRequests:
             cancel(msgspec.Raw(envelope.encode({"requestId": server_id, "reason": "the server has ended"})))
 
 
-TOOLS_LIST: Final = "tools/list"
 MAX_FAILED: Final = 256  # ids of requests that failed, and may be sent again
 _LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
@@ -178,7 +178,7 @@ class DirectConnection:
                 self._client.note_result(request.method, request.raw, result)
                 if request.method == INITIALIZE:
                     self.agreed()
-                elif request.method == TOOLS_LIST:
+                elif request.method == TOOLS.method:
                     self._schemas.learn(result)
             answer = _answer_of(result, error)
             on_answer(answer, error if answer is None else None)
@@ -276,11 +276,9 @@ class DirectConnection:
         elif method == CANCELLED:
             self._server_requests.cancel(params)
         elif (stream := subscription_of(params)) is not None:
-            standing = (
-                self._standing.get(coerce_request_id(stream)) if isinstance(stream, int | str) else None
-            )
-            if standing is not None:
-                standing.notify(method, params)
+            key = coerce_request_id(stream) if isinstance(stream, int | str) else None
+            if key is not None and key in self._standing:
+                self._standing[key].notify(method, params)
         else:
             for peer in self._peers(method, about):
                 peer.notify(method, params)

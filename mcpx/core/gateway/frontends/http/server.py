@@ -17,7 +17,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import anyio.lowlevel
@@ -36,10 +36,6 @@ from mcpx.core.system.limits import share
 from mcpx.core.telemetry.log import Throttle
 from mcpx.core.wire import envelope
 from mcpx.errors import Code, Outcome
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
 
 LISTEN: Final = b"subscriptions/listen"
 EVENTS: Final = b"text/event-stream"
