@@ -260,7 +260,7 @@ class Shim:
             self._answers.write()
 
     def _use_connection(self, ready: int) -> None:
-        assert self._connection is not None  # noqa: S101 - it was polled
+        assert self._connection is not None  # it was polled
         if ready & select.POLLOUT:
             self._write_daemon()
         if self._connection is not None and ready & ~select.POLLOUT:

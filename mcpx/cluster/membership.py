@@ -115,7 +115,7 @@ class Membership:
         return statuses(self.placement.nodes)
 
     def _shared(self) -> Sharing:
-        assert self._sharing is not None  # noqa: S101 - the hub that asks has it join first
+        assert self._sharing is not None  # the hub that asks has it join first
         return self._sharing
 
     def _describe(self) -> JSON:

@@ -65,7 +65,7 @@ class RayChild:
         except OSError as error:
             raise RayProcessEnded(f"the Ray process cannot be started: {error.strerror}") from error
         popen = self._popen
-        assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
+        assert popen.stdin and popen.stdout and popen.stderr  # spawned with pipes
         for stream in (popen.stdin, popen.stdout, popen.stderr):
             os.set_blocking(stream.fileno(), False)
         self._channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())

@@ -120,7 +120,7 @@ class NodeChild:
             self._popen = popen
         if self._ended.is_set():  # it was to end before it was known
             _close(popen.stdin)
-        assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
+        assert popen.stdin and popen.stdout and popen.stderr  # spawned with pipes
         self._last_words.clear()
         ear = threading.Thread(target=self._listen, args=(popen.stderr,), name="node's log", daemon=True)
         ear.start()
@@ -153,7 +153,7 @@ class NodeChild:
         return f"the node process {began} {how}" + (f": {words}" if words else "")
 
     def _greet(self, popen: subprocess.Popen[bytes]) -> NodeReady | None:
-        assert popen.stdin and popen.stdout  # noqa: PT018, S101 - spawned with pipes
+        assert popen.stdin and popen.stdout  # spawned with pipes
         try:
             popen.stdin.write(self._setup + b"\n")
             popen.stdin.flush()

@@ -215,7 +215,7 @@ def _parts(query: str) -> list[list[str]]:
 def _combined(by_word: Mapping[str, Scores], parts: Sequence[Sequence[str]]) -> Scores:
     """The score of the whole question and that of its best part, on the scale of the best for the whole."""
     whole = _sum(by_word.values())
-    if len(parts) < 2:  # noqa: PLR2004 -- it is the whole
+    if len(parts) <= 1:  # it is the whole
         return whole
     top = max(whole.values(), default=0.0)
     best: Scores = {}

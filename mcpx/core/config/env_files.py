@@ -67,7 +67,7 @@ def _value(text: str, at: int, environ: Mapping[str, str], line: int) -> tuple[s
     quote = text[at : at + 1]
     if quote not in {"'", '"'}:
         plain = _PLAIN.match(text, at)
-        assert plain is not None  # noqa: S101 - it matches nothing, too
+        assert plain is not None  # it matches nothing, too
         written = _COMMENT.sub("", plain[0]).strip()
         return _replaced(written, environ, escapes=False), plain.end() + 1
     quoted = (_SINGLE if quote == "'" else _DOUBLE).match(text, at)

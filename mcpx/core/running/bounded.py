@@ -133,7 +133,7 @@ def read(
     Raises:
         OutOfBounds: It took too long, or printed too much.
     """
-    assert process.stdout is not None  # noqa: S101 - `start` gives it a pipe
+    assert process.stdout is not None  # `start` gives it a pipe
     deadline, output = time.monotonic() + timeout_s, bytearray()
     descriptor = os.dup(process.stdout.fileno())  # `end` in another thread may close that one meanwhile
     try:

@@ -93,7 +93,7 @@ class _Conversation:
     """One request at a time with a process, until the deadline."""
 
     def __init__(self, process: subprocess.Popen[bytes], deadline: float) -> None:
-        assert process.stdin and process.stdout and process.stderr  # noqa: PT018, S101 - made with pipes
+        assert process.stdin and process.stdout and process.stderr  # made with pipes
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._process = process
         self._deadline = deadline

@@ -109,7 +109,7 @@ class LargeResults:
         Raises:
             CallError: `invalid_arguments`: there is nothing at that place; or as from `pieces`.
         """
-        assert kept.source is not None  # noqa: S101 - the caller has looked
+        assert kept.source is not None  # the caller has looked
         raw, job = kept.source
         result_id = self._kept.new_id(client)
         again = replace(job, at=replace(at, id=kept.id), result_id=result_id)

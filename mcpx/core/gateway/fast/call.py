@@ -112,7 +112,7 @@ class FastCall:
                 calls.call(self._request, reply)
 
     def _settled_in_span(self, reply: RawReply) -> None:
-        assert self._served is not None  # noqa: S101 - `send` has looked
+        assert self._served is not None  # `send` has looked
         with self._served.current():
             self._settled(reply)
 

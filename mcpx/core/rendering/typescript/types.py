@@ -135,7 +135,7 @@ def union(shapes: Iterable[TSType]) -> TSType:
     """`a | b`, flattened and without repetition; nothing at all is `never`."""
     flat = [branch for shape in shapes for branch in _branches(shape)]
     unique = tuple({branch.written(): branch for branch in flat}.values())
-    if len(unique) < 2:  # noqa: PLR2004 - a union of one is that one
+    if len(unique) <= 1:  # a union of one is that one
         return unique[0] if unique else NEVER
     noted = [branch for branch in unique if branch.note]
     if len(noted) == 1 and all(branch is noted[0] or branch == NULL for branch in unique):
@@ -161,7 +161,7 @@ def intersection(shapes: Iterable[TSType]) -> TSType:
     if len(unique) > 1:
         unique.pop(UNKNOWN.text, None)
     parts = _merged(list(unique.values()))
-    if len(parts) < 2:  # noqa: PLR2004 - an intersection of one is that one
+    if len(parts) <= 1:  # an intersection of one is that one
         return parts[0] if parts else UNKNOWN
     text = " & ".join(_operand(part, Binding.INTERSECTION) for part in parts)
     kinds = next((part.kinds for part in parts if part.kinds), frozenset())
@@ -182,7 +182,7 @@ def _merged(parts: list[TSType]) -> list[TSType]:
         if both is None:
             return parts
         members[member.name] = both
-    if len(plain) < 2:  # noqa: PLR2004 - nothing to merge
+    if len(plain) <= 1:  # nothing to merge
         return parts
     whole = object_of(members.values())
     for part in reversed(plain):

@@ -98,7 +98,7 @@ class ChildProcess:
         self, spawned: Spawned, on_stderr: Callable[[bytes], None], redact: Callable[[str], str]
     ) -> None:
         popen, self.mark = spawned
-        assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
+        assert popen.stdin and popen.stdout and popen.stderr  # spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid

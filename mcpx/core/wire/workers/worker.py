@@ -34,7 +34,7 @@ class Worker(Generic[P]):
     """One process; its `job` is what it works on. `first_task` is imported before it is ready."""
 
     def __init__(self, popen: subprocess.Popen[bytes], pool: Owner, first_task: str) -> None:
-        assert popen.stdin and popen.stdout  # noqa: PT018, S101 - spawned with pipes
+        assert popen.stdin and popen.stdout  # spawned with pipes
         self.popen = popen
         self.is_ready = False
         self.job: P | None = None
