@@ -243,7 +243,7 @@ def _object(value: Bytes) -> dict[str, msgspec.Raw] | None:
 
 def _is_splittable(value: msgspec.Raw) -> bool:
     raw = memoryview(value)
-    return len(raw) > 2 and raw[0] in (_BRACKET, _BRACE, _QUOTE)  # noqa: PLR2004 - more than `[]`
+    return len(raw) > len("[]") and raw[0] in (_BRACKET, _BRACE, _QUOTE)
 
 
 def _closed(node: Any) -> Any:

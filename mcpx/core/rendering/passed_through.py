@@ -69,4 +69,4 @@ def _holds_json(block: memoryview) -> bool:
         return block[usual.end()] in _JSON_STARTS
     probed = _decode_block(block)
     text = memoryview(probed.text)
-    return probed.type == "text" and len(text) > 2 and text[1] in _JSON_STARTS  # noqa: PLR2004 - the quotes
+    return probed.type == "text" and len(text) > len('""') and text[1] in _JSON_STARTS
