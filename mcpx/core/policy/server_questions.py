@@ -115,7 +115,7 @@ def presented_requests(requests: Any, server: str | None, *, from_mcpx: bool) ->
         return None
     if not isinstance(requests, dict):
         raise _refusal("its questions are no object")
-    return {key: _presented_request(key, each, server, from_mcpx) for key, each in requests.items()}
+    return {key: _presented_request(key, each, server, from_mcpx=from_mcpx) for key, each in requests.items()}
 
 
 def with_safe_links(data: Any, server: str | None) -> Any:
@@ -130,7 +130,7 @@ def with_safe_links(data: Any, server: str | None) -> Any:
     return data | {"elicitations": kept}
 
 
-def _presented_request(key: str, request: Any, server: str | None, from_mcpx: bool) -> Any:  # noqa: FBT001 - as above
+def _presented_request(key: str, request: Any, server: str | None, *, from_mcpx: bool) -> Any:
     if key.startswith(OWN_PREFIX) and not from_mcpx:
         raise _refusal(f"names of questions that begin with {OWN_PREFIX} are MCPX's own")
     if not isinstance(request, dict) or request.get("method") != ELICITATION:
