@@ -4,6 +4,11 @@ jsonschema's time is unbounded: patterns that backtrack, branches that double, i
 nothing here is called on the event loop: `mcpx.core.validation.worker` calls it, and is killed when it takes
 too long. Compiling a validator costs about sixty validations, so a `SchemaCheck` is kept. It always has an
 empty registry: jsonschema's own would fetch a remote `$ref` over the network.
+
+A reference that leads nowhere or in a circle is found before (`bad_reference`). A schema may refer to itself
+below a member or an item: each round takes a level of the arguments. One that refers to itself in place
+(`{"$ref": "#"}`, two definitions that name each other) would be checked for ever. Only what can be reached
+from the root counts.
 """
 
 from __future__ import annotations
@@ -15,14 +20,128 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+from referencing import Registry, exceptions
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.rendering.typescript import SchemaConverter
+from mcpx.core.rendering.typescript.refs import References, Unresolvable
 from mcpx.core.text.nearest import LETTERS_COMPARED, nearest
-from mcpx.core.validation.circles import bad_reference
 from mcpx.core.validation.errors import MAX_PROBLEMS, Problem, brief, cut_middle, describe_value
+
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "extends", "disallow")
+_BELOW: Final = (
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_MAPS_BELOW: Final = ("properties", "patternProperties")
+_MAPS_IN_PLACE: Final = ("dependentSchemas", "dependencies")
+_BASES: Final = ("$id", "id", "$anchor", "$dynamicAnchor")
+
+
+def bad_reference(schema: Any) -> str | None:
+    """Say what is wrong with the references; None if nothing is, or it is not known."""
+    walk = _Walk(schema)
+    pending: list[Any] = [schema]
+    seen: set[int] = set()
+    while pending:
+        each = pending.pop()
+        if not isinstance(each, dict) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if each is not schema and any(isinstance(each.get(word), str) for word in _BASES):
+            return None  # references have another base from here on, or names of their own
+        try:
+            pending += [*walk.in_place(each), *_below(each)]
+        except Unresolvable as error:
+            return f"the reference {error} leads nowhere here, and nothing is fetched"
+    return walk.circle(schema)
+
+
+class _Walk:
+    def __init__(self, root: Any) -> None:
+        self._references = References(root)
+        self._root = root
+
+    def in_place(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """Yield the subschemas that apply to the same value.
+
+        Raises:
+            Unresolvable: A reference leads nowhere.
+        """
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and not self._is_name(ref):
+            try:
+                yield self._references.find(self._references.path(ref))
+            except Unresolvable:
+                raise Unresolvable(ref) from None
+        for word in _IN_PLACE:
+            inner = schema.get(word)
+            yield from inner if isinstance(inner, list) else [inner]
+        for word in _MAPS_IN_PLACE:
+            if isinstance(inner := schema.get(word), dict):
+                yield from inner.values()
+
+    def _is_name(self, ref: str) -> bool:
+        """True if it may be an anchor, or reach into a schema with a base of its own: jsonschema knows."""
+        return (ref.startswith("#") and ref[1:2] not in {"", "/"}) or (
+            not ref.startswith("#") and isinstance(self._root, dict) and bool(self._root.keys() & set(_BASES))
+        )
+
+    def circle(self, schema: Any) -> str | None:
+        """Say whether some value would be checked for ever: search from each reachable subschema."""
+        done: set[int] = set()
+        starts: list[Any] = [schema]
+        begun: set[int] = set()
+        while starts:
+            start = starts.pop()
+            if not isinstance(start, dict) or id(start) in begun:
+                continue
+            begun.add(id(start))
+            if self._circle_from(start, done):
+                return "the schema refers to itself without end"
+            starts += [*self.in_place(start), *_below(start)]
+        return None
+
+    def _circle_from(self, start: dict[str, Any], done: set[int]) -> bool:
+        """Search depth first along what applies in place; `done` are subschemas without a circle."""
+        path: set[int] = set()
+        stack: list[tuple[dict[str, Any], Iterator[Any]]] = []
+
+        def enter(each: dict[str, Any]) -> None:
+            path.add(id(each))
+            stack.append((each, self.in_place(each)))
+
+        if id(start) not in done:
+            enter(start)
+        while stack:
+            current, rest = stack[-1]
+            following = next((each for each in rest if isinstance(each, dict) and id(each) not in done), None)
+            if following is None:
+                stack.pop()
+                path.discard(id(current))
+                done.add(id(current))
+            elif id(following) in path:
+                return True
+            else:
+                enter(following)
+        return False
+
+
+def _below(schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield the subschemas that apply to members and items."""
+    for word in _BELOW:
+        inner = schema.get(word)
+        yield from inner if isinstance(inner, list) else [inner]
+    for word in _MAPS_BELOW:
+        if isinstance(inner := schema.get(word), dict):
+            yield from inner.values()
+
 
 NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 MAX_REASON_CHARS: Final = 200
@@ -63,7 +182,7 @@ class SchemaCheck:
         try:
             errors = list(islice(self._validator.iter_errors(arguments), MAX_PROBLEMS))
             return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
-        except Unresolvable as error:
+        except exceptions.Unresolvable as error:
             raise _unusable(_first_line(error)) from error
         except Exception as error:  # as above; RecursionError among them
             raise _unusable(f"{type(error).__name__}: {_first_line(error)}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.core.validation.bounds import MAX_SCHEMA_CHARS, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES, why_too_large
-from mcpx.core.validation.circles import bad_reference
+from mcpx.core.validation.full import bad_reference
 
 REF_A, REF_B = {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}
 
