@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from mcpx.core.catalog.model import is_read_only
-from mcpx.core.events.costs import Offers, costs
+from mcpx.core.events.costs import Offers, Pieces, costs
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import ANSWERED, Record, Records
 from mcpx.core.events.watched_call import Call, Json
@@ -31,7 +31,6 @@ from mcpx.core.protocol.messages import Exec, Forward, Read
 from mcpx.core.protocol.requests import Watched
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.telemetry.contained import contain
-from mcpx.core.wire.envelope import Bytes
 
 MAX_CALLS: Final = 200  # that have ended
 MAX_RUNNING: Final = 1000  # the servers' limits may allow more
@@ -166,7 +165,7 @@ class CallWatch:
         self,
         watched: Watched,
         raw: msgspec.Raw | bytes,
-        pieces: Sequence[Bytes],
+        pieces: Pieces,
         cost: tuple[int, int] | None,
     ) -> None:
         """Note the client's answer, in pieces, and its cost (direct, spent), if that is known already."""
@@ -276,6 +275,6 @@ def last_of(shown: Sequence[Json]) -> list[Json]:
     return [shown[at] for at in sorted([*slow, *others])]
 
 
-def _is_cut(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> bool:
+def _is_cut(raw: msgspec.Raw | bytes, pieces: Pieces) -> bool:
     """Return True if the answer is a part of the result, and says where the rest is."""
     return sum(map(len, pieces)) < len(raw) and any(_KEPT in bytes(piece) for piece in pieces)

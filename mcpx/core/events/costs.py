@@ -21,7 +21,9 @@ import msgspec
 from mcpx.core.catalog.model import Catalogue, ToolInfo
 from mcpx.core.events.stats import MCPX
 from mcpx.core.rendering.tokens import estimate_result
-from mcpx.core.wire.envelope import Bytes
+
+Pieces = Sequence[bytes | memoryview]
+"""An answer to a client as it goes out."""
 
 _NOTHING: Final = msgspec.Raw()
 _WHOLE_BYTES: Final = 4096  # of a text that is looked at whole
@@ -52,15 +54,15 @@ _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class CountedPieces(list[Bytes]):
+class CountedPieces(list[bytes | memoryview]):
     """A result in pieces of which the costs are known: a large one, which was read elsewhere."""
 
-    def __init__(self, pieces: Iterable[Bytes], cost: tuple[int, int]) -> None:
+    def __init__(self, pieces: Iterable[bytes | memoryview], cost: tuple[int, int]) -> None:
         super().__init__(pieces)
         self.cost = cost
 
 
-def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+def costs(raw: msgspec.Raw | bytes, pieces: Pieces) -> tuple[int, int]:
     """The cost of a server's result, and of the result in pieces that was made of it."""
     if isinstance(pieces, CountedPieces):
         return pieces.cost

@@ -15,13 +15,13 @@ call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import msgspec
 
-from mcpx.core.events.costs import Listings, Offers, costs, menu_of
+from mcpx.core.events.costs import Listings, Offers, Pieces, costs, menu_of
 from mcpx.core.events.records import End, Kind, Record, Target
 from mcpx.core.events.stats import (
     COMMAND_LINE,
@@ -48,7 +48,6 @@ from mcpx.core.protocol.requests import Watched
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.metrics import Activity
 from mcpx.core.text import cut, one_line, visible
-from mcpx.core.wire.envelope import Bytes
 
 WINDOW_S: Final = 0.25
 SAMPLES: Final = 32  # calls of one tool and client that are looked at in a window
@@ -74,7 +73,7 @@ class Watch(Protocol):
         self,
         watched: Watched,
         raw: msgspec.Raw | bytes,
-        pieces: Sequence[Bytes],
+        pieces: Pieces,
         cost: tuple[int, int] | None,
     ) -> None:
         """Note the answer to a call; `cost` is the direct and the spent one, where they were looked at."""
@@ -135,7 +134,7 @@ class ClientMeter:
         server: str,
         tool: str,
         raw: msgspec.Raw | bytes,
-        pieces: Sequence[Bytes],
+        pieces: Pieces,
         request: Request | None = None,
     ) -> None:
         """Count one answer: the server's result (empty where there is none), and the client's, in pieces.
@@ -257,7 +256,7 @@ class Meter:
         client = self.of_client(origin.name or _OWN_CLIENTS.get(origin.transport))
         return client.row(server, name if kind == "tool" else _KINDS.get(kind, OTHERS))
 
-    def sample(self, row: _Row, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+    def sample(self, row: _Row, raw: msgspec.Raw | bytes, pieces: Pieces) -> tuple[int, int]:
         """Look at one of the answers that are counted in this window. Returns its costs."""
         if not row.is_listed:
             self._list(row)
@@ -366,7 +365,7 @@ def _label(name: str) -> str:
     return cut(visible(name), MAX_LABEL_CHARS)
 
 
-def _costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+def _costs(raw: msgspec.Raw | bytes, pieces: Pieces) -> tuple[int, int]:
     try:
         return costs(raw, pieces)
     except Exception as error:  # noqa: BLE001 - the boundary: the meter must not cost a call
