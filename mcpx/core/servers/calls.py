@@ -34,6 +34,7 @@ from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.channel import CAN_COUNT_UNREAD
+from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.outgoing import ConnectionEnded
 from mcpx.errors import CallError, Code
 from supervisors import Envelope, Signal
@@ -50,6 +51,7 @@ class Calls:
 
     _link: Link
     _sender: Sender
+    _wire: WireDispatcher | None
 
     def __init__(
         self,
@@ -114,10 +116,11 @@ class Calls:
 
     def open(self, link: Link, sender: Sender) -> None:
         """Send requests over that link from now on, those that wait first."""
-        self._link, self._sender = link, sender
+        self._link, self._sender, self._wire = link, sender, link.wire
         self._open = True
         self._counters.find_silent_since = self._silent_since
-        self._sender.on_drained(self._resume)
+        if self._wire is not None:  # else each request has a connection of its own, and waits for it
+            self._wire.on_drained = self._resume
         self._mailbox.attach(self._take)
 
     def _resume(self) -> None:
@@ -172,7 +175,8 @@ class Calls:
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return
-        call = InFlight(envelope.message, reply, self._sender.position())
+        wire = self._wire
+        call = InFlight(envelope.message, reply, None if wire is None else wire.channel.position)
         self._counters.sent()
         self._in_flight.add(call)
         reply.on_abandon = lambda: self._abandon(call)
@@ -198,7 +202,7 @@ class Calls:
         a dead server is unread, and goes to the next incarnation.
         """
         link = self._link
-        if self._sender.congested():
+        if self._wire is not None and self._wire.channel.congested:
             return False  # `_resume` is called when it has read
         is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
         if is_idle or not CAN_COUNT_UNREAD or link.pid is None:

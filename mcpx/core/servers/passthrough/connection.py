@@ -125,7 +125,6 @@ class DirectConnection:
     ) -> None:
         """`agreed` is called when the server has accepted the client's `initialize`."""
         self._client = client
-        self._wire = link.wire
         self._server = config.name
         self._link = link
         self._schemas = schemas
@@ -152,16 +151,6 @@ class DirectConnection:
         return bool(len(self._server_requests))
 
     # --- the sender of the calls
-
-    def position(self) -> int | None:
-        return None if self._wire is None else self._wire.channel.position
-
-    def congested(self) -> bool:
-        return self._wire is not None and self._wire.channel.congested
-
-    def on_drained(self, callback: Callable[[], None]) -> None:
-        if self._wire is not None:
-            self._wire.on_drained = callback
 
     def send(self, request: Request, on_answer: OnRawAnswer, on_progress: OnProgress) -> Sent:
         if not isinstance(request, Passed):

@@ -10,7 +10,6 @@ changed roots. From 2026-07-28 on the level travels in each request, and there i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import anyio
@@ -106,19 +105,10 @@ class LogLevelSync:
 
 
 class Sender(Protocol):
-    """Starts requests on one session. Its methods do not wait."""
-
-    def position(self) -> int | None:
-        """Position at which the next request begins in what is sent; None if that is not known."""
-
-    def congested(self) -> bool:
-        """True if the server is not reading what it was sent already."""
-
-    def on_drained(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever the server reads again; it may send, and must not raise."""
+    """Starts requests on one session."""
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        """Start a request. `on_answer` may be called before this returns; neither callback may raise.
+        """Start a request. `on_answer` may be called before this returns; neither callback may wait or raise.
 
         Raises:
             Exception: The request cannot be put into a message; nothing was sent.
@@ -135,20 +125,9 @@ class WireSender:
         client: mcp_types.Implementation,
         log_level: LogLevelSync,
     ) -> None:
-        self._wire = wire
-        self._channel = wire.channel
         self._outgoing = wire.outgoing
         self._log_level = log_level
         self._modern = None if session.discover_result is None else _ModernMeta(session, client)
-
-    def position(self) -> int | None:
-        return self._channel.position
-
-    def congested(self) -> bool:
-        return self._channel.congested
-
-    def on_drained(self, callback: Callable[[], None]) -> None:
-        self._wire.on_drained = callback
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         outgoing, modern = self._outgoing, self._modern
@@ -232,15 +211,6 @@ class SessionSender:
         self._tasks = tasks
         self._log_level = log_level
         self._modern = None if session.discover_result is None else _ModernMeta(session, client)
-
-    def position(self) -> int | None:
-        return None
-
-    def congested(self) -> bool:
-        return False  # each request has a connection of its own, and waits for it
-
-    def on_drained(self, callback: Callable[[], None]) -> None:
-        """Do nothing: it is never congested."""
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         sent = _SentBySession(self._session, request, self._modern, on_answer, on_progress)
