@@ -1,7 +1,7 @@
 """The meter: calls, how they end, and what results and menus cost a model, directly and through MCPX.
 
 One for each hub, and the only place where calls are counted: whatever shows a figure of calls, failures or
-tokens reads the sums here. The audit log tells of each call (`begun`, `ended`); the paths of the gateway note
+tokens reads the sums here. It is a sink of `Records`, which tells of each call; the paths of the gateway note
 each answer to a client and each listing of the tools; `mcpx.core.events.stats_file` keeps the sums for good.
 Costs are estimates (`mcpx.core.events.costs`), the same for both sides. What MCPX answers by itself
 (`inspect`, an error of its own) costs nothing directly. docs/monitoring.md defines all of it.
@@ -204,7 +204,7 @@ class Meter:
         return server, tool if exists else OTHERS
 
     def begun(self, record: Record) -> None:
-        """Count a call that begins, as `mcpx.core.events.audit.audit.Tally` says."""
+        """Count a call that begins."""
         try:
             origin, server, kind, name = record.target
             client = self._clients.get(origin.name or "") if kind == "tool" else None

@@ -7,12 +7,12 @@ import time
 import anyio
 import pytest
 from msgspec.structs import replace
-from tests.mcpx.core.calls.test_sign_ins import agree, signing
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.errors import CallError, Code
 from mcpx.oauth.token_store import FileStore
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
+from tests.mcpx.oauth.test_sign_ins import agree, signing
 from tests.mcpx.scripted import QUICK
 
 pytestmark = pytest.mark.anyio
