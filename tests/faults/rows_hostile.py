@@ -13,13 +13,21 @@ from tests.faults import (
     rows_hostile_listings,
     rows_hostile_odd,
     rows_hostile_process,
-    rows_hostile_reviews,
     rows_hostile_secrets,
+    rows_misleading,
+    rows_out_of_spec,
+    rows_too_large,
+    rows_uncheckable,
+    rows_unread,
 )
 from tests.faults.hostile import Row
 
 HOSTILE_ROWS: Final[dict[str, Row]] = {
-    **rows_hostile_reviews.faults,
+    **rows_uncheckable.faults,
+    **rows_too_large.faults,
+    **rows_unread.faults,
+    **rows_misleading.faults,
+    **rows_out_of_spec.faults,
     **rows_hostile_arguments.faults,
     **rows_hostile_listings.faults,
     **rows_hostile_http.faults,

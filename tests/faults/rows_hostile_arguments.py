@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.faults.hostile import Hostile, HostileFaults
-from tests.faults.rows_reviews_router import ONE_NUMBER, TIMES, sent_or_refused, tool
+from tests.faults.rows_uncheckable import ONE_NUMBER, TIMES, sent_or_refused, tool
 
 faults = HostileFaults()
 ANY = {"type": "object"}

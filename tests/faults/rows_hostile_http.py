@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from tests.faults.hostile import Hostile, HostileFaults
-from tests.faults.rows_reviews_memory import ENDLESS, SHORT
+from tests.faults.rows_too_large import ENDLESS, SHORT
 
 faults = HostileFaults()
 MOST_CONNECTIONS = 300  # of MCPX to one server: 256, and some that are just being closed

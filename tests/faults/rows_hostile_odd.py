@@ -1,4 +1,4 @@
-"""Rows of the hostile table: oddities of the same kinds as in the reviews, which nobody has listed."""
+"""Rows of the hostile table: oddities of clients, lists, schemas, answers and whole servers."""
 
 from __future__ import annotations
 

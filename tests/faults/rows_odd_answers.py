@@ -1,4 +1,4 @@
-"""Rows of the hostile table: odd answers of kinds that no review has listed."""
+"""Rows of the hostile table: odd answers."""
 
 from __future__ import annotations
 

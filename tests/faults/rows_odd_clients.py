@@ -1,4 +1,4 @@
-"""Rows of the hostile table: odd and hostile clients of kinds that no review has listed."""
+"""Rows of the hostile table: odd and hostile clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the hostile table: clients that flood, in ways that no review has listed."""
+"""Rows of the hostile table: clients that flood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the hostile table: odd lists, resources and prompts of kinds that no review has listed."""
+"""Rows of the hostile table: odd lists, resources and prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the hostile table: schemas of kinds that no review has listed, with arguments that try them."""
+"""Rows of the hostile table: schemas, with arguments that try them."""
 
 from __future__ import annotations
 

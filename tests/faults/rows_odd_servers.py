@@ -1,4 +1,4 @@
-"""Rows of the hostile table: odd servers of kinds that no review has listed."""
+"""Rows of the hostile table: odd servers."""
 
 from __future__ import annotations
 

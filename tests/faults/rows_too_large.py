@@ -1,4 +1,4 @@
-"""Rows of the hostile table: what filled the memory or stalled everybody (D4, D5, D8 and D12)."""
+"""Rows of the hostile table: what fills the memory or stalls everybody."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ async def large_rows(on: Hostile) -> None:
     await large_answer(on, 'json.dumps([{"id": n, "name": f"name {n}", "ok": True} for n in range(400_000)])')
 
 
-# --- S8 of the third review: large answers
+# --- large answers
 
 FLOOD = """
     def fill(head, unit, tail):

@@ -1,4 +1,4 @@
-"""Rows of the hostile table: odd servers that work directly (1, 3, 7, 8 and 9 of the review of fidelity)."""
+"""Rows of the hostile table: servers beside the letter of the protocol, which work directly."""
 
 from __future__ import annotations
 

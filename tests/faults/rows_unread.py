@@ -1,4 +1,4 @@
-"""Rows of the hostile table: clients that do not read, and servers that ask them (D6)."""
+"""Rows of the hostile table: clients that do not read, and a server that floods them with questions."""
 
 from __future__ import annotations
 

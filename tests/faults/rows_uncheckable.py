@@ -1,4 +1,4 @@
-"""Rows of the hostile table: what ended or hung the router (D1, D2 and D3 of the security review)."""
+"""Rows of the hostile table: arguments and schemas that cannot be read, or not be checked in time."""
 
 from __future__ import annotations
 

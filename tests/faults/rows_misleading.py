@@ -1,4 +1,4 @@
-"""Rows of the hostile table: what is shown, echoed and odd (D7, D10, D11 and D13 of the security review)."""
+"""Rows of the hostile table: names, texts, requests, ledgers and errors that mislead or cannot be read."""
 
 from __future__ import annotations
 
