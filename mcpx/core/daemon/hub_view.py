@@ -4,7 +4,8 @@ Everything in the gateway looks through a `HubView`, never at the hub itself: wh
 calls, completes, subscribes or notifies asks its `upstreams`, `registry`, `calls` and `config`, so that a
 server or a tool that is hidden is unknown there exactly as one that does not exist, also in what errors
 suggest. The view is made of the configuration in force at each look, so a reload changes it at once. At an
-endpoint that shows all the faces are the hub's own, and looking through the view costs nothing.
+endpoint that shows all the faces are the hub's own, and looking through the view costs nothing. What results
+become (`views`), the records and the meter are the hub's own in every view, and go by the hub's settings.
 
 The requests of a view's clients go down a pipeline of its own (`mcpx.core.calls.pipeline`), which knows no
 other servers. A server that is seen through a profile stands in the view as a `NarrowedServer`, whether the

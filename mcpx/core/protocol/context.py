@@ -26,8 +26,9 @@ MAX_CLIENT_CHARS: Final = 128
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=True):
-    """The asker of a request, and over what, for the audit log: made once for each connection.
+    """The asker of a request, and over what and at which profile: made once for each connection.
 
+    Read by the records of calls and by traces.
     `control` is the command line, `page` the one in a browser, `library` a program with a hub of its own.
     """
 
@@ -39,6 +40,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
     user: str | None = None
     """The user at the other end: of the socket, or of this process."""
     profile: str | None = None
+    """The profile of the endpoint that it came to; None where that has none."""
     token: str | None = None
     """The name of the token that it showed."""
 

@@ -1,7 +1,8 @@
 """The requests of clients, the command line and programs, as values: what the decoder of each way in makes.
 
-A requester makes one with its context (`RequestContext`), for `mcpx.core.calls.pipeline`. What a client has
-written into it for the server behind it, above all into its `_meta`, is encoded by `meta_for_server`.
+A requester makes one with its context (`RequestContext`), for `mcpx.core.calls.pipeline`, which makes of it
+what a session with a server takes (`mcpx.core.protocol.requests`). What a client has written into it for that
+server, above all into its `_meta`, is encoded by `meta_for_server`.
 """
 
 from __future__ import annotations

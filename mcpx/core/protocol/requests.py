@@ -1,4 +1,6 @@
-"""The messages that an upstream actor takes: a closed union of frozen structs.
+"""Requests as a session with a server takes them, a closed union of frozen structs; and their context.
+
+The pipeline makes them of what clients ask of MCPX, which is in `mcpx.core.protocol.messages`.
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
 The answer to each is the raw JSON of the result (`msgspec.Raw`). The context of a request travels with it
@@ -74,7 +76,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     meta: bytes = b""
     """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
     origin: Origin | None = None
-    """Who asks, for the audit log; None for a program that uses MCPX as a library."""
+    """Who asks, and at which profile; None for a program that uses MCPX as a library."""
     policy: ServerPolicy | None = None
     """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
     own: bool = False
