@@ -34,6 +34,7 @@ export function Log({ server }) {
     if (follows && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [lines, follows, query]);
   const scrolled = () => {
+    if (!box.current) return; // the last scroll of a log that is gone
     const { scrollHeight, scrollTop, clientHeight } = box.current;
     setFollows(scrollHeight - scrollTop - clientHeight < NEAR_END);
   };
