@@ -1,4 +1,6 @@
-r"""Printing text of servers and users: on a terminal with escapes for what it would obey or hide.
+r"""Printing for people and programs: texts, tables, JSON, and numbers in few cells.
+
+Text of servers and users is printed on a terminal with escapes for what it would obey or hide.
 
 A terminal obeys control characters, and does not show what is invisible or written against the direction of
 reading: there such characters are printed as `\x1b` or `\u202e`. A pipe or a file gets the text as it is,
@@ -40,6 +42,15 @@ RIGHT: Final = {"justify": "right"}
 FOLD: Final = {"overflow": "fold"}
 _PADDING: Final = re.compile(r" +$", re.MULTILINE)
 _SURROGATES: Final = "backslashreplace"
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 60 * _MINUTE_S
+_DAY_S: Final = 24 * _HOUR_S
+_THOUSANDS_FROM: Final = 10_000
+_MILLION: Final = 1_000_000
+_PRECISE_BELOW: Final = 10.0  # tenths are shown of what is less
+_SECONDS_FROM_MS: Final = 10_000.0
+_DECIMAL: Final = ((1_000_000_000, "G"), (_MILLION, "M"), (1_000, "k"))
+_BINARY: Final = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
 
 def echo(text: str, *, err: bool = False, **style: Any) -> None:
@@ -139,3 +150,76 @@ class RawOutput:
         else:
             sys.stdout.buffer.write(piece)
         sys.stdout.flush()
+
+
+# --- numbers in few cells; `-` for one that is not known
+
+
+def duration(seconds: float | None) -> str:
+    """`8s`, `12m`, `3h`, `3h05`, `9d`: at most five cells for what lives less than three years."""
+    if seconds is None:
+        return "-"
+    if seconds < _MINUTE_S:
+        return f"{seconds:.0f}s"
+    if seconds < _HOUR_S:
+        return f"{seconds // _MINUTE_S:.0f}m"
+    if seconds < _DAY_S:
+        return f"{seconds // _HOUR_S:.0f}h{seconds % _HOUR_S // _MINUTE_S:02.0f}"
+    return f"{seconds // _DAY_S:.0f}d"
+
+
+def count(number: int) -> str:
+    """A number in at most four cells, up to a billion: `9999`, `123k`, `45M`."""
+    if number < _THOUSANDS_FROM:
+        return str(number)
+    return f"{number // 1000}k" if number < _MILLION else f"{number // _MILLION}M"
+
+
+def rate(per_second: float | None) -> str:
+    """A number a second: `0`, `1.2`, `340`, `12k`."""
+    if per_second is None:
+        return "-"
+    return f"{per_second:.1f}" if 0 < abs(per_second) < _PRECISE_BELOW else count(round(per_second))
+
+
+def latency(milliseconds: float | None) -> str:
+    """Milliseconds in at most four cells: `0.3`, `85`, `9999`, `12s`."""
+    if milliseconds is None:
+        return "-"
+    return precise(milliseconds) if milliseconds < _SECONDS_FROM_MS else f"{milliseconds / 1000:.0f}s"
+
+
+def percent(share: float | None) -> str:
+    """A share of one core: `0%`, `0.4%`, `85%`, `400%`."""
+    if share is None:
+        return "-"
+    return f"{100 * share:.1f}%" if 0 < 100 * share < 1 else f"{100 * share:.0f}%"
+
+
+def in_bytes(size: int) -> str:
+    """`640K`, `85M`, `1.2G`."""
+    return _scaled(size, _BINARY)
+
+
+def tokens(number: int) -> str:
+    """A number of tokens, its digits in at most five characters: `950`, `-1.2k`, `86k`, `4.1M`."""
+    return _scaled(number, _DECIMAL) if number >= 0 else f"-{_scaled(-number, _DECIMAL)}"
+
+
+def saved(direct: int, spent: int) -> str:
+    """The share that was saved: `93 %`, negative where MCPX has cost more; `-` where there was nothing."""
+    return f"{round(100 * (direct - spent) / direct)} %" if direct else "-"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def precise(number: float, below: float = _PRECISE_BELOW) -> str:
+    """A number with tenths below a limit."""
+    return f"{number:.1f}" if number < below else f"{number:.0f}"
+
+
+def _scaled(number: int, units: tuple[tuple[int, str], ...]) -> str:
+    return next((precise(number / unit) + letter for unit, letter in units if number >= unit), str(number))

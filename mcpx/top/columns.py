@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from mcpx.cli.operations.stats import tokens
-from mcpx.cli.operations.status_table import count, duration, remarks, shown_state
+from mcpx.cli.operations.status_table import remarks, shown_state
+from mcpx.cli.printing import count, duration, in_bytes, latency, percent, rate, tokens
 from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
 from mcpx.top.history import Row, bars
@@ -21,9 +21,6 @@ from mcpx.top.history import Row, bars
 NAME_CELLS: Final = {0: 8, 60: 14, 90: 28}
 """The most that a name gets in a window from so many cells on. A longer one is whole below the table."""
 MAX_REMARK_CHARACTERS: Final = 300
-PRECISE_BELOW: Final = 10.0  # tenths are shown of rates below, and of milliseconds below ten times that
-SECONDS_FROM_MS: Final = 10_000.0
-_UNITS: Final = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _ORDER: Final = (
     "parked",
     "invalid",
@@ -115,11 +112,6 @@ def _name(row: Row, _uses: Uses) -> Text:
     return Text(one_line(row.name, MAX_REMARK_CHARACTERS))
 
 
-def _up(row: Row, _uses: Uses) -> Text:
-    uptime_s = row.server.uptime_s
-    return Text("-" if uptime_s is None else duration(uptime_s))
-
-
 def _busy(row: Row, _uses: Uses) -> Text:
     server = row.server
     queued = f"+{count(server.queued)}" if server.queued else ""
@@ -165,45 +157,6 @@ def _remark(row: Row, _uses: Uses) -> Text:
     return Text(one_line(text, MAX_REMARK_CHARACTERS), style=style)
 
 
-def rate(per_second: float | None) -> str:
-    """A number a second: `0`, `1.2`, `340`, `12k`; `-` where it is not known."""
-    if per_second is None:
-        return "-"
-    if 0 < abs(per_second) < PRECISE_BELOW:
-        return f"{per_second:.1f}"
-    return count(round(per_second))
-
-
-def latency(milliseconds: float | None) -> str:
-    """A duration in at most four cells: `0.3`, `85`, `9999`, `12s`; `-` where it is not known."""
-    if milliseconds is None:
-        return "-"
-    if milliseconds < PRECISE_BELOW:
-        return f"{milliseconds:.1f}"
-    return f"{milliseconds:.0f}" if milliseconds < SECONDS_FROM_MS else f"{milliseconds / 1000:.0f}s"
-
-
-def percent(share: float | None) -> str:
-    """A share of one core: `0%`, `0.4%`, `85%`, `400%`; `-` where it is not known."""
-    if share is None:
-        return "-"
-    return f"{100 * share:.1f}%" if 0 < 100 * share < 1 else f"{100 * share:.0f}%"
-
-
-def in_bytes(size: int) -> str:
-    """`640K`, `85M`, `1.2G`."""
-    for unit, letter in _UNITS:
-        if size >= unit:
-            scaled = size / unit
-            return f"{scaled:.1f}{letter}" if scaled < PRECISE_BELOW else f"{scaled:.0f}{letter}"
-    return str(size)
-
-
-def signed_tokens(number: int) -> str:
-    """A number of tokens, with a minus where MCPX has cost more."""
-    return tokens(number) if number >= 0 else f"-{tokens(-number)}"
-
-
 def _text(of: Callable[[Row], str]) -> Callable[[Row, Uses], Text]:
     return lambda row, _uses: Text(of(row))
 
@@ -215,7 +168,7 @@ CPU: Final = Column("cpu", 4, 13, _cpu)
 CURVE: Final[Column] = Column("calls/s", 8, 14, lambda row, _uses: _curve(row, CURVE.width))
 COLUMNS: Final = (
     Column("state", 14, 1, lambda row, _uses: shown_state(row.server), is_left=True),
-    Column("up", 5, 5, _up),
+    Column("up", 5, 5, _text(lambda row: duration(row.server.uptime_s))),
     Column("re", 3, 9, _text(lambda row: count(row.server.restarts))),
     Column("calls", 5, 6, _text(lambda row: count(row.server.calls))),
     Column("/s", 4, 2, _text(lambda row: rate(row.rate))),
@@ -224,7 +177,7 @@ COLUMNS: Final = (
     Column("busy", 5, 4, _busy),
     Column("fail", 4, 3, _failed),
     Column("ref", 4, 12, _refused),
-    Column("saved", 5, 10, _text(lambda row: signed_tokens(row.saved))),
+    Column("saved", 5, 10, _text(lambda row: tokens(row.saved))),
     MEMORY,
     CPU,
     CURVE,

@@ -20,12 +20,11 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Button, Footer, Log, Static
 
-from mcpx.cli.operations.stats import saved, tokens
-from mcpx.cli.operations.status_table import count, duration, remarks, shown_state
+from mcpx.cli.operations.status_table import remarks, shown_state
+from mcpx.cli.printing import count, duration, in_bytes, latency, percent, rate, saved, tokens
 from mcpx.core.daemon.status import Cost, ServerStatus, SignInStatus, Status, Tokens
 from mcpx.core.system.processes import Use
 from mcpx.core.text import one_line
-from mcpx.top.columns import in_bytes, latency, percent, rate
 from mcpx.top.history import Row, bars
 from mcpx.top.polling import Host, LogFile
 
@@ -163,7 +162,7 @@ def _table(what: str, costs: Mapping[str, Cost]) -> Iterator[Text]:
     width = max(map(cell_len, [what, *names]))
     yield Text(f"{_padded(what, width)}  direct  mcpx  saved", style="bold")
     for name, (_, cost) in zip(names, rows, strict=False):
-        share = saved({"direct": cost.direct, "spent": cost.spent})
+        share = saved(cost.direct, cost.spent)
         numbers = f"{tokens(cost.direct):>6} {tokens(cost.spent):>5} {share:>6}"
         yield Text(f"{_padded(name, width)}  {numbers}")
     if len(rows) > MAX_ROWS:
@@ -171,7 +170,7 @@ def _table(what: str, costs: Mapping[str, Cost]) -> Iterator[Text]:
 
 
 def _cost(cost: Cost) -> str:
-    share = saved({"direct": cost.direct, "spent": cost.spent})
+    share = saved(cost.direct, cost.spent)
     return f"{tokens(cost.direct)} directly, {tokens(cost.spent)} through MCPX ({share} saved)"
 
 

@@ -19,9 +19,10 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from mcpx.cli.operations.status_table import daemon_line, problems, remarks
+from mcpx.cli.printing import counted, rate, tokens
 from mcpx.core.daemon.status import Status
 from mcpx.core.text import one_line
-from mcpx.top.columns import MANY, MEMORY, SORTS, Fitted, chosen, fitted, rate, signed_tokens
+from mcpx.top.columns import MANY, MEMORY, SORTS, Fitted, chosen, fitted
 from mcpx.top.history import Row, bars
 from mcpx.top.polling import Host
 
@@ -251,8 +252,7 @@ class ServersScreen(Screen[None]):
     def _rule(self, row: Row | None, every: int) -> Text:
         """`─ NAME ───── 3 of 70 servers, by name ─`."""
         filtered = f"{len(self._shown)} of " if len(self._shown) != every else ""
-        servers = "1 server" if every == 1 else f"{every} servers"
-        about = f" {filtered}{servers}, by {self._sorted_by} ─"
+        about = f" {filtered}{counted(every, 'server')}, by {self._sorted_by} ─"
         line = Text("─ ", style="dim", no_wrap=True)
         if row is not None:
             name = Text(one_line(row.name, MAX_TEXT), style="not dim bold")
@@ -267,4 +267,4 @@ def _same(one: Text, other: Text) -> bool:
 
 
 def _whole_tokens(per_second: float | None) -> str:
-    return "-" if per_second is None else signed_tokens(round(per_second))
+    return "-" if per_second is None else tokens(round(per_second))

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.options import json_option, with_config
-from mcpx.cli.printing import console, print_json
+from mcpx.cli.printing import console, counted, print_json, saved, tokens
 from mcpx.core.daemon.control_client import request
 from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
@@ -26,7 +26,6 @@ MAX_ROWS: Final = 40
 TERMINAL_BAR: Final = ("█", "░")
 PLAIN_BAR: Final = ("#", ".")
 NOTHING: Final = "nothing counted yet: no client has listed the tools or called one"
-_UNITS: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
 
 
@@ -91,9 +90,9 @@ def render(report: dict[str, Any], *, by: str = "server", bar: tuple[str, str] =
 
 
 def _sentence(period: str, count: dict[str, int], style: str = "") -> Text:
-    calls = "1 call" if count["calls"] == 1 else f"{count['calls']} calls"
-    sums = f"{tokens(count['direct'])} tokens directly, {tokens(count['spent'])} through MCPX"
-    return Text(f"{period}, {calls}: {sums} ({saved(count)} saved)", style=style)
+    direct, spent = count["direct"], count["spent"]
+    sums = f"{tokens(direct)} tokens directly, {tokens(spent)} through MCPX ({saved(direct, spent)} saved)"
+    return Text(f"{period}, {counted(count['calls'], 'call')}: {sums}", style=style)
 
 
 def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
@@ -105,7 +104,8 @@ def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
     longest = max((max(row["direct"], row["spent"]) for row in rows), default=0)
     for row in rows:
         name = f"{row['server']} {row['tool']}" if by == "tool" else row[by]
-        cells = (str(row["calls"]), tokens(row["direct"]), tokens(row["spent"]), saved(row))
+        direct, spent = row["direct"], row["spent"]
+        cells = (str(row["calls"]), tokens(direct), tokens(spent), saved(direct, spent))
         table.add_row(Text(one_line(name)), *map(Text, cells), _bar(row, longest, bar))
     return table
 
@@ -114,18 +114,3 @@ def _bar(row: dict[str, Any], longest: int, bar: tuple[str, str]) -> Text:
     """A bar of what was spent, then of what was saved; as long as the cost without MCPX."""
     spent, direct = (round(BAR_CELLS * row[key] / max(1, longest)) for key in ("spent", "direct"))
     return Text().append(bar[0] * spent, style="green").append(bar[1] * max(0, direct - spent), style="dim")
-
-
-def saved(count: dict[str, Any]) -> str:
-    """The share that was saved: `93 %`, negative where MCPX has cost more; `-` where there was nothing."""
-    direct, spent = count["direct"], count["spent"]
-    return f"{round(100 * (direct - spent) / direct)} %" if direct else "-"
-
-
-def tokens(number: int) -> str:
-    """A number of tokens in at most five characters: `950`, `1.2k`, `86k`, `4.1M`."""
-    for unit, letter in _UNITS:
-        if number >= unit:
-            scaled = number / unit
-            return f"{scaled:.1f}{letter}" if scaled < 10 else f"{scaled:.0f}{letter}"  # noqa: PLR2004 - two digits
-    return str(number)

@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.cli.printing import console
+from mcpx.cli.printing import console, count, counted, duration, precise
 from mcpx.core.daemon.status import (
     AuditStatus,
     ChangeStatus,
@@ -106,11 +106,6 @@ MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its
 SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
 LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  ref: refused  p50: median"
 MAX_NAMED_CHANGES: Final = 5  # of a server, in its line
-MINUTE_S: Final = 60
-HOUR_S: Final = 60 * MINUTE_S
-DAY_S: Final = 24 * HOUR_S
-THOUSANDS_FROM: Final = 10_000
-MILLIONS_FROM: Final = 1_000_000
 PRECISE_MS: Final = 100.0  # tenths are not shown from here on
 
 
@@ -171,8 +166,7 @@ def daemon_line(status: Status) -> Text:
     daemon = status.daemon
     ready = sum(server.state == "ready" for server in status.servers)
     text = Text(f"mcpx {daemon.version}", style="bold")
-    clients = "1 client" if daemon.clients == 1 else f"{daemon.clients} clients"
-    rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {clients}"
+    rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {counted(daemon.clients, 'client')}"
     asleep = sum(server.state == "asleep" for server in status.servers)
     rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
     if signed_out := sum(server.state == NEEDS_SIGN_IN for server in status.servers):
@@ -272,17 +266,24 @@ def _row(server: ServerStatus) -> list[Text]:
     latency = server.latency_ms
     cells = (
         "-" if server.pid is None else str(server.pid),
-        "-" if server.uptime_s is None else duration(server.uptime_s),
+        duration(server.uptime_s),
         count(server.restarts),
         count(server.tools),
         count(server.resources),
         count(server.in_flight) + (f"+{count(server.queued)}" if server.queued else ""),
         count(server.calls),
     )
-    times = Text(_latency(latency.p50)), Text(_latency(latency.p99))
+    times = (Text("-" if each is None else precise(each, PRECISE_MS)) for each in (latency.p50, latency.p99))
     failed = Text(count(server.failed), style="red" if server.failed else "")
     refused = Text(count(server.refused), style="yellow" if server.refused else "")
-    return [Text(one_line(server.name)), shown_state(server), *map(Text, cells), failed, refused, *times]
+    return [
+        Text(one_line(server.name)),
+        shown_state(server),
+        *map(Text, cells),
+        failed,
+        refused,
+        *times,
+    ]
 
 
 def shown_state(server: ServerStatus) -> Text:
@@ -315,8 +316,7 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
 
 def _peer(peer: PeerStatus) -> tuple[str, str]:
     """The remark on another MCPX whose servers are servers here, and its style."""
-    servers = "1 server" if peer.servers == 1 else f"{peer.servers} servers"
-    text = f"mcpx, {peer.state}, {servers}"
+    text = f"mcpx, {peer.state}, {counted(peer.servers, 'server')}"
     if peer.state != "ready" and peer.next_attempt_in_s is not None:
         text += f", retries in {duration(peer.next_attempt_in_s)}"
     if peer.state != "ready" and peer.last_error:
@@ -362,27 +362,3 @@ def _lines(said: list[tuple[str, str, str]]) -> list[Text]:
         ).append(text, style)
         for name, (_, text, style) in zip(names, said, strict=True)
     ]
-
-
-def duration(seconds: float) -> str:
-    """`8s`, `12m`, `3h`, `3h05`, `9d`: at most five cells for what lives less than three years."""
-    if seconds < MINUTE_S:
-        return f"{seconds:.0f}s"
-    if seconds < HOUR_S:
-        return f"{seconds // MINUTE_S:.0f}m"
-    if seconds < DAY_S:
-        return f"{seconds // HOUR_S:.0f}h{seconds % HOUR_S // MINUTE_S:02.0f}"
-    return f"{seconds // DAY_S:.0f}d"
-
-
-def count(number: int) -> str:
-    """A number in at most four cells, up to a billion: `9999`, `123k`, `45M`."""
-    if number < THOUSANDS_FROM:
-        return str(number)
-    return f"{number // 1000}k" if number < MILLIONS_FROM else f"{number // 1_000_000}M"
-
-
-def _latency(milliseconds: float | None) -> str:
-    if milliseconds is None:
-        return "-"
-    return f"{milliseconds:.1f}" if milliseconds < PRECISE_MS else f"{milliseconds:.0f}"

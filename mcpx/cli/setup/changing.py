@@ -20,7 +20,7 @@ import click
 
 from mcpx.cli.asking import RELOAD_TIMEOUT_S
 from mcpx.cli.options import Manner, asked, changing_options
-from mcpx.cli.printing import echo, print_json
+from mcpx.cli.printing import counted, echo, print_json
 from mcpx.core.config.servers import commands_in
 from mcpx.core.daemon.control_client import request
 from mcpx.core.system.paths import daemon_paths
@@ -305,9 +305,8 @@ def _show_history(*, as_json: bool, files: bool) -> None:
         return
     for change in reversed(changes):
         state = "undone" if change.id in gone else str(change.state)
-        number = len(change.files)
-        count = f"{number} file{'' if number == 1 else 's'}"
-        echo(f"{_when(change)}  {change.command}  ({state})  {count}", bold=files)
+        number = counted(len(change.files), "file")
+        echo(f"{_when(change)}  {change.command}  ({state})  {number}", bold=files)
         for file in change.files if files else ():
             echo(f"  {short(file.path)}")
         if files:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcpx.cli.options import Manner, changing_options
-from mcpx.cli.printing import console, echo, print_json
+from mcpx.cli.printing import console, counted, echo, print_json
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
 from mcpx.version import __version__
@@ -57,7 +57,7 @@ def _summary(sections: list[Section]) -> str:
 
 
 def _and_notes(number: int) -> str:
-    return "" if not number else f", {number} note{'' if number == 1 else 's'}"
+    return f", {counted(number, 'note')}" if number else ""
 
 
 def as_object(sections: list[Section], mended: dict[str, str | None]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import click
 
 from mcpx.cli.known_names import complete_client
 from mcpx.cli.options import Manner, changing_options, diff_option
-from mcpx.cli.printing import Line, echo, echo_plan, print_json, width
+from mcpx.cli.printing import Line, counted, echo, echo_plan, print_json, width
 from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
 from mcpx.core.text import cut
 from mcpx.errors import ConfigError
@@ -147,11 +147,6 @@ def plan_as_json(
     if reloaded:
         report["daemon"] = reloaded
     return report
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def others_read(path: Path) -> bool:

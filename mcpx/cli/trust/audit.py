@@ -18,7 +18,7 @@ import msgspec
 
 from mcpx.cli.group import Group
 from mcpx.cli.options import duration_of, with_config
-from mcpx.cli.printing import echo, print_json
+from mcpx.cli.printing import counted, echo, print_json
 from mcpx.core.daemon.lifecycle import located
 from mcpx.core.events.audit.chain_files import known_chains
 from mcpx.core.events.audit.merging import (
@@ -190,10 +190,8 @@ def _print_problems(
 def _print_count(found: Verified | GatewayVerified, who: str = "") -> None:
     if not found.chains and not found.problems:
         return  # there is nothing of which it could be said
-    count = len(found.problems)
-    chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
-    problems = "1 problem" if count == 1 else f"{count} problems"
-    echo(f"{who}{found.lines} lines in {chains}: {problems if count else 'nothing is changed or missing'}")
+    problems = counted(len(found.problems), "problem") if found.problems else "nothing is changed or missing"
+    echo(f"{who}{found.lines} lines in {counted(found.chains, 'chain')}: {problems}")
 
 
 def _logs(given: Sequence[str], own: Path) -> list[Log]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.cli.printing import duration, in_bytes, latency, percent, rate, saved, tokens
+
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\u202ec\u200bd\U000e0041e\x9bf\tg\nh"
 SHOWN = "a\\x1b[2J\\x1b]0;owned\\x07b\\u202ec\\u200bd\\U000e0041e\\x9bf\tg\nh"
 PRINTS = f"from mcpx.cli.printing import echo; echo({EVIL!r})"
@@ -83,3 +85,39 @@ def test_an_error_that_ends_a_command_is_escaped(tmp_path):
     assert "a\\x1b[2J" in text
     assert "\\u202e" in text
     assert "\x1b[2J" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((None, "-"), (0, "0s"), (59.4, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h00")),
+        *((86399, "23h59"), (864000, "10d")),
+    ],
+)
+def test_durations_are_short(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        *((0, "0"), (950, "950"), (999, "999"), (1000, "1.0k"), (-1234, "-1.2k"), (86_063, "86k")),
+        *((4_100_000, "4.1M"), (5 * 10**9, "5.0G")),
+    ],
+)
+def test_tokens_are_short(number, text):
+    assert tokens(number) == text
+
+
+def test_other_numbers_are_short():
+    rates = [rate(each) for each in (None, 0, 0.14, 1.25, 12.4, 123_456)]
+    assert rates == ["-", "0", "0.1", "1.2", "12", "123k"]
+    assert [latency(each) for each in (None, 0.25, 9.96, 85.4, 9999, 61_000)] == [
+        *("-", "0.2", "10.0", "85", "9999", "61s"),
+    ]
+    assert [in_bytes(each) for each in (12, 2048, 53 << 20, 3 << 30)] == ["12", "2.0K", "53M", "3.0G"]
+    assert [percent(each) for each in (None, 0, 0.004, 0.85, 4.0)] == ["-", "0%", "0.4%", "85%", "400%"]
+
+
+def test_what_was_saved_may_be_negative():
+    assert [saved(100, 7), saved(100, 117), saved(0, 5)] == ["93 %", "-17 %", "-"]

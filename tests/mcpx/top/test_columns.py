@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from mcpx.core.system.processes import Use
-from mcpx.top.columns import NAME, SORTS, chosen, fitted, in_bytes, latency, percent, rate, signed_tokens
+from mcpx.top.columns import NAME, SORTS, chosen, fitted
 from mcpx.top.history import Row
 from tests.mcpx.top.statuses import server, tokens
 
@@ -115,14 +115,3 @@ def test_what_wants_attention_or_is_largest_comes_first(order, first):
 def test_every_order_can_sort_a_server_of_which_nothing_is_known():
     for order in SORTS:
         assert chosen([row(server("odd", "of tomorrow", pid=None, uptime_s=None))], "", order, {})
-
-
-def test_numbers_are_short():
-    rates = [rate(each) for each in (None, 0, 0.14, 1.25, 12.4, 123_456)]
-    assert rates == ["-", "0", "0.1", "1.2", "12", "123k"]
-    assert [latency(each) for each in (None, 0.25, 9.96, 85.4, 9999, 61_000)] == [
-        *("-", "0.2", "10.0", "85", "9999", "61s"),
-    ]
-    assert [in_bytes(each) for each in (12, 2048, 53 << 20, 3 << 30)] == ["12", "2.0K", "53M", "3.0G"]
-    assert [percent(each) for each in (None, 0, 0.004, 0.85, 4.0)] == ["-", "0%", "0.4%", "85%", "400%"]
-    assert [signed_tokens(each) for each in (950, -1234)] == ["950", "-1.2k"]

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from mcpx.cli.main import cli
-from mcpx.cli.operations.stats import TERMINAL_BAR, render, saved, tokens
+from mcpx.cli.operations.stats import TERMINAL_BAR, render
 from mcpx.core.events.stats import Count, Totals, report
 from mcpx.core.events.stats_file import StatsFile
 from mcpx.paths import configuration_folder
@@ -85,20 +85,6 @@ def test_names_are_neither_obeyed_nor_read_as_markup():
     text = "\n".join(printed(report(totals(("c", "[bold]x\x1b[2J", "t", 1, 1, 1)), None)))
     assert "[bold]x" in text
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0"), (999, "999"), (1000, "1.0k"), (86_063, "86k"), (4_100_000, "4.1M"), (5 * 10**9, "5.0G")],
-)
-def test_tokens_are_short(number, text):
-    assert tokens(number) == text
-
-
-def test_what_was_saved_may_be_negative():
-    assert saved({"direct": 100, "spent": 7}) == "93 %"
-    assert saved({"direct": 100, "spent": 117}) == "-17 %"
-    assert saved({"direct": 0, "spent": 5}) == "-"
 
 
 @pytest.fixture

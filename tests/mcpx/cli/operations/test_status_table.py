@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mcpx.cli.operations.status_table import LEGEND, duration, render, render_json, show
+from mcpx.cli.operations.status_table import LEGEND, render, render_json, show
 from mcpx.core.daemon.lifecycle import waiting_upgrade
 from mcpx.core.daemon.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, SignInStatus, Status
 from mcpx.errors import MCPXError
@@ -178,14 +178,6 @@ def test_what_servers_say_is_neither_obeyed_nor_read_as_markup():
 def test_without_servers_that_have_anything_to_say_there_is_nothing_below_the_table():
     assert printed(server(), clients=1).splitlines()[-3].startswith("files")
     assert "1 client," in printed(server(), clients=1)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0s"), (59.4, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h00"), (86399, "23h59"), (864000, "10d")],
-)
-def test_durations_are_short(seconds, text):
-    assert duration(seconds) == text
 
 
 def test_a_server_that_wants_a_sign_in_has_its_command_in_a_line():
