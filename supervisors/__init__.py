@@ -17,7 +17,7 @@ parks those that keep failing, and stops them in order. The state of a child cha
 Depends on anyio and msgspec only; works on asyncio and trio.
 """
 
-from supervisors.actor import Actor, ActorRef, Envelope, Mailbox
+from supervisors.actor import Abandoned, Actor, ActorRef, Envelope, Mailbox, Reply
 from supervisors.child import ChildSpec, Incarnation
 from supervisors.errors import (
     DuplicateChild,
@@ -42,7 +42,6 @@ from supervisors.events import (
 )
 from supervisors.lifecycle import ChildState, Phase, refused_for, step
 from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown, Strategy, delay
-from supervisors.reply import Abandoned, Reply
 from supervisors.signals import Signal
 from supervisors.supervisor import Supervisor
 

@@ -67,7 +67,8 @@ class Supervisor:
         self._release_due_at = math.inf
         self._stop_together = stop_together
         self._observe, self._jitter = observe, jitter
-        self._children: dict[str, ManagedChild] = {}
+        self.children: dict[str, ManagedChild] = {}
+        """The children by name, in the order they were added: to be looked at only."""
         self._facts: deque[tuple[ManagedChild, Fact]] = deque()
         self._feeding = False
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -83,9 +84,9 @@ class Supervisor:
         Raises:
             DuplicateChild: One of that name is there.
         """
-        if spec.name in self._children:
+        if spec.name in self.children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
+        self.children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
         if self._tasks is not None and child.wanted:
             self._feed(child, facts.Start())
 
@@ -98,7 +99,7 @@ class Supervisor:
         child = self._child(name)
         self._feed(child, facts.Stop())
         await child.done.wait()
-        self._children.pop(name, None)
+        self.children.pop(name, None)
 
     def dismiss(self, name: str) -> None:
         """Stop a child, and forget it once it has left; do not wait for that."""
@@ -108,11 +109,11 @@ class Supervisor:
 
     def names(self) -> list[str]:
         """The children's names in the order they were added."""
-        return list(self._children)
+        return list(self.children)
 
     def state(self, name: str) -> ChildState:
         """Return what is known of a child now."""
-        child = self._children.get(name)
+        child = self.children.get(name)
         return (self._child(name) if child is None else child).state
 
     def demand(self, name: str) -> bool:
@@ -132,7 +133,7 @@ class Supervisor:
 
     def _want(self, child: ManagedChild, fact: Fact) -> None:
         if self._tasks is None:
-            self._children[child.spec.name] = ManagedChild(child.spec, self._feed, wanted=True)
+            self.children[child.spec.name] = ManagedChild(child.spec, self._feed, wanted=True)
         elif not self._over.is_set():
             child.wanted = True
             self._feed(child, fact)
@@ -152,7 +153,7 @@ class Supervisor:
 
     def _child(self, name: str) -> ManagedChild:
         try:
-            return self._children[name]
+            return self.children[name]
         except KeyError:
             raise NoSuchChild(f"no child named {name!r} is supervised here") from None
 
@@ -169,12 +170,12 @@ class Supervisor:
         self._restarts.clear()
         self._facts.clear()
         self._release_due_at = math.inf
-        for child in list(self._children.values()):
+        for child in list(self.children.values()):
             again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
-            self._children[child.spec.name] = again
+            self.children[child.spec.name] = again
         try:
             async with anyio.create_task_group() as self._tasks:
-                wanted = [child for child in self._children.values() if child.wanted]
+                wanted = [child for child in self.children.values() if child.wanted]
                 self._facts.extend((child, facts.Start()) for child in wanted)
                 self._take_facts()
                 task_status.started()
@@ -199,11 +200,11 @@ class Supervisor:
         self._over.set()
 
     async def _stop_children(self) -> None:
-        for child in reversed(list(self._children.values())):
+        for child in reversed(list(self.children.values())):
             self._feed(child, facts.Stop())
             if not self._stop_together:
                 await child.done.wait()
-        for child in list(self._children.values()):
+        for child in list(self.children.values()):
             await child.done.wait()
 
     def _escalate(self, failure: SupervisorError) -> None:
@@ -248,13 +249,13 @@ class Supervisor:
                 cause = child.state.cause.text if child.state.cause else "unknown"
                 self._escalate(TooManyRestarts(f"{child.spec.name} failed too often, lastly with: {cause}"))
         at = child.state.next_attempt_at or 0.0
-        for name in siblings_to_restart(self._strategy, list(self._children), child.spec.name):
-            self._facts.append((self._children[name], facts.Recycle(at)))
+        for name in siblings_to_restart(self._strategy, list(self.children), child.spec.name):
+            self._facts.append((self.children[name], facts.Recycle(at)))
 
     def _after_done(self, child: ManagedChild, *, asked: bool) -> None:
         child.done.set()
         if child.dismissed:
-            self._children.pop(child.spec.name, None)
+            self.children.pop(child.spec.name, None)
         cause = child.state.cause
         if child.spec.significant and not asked:
             if cause is None or cause.normal:
@@ -285,7 +286,7 @@ class Supervisor:
 
     def _release(self) -> None:
         """Start what is pending, as far as leaving siblings and the limit allow."""
-        children = list(self._children.values())
+        children = list(self.children.values())
         if self._strategy is not Strategy.ONE_FOR_ONE and any(
             child.state.phase is Phase.STOPPING for child in children
         ):

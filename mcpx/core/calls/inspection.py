@@ -32,7 +32,7 @@ from mcpx.core.rendering.results import ToolResult
 from mcpx.core.rendering.search_answer import search_answer
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.text import one_line, shown_name
-from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.validation.arguments import ArgumentChecker
 from mcpx.core.validation.example import example_arguments
 from mcpx.errors import NAME_LEN, CallError
 from supervisors import Reply

@@ -36,8 +36,7 @@ from mcpx.core.servers.admission import is_safe, not_read_only
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.tracing import Tracing, served_request
-from mcpx.core.validation.arguments import read_raw_arguments
-from mcpx.core.validation.checker import ArgumentChecker, Encoded
+from mcpx.core.validation.arguments import ArgumentChecker, Encoded, read_raw_arguments
 from mcpx.errors import CallError, Outcome
 
 

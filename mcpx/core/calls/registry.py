@@ -32,7 +32,7 @@ from mcpx.core.rendering.result_reading import read_resource_result
 from mcpx.core.rendering.results import resource_value
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.tracing import Tracing
-from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.validation.arguments import ArgumentChecker
 from mcpx.core.wire.workers.pool import WorkerPool
 
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden

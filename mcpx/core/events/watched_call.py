@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.core.events.audit.lines import argument_names
+from mcpx.core.events.audit.calls import argument_names
 from mcpx.core.events.records import Record
 from mcpx.core.rendering.tokens import estimate_result
 from mcpx.core.text import cut, visible

@@ -21,7 +21,7 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.protocol.requests import Request, size_of, tool_of
 from mcpx.core.servers.call_errors import unavailable
-from mcpx.core.servers.expiry import Expiry
+from mcpx.core.servers.in_flight import Expiry
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.errors import CallError, Code
 from supervisors import (
@@ -155,7 +155,8 @@ class CallQueue:
         """The phase that the server has, or will have without anybody's doing; a disabled one is done."""
         if self._config.disabled is not None or self.closed:
             return Phase.DONE
-        life = self.lifecycle() if self.pending_reason else self._supervisor.state(self._child)
+        child = None if self.pending_reason else self._supervisor.children.get(self._child)
+        life = self.lifecycle() if child is None else child.state
         phase = life.phase
         if phase is Phase.IDLE or phase is Phase.STOPPING:
             if life.resting:

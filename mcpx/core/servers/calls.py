@@ -27,8 +27,7 @@ from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.call_errors import call_error, error_unsent, server_died
 from mcpx.core.servers.call_queue import CallQueue
-from mcpx.core.servers.expiry import Expiry
-from mcpx.core.servers.in_flight import InFlight
+from mcpx.core.servers.in_flight import Expiry, InFlight
 from mcpx.core.servers.session.senders import Sender
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.core.servers.transport.link import ConnectionLost, Link

@@ -19,9 +19,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from mcpx.core.events.audit.calls import MAX_SAID, beginning, encoded, line_of, recovered, said_of, values
 from mcpx.core.events.audit.chain import Chain, open_chain
-from mcpx.core.events.audit.lines import encoded, line_of, recovered, said_of, values
-from mcpx.core.events.audit.slots import MAX_SAID, beginning
 from mcpx.core.events.records import Record
 from mcpx.core.text import cut
 from mcpx.errors import CallError, Code

@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from mcpx.core.events.audit.calls import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
 from mcpx.core.events.audit.chain_files import (
     CHAINS_NAME,
     HEAD_BYTES,
@@ -37,7 +38,6 @@ from mcpx.core.events.audit.chain_files import (
     segments,
     state_path,
 )
-from mcpx.core.events.audit.slots import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import LOCK_FLAGS, try_lock
 

@@ -2,7 +2,7 @@
 
 A chain is `NUMBER.state` and the segments `NUMBER-FIRST.jsonl` in the folder, where FIRST is the `seq` of the
 first line. The state file begins with the head, the place of the last line, padded to `HEAD_BYTES`; behind it
-stand the calls that are open (`mcpx.core.events.audit.slots`). Read by `mcpx.core.events.audit.reading`,
+stand the calls that are open (`mcpx.core.events.audit.calls`). Read by `mcpx.core.events.audit.reading`,
 written by `mcpx.core.events.audit.chain`.
 """
 

@@ -14,7 +14,7 @@ from mcpx.core.config import Config, ServerConfig, Stdio
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.messages import Inspect
 from mcpx.core.rendering.tokens import estimate
-from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.validation.arguments import ArgumentChecker
 from mcpx.core.wire.workers.pool import WorkerPool
 from mcpx.errors import CallError, Code
 from tests.mcpx.core.rendering.snapshots import corpus, resource, server, template, tool

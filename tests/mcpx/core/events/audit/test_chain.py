@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpx.core.events.audit import chain
+from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
-from mcpx.core.events.audit.slots import MAX_SLOTS, SLOT_BYTES
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
 from tests.mcpx.core.events.audit.conftest import RESULT, Audit, begin, call

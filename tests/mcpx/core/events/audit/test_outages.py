@@ -10,7 +10,7 @@ import pytest
 
 from mcpx.core.events.audit import audit as audit_module
 from mcpx.core.events.audit import chain
-from mcpx.core.events.audit.lines import recovered
+from mcpx.core.events.audit.calls import recovered
 from mcpx.core.events.records import Record
 from mcpx.core.protocol.context import library_origin
 from mcpx.core.store import private_files

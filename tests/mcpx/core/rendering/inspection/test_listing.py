@@ -14,7 +14,7 @@ from mcpx.core.rendering.inspection.listing import LISTING_TOKENS
 from mcpx.core.rendering.inspection.plain import MAX_SCHEMA_CHARS, PROGRAM_BYTES
 from mcpx.core.rendering.tokens import estimate
 from mcpx.core.rendering.toon import encode
-from mcpx.core.validation.checker import ArgumentChecker
+from mcpx.core.validation.arguments import ArgumentChecker
 from mcpx.core.wire.workers.pool import WorkerPool
 from tests.mcpx.core.rendering.snapshots import server, tool
 

@@ -1,0 +1,314 @@
+"""A call in the audit log: its slot while it is open, and its line once it has ended.
+
+A line is a JSON object in a fixed order: what is known at the beginning (`said_of`), then how the call ended,
+then its place in the chain (`mcpx.core.events.audit.chain`). It is made of the call's record, and changes
+nothing.
+
+Slots make a table that outlives the process, behind the head of a chain. A slot holds when its call began and
+what its line says of it; once it has ended, how. So a process that is killed loses no call, though lines are
+written a moment after it. The table is mapped into memory where the file system changes blocks in place,
+because that costs a call a tenth of a system call; elsewhere a full disk could end the process through a
+mapping, so it is written with `pwrite`. Blocks are written before they are used, so that a full disk does not
+matter here.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.core.events.audit.chain_files import UNREADABLE
+from mcpx.core.events.records import ENDS, Kind, Record
+from mcpx.core.protocol.context import Origin
+from mcpx.core.text import cut
+
+MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
+MAX_ARGUMENTS: Final = 64  # that are named
+MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
+MAX_ARGUMENTS_TEXT: Final = 512  # bytes; beyond it, the two limits above hold
+MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not read
+MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
+_encode: Final = msgspec.json.Encoder().encode
+_names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_SAID: Final = b'%b,"arguments":%b'
+_ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+_RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
+
+SLOT_BYTES: Final = 1024
+FIRST_SLOTS: Final = 32
+MAX_SLOTS: Final = 16384
+MAX_TIME_US: Final = 1 << 57  # that a clock can show as a date
+IN_PLACE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
+"""File systems that write a block where it is."""
+_SLOT: Final = struct.Struct("<QQHB")
+_MARK_AT: Final = 18  # where the number of the end stands
+MAX_SAID: Final = SLOT_BYTES - _SLOT.size
+
+
+# --- the line
+
+
+def line_of(record: Record, redact: Callable[[Any], Any] | None) -> bytes:
+    """Return the members of the line of a call that has ended.
+
+    `redact` takes the secrets out of values; None: they are not written.
+    """
+    outcome, code, size = record.how()
+    took_ms = max(0, record.ended_at_us - record.at_us) / 1000
+    by = _by(record.approval, record.rule)
+    ending = _ENDING % (_how(outcome, code), took_ms, len(record.arguments), size, by)
+    text = b"%b,%b" % (beginning(record.at_us, record.said), ending)
+    if record.trace_id is not None:
+        text += b',"trace_id":%b' % encoded(record.trace_id)
+    return text if redact is None else text + values(record.arguments, redact)
+
+
+def recovered(mark: int) -> bytes:
+    """Return the end of the line of a call that an earlier process has left, by the number in its slot."""
+    outcome, code = ENDS[mark] if mark < len(ENDS) else ENDS[0]
+    return _RECOVERED % (_how(outcome, code), _by(None, None))
+
+
+def said_of(
+    origin: Origin, server: str, kind: Kind, name: str, arguments: msgspec.Raw | bytes | None
+) -> bytes:
+    """Return the members that say who asks for what, with which arguments; None: they are not known."""
+    if arguments is None:
+        return _SAID % (members_of(origin, server, kind, name), b"null")
+    if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
+        try:
+            return _said_before(origin, server, kind, name, tuple(_names(arguments)))
+        except UNREADABLE:
+            pass
+    return _SAID % (members_of(origin, server, kind, name), argument_names(arguments))
+
+
+@lru_cache(maxsize=4096)
+def _said_before(origin: Origin, server: str, kind: Kind, name: str, names: tuple[str, ...]) -> bytes:
+    return _SAID % (members_of(origin, server, kind, name), _encode(names))
+
+
+@lru_cache(maxsize=4096)
+def members_of(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
+    """Return the members that say who asks for what."""
+    return _texts_or_null(
+        ("client", origin.client),
+        ("user", origin.user),
+        ("transport", origin.transport),
+        ("profile", origin.profile),
+        ("token", origin.token),
+        ("server", cut(server, MAX_ARGUMENT_CHARS)),
+        ("kind", kind),
+        ("name", cut(name, MAX_NAME_CHARS)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _how(outcome: str, code: str | None) -> bytes:
+    return _texts_or_null(("outcome", outcome), ("code", code))
+
+
+@lru_cache(maxsize=256)
+def _by(approval: str | None, rule: str | None) -> bytes:
+    return _texts_or_null(("approval", approval), ("rule", rule))
+
+
+def _texts_or_null(*members: tuple[str, str | None]) -> bytes:
+    """Return members of an object, each a text or null."""
+    pairs = ((key.encode(), b"null" if text is None else encoded(text)) for key, text in members)
+    return b",".join(b'"%b":%b' % pair for pair in pairs)
+
+
+def encoded(text: str) -> bytes:
+    """Return a text as JSON, whatever is in it."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
+        return _encode(text.encode(errors="replace").decode())
+
+
+def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
+    """Return the names of arguments, as a JSON array; null where they cannot be read."""
+    if not arguments:
+        return b"[]"
+    if len(arguments) > MAX_NAMES_BYTES:
+        return b"null"
+    try:
+        names = list(_names(arguments))
+    except UNREADABLE:
+        return _other_names(arguments)
+    text = _encode(names)
+    if len(text) > MAX_ARGUMENTS_TEXT:
+        return _encode([cut(name, MAX_ARGUMENT_CHARS) for name in names[:MAX_ARGUMENTS]])
+    return text
+
+
+def _other_names(arguments: msgspec.Raw | bytes) -> bytes:
+    """Return the names of an object within a string; none of null."""
+    try:
+        given = msgspec.json.decode(arguments, type=str | None)
+    except UNREADABLE:
+        return b"null"
+    if given is None:
+        return b"[]"
+    return argument_names(given.encode(errors="replace")) if given.lstrip().startswith("{") else b"null"
+
+
+def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> bytes:
+    """Return the member with the arguments' values; null where they are too large or cannot be read."""
+    if not arguments:
+        return b',"values":{}'
+    if len(arguments) > MAX_VALUES_BYTES:
+        return b',"values":null'
+    try:
+        return b',"values":%b' % _encode(redact(msgspec.json.decode(arguments)))
+    except (*UNREADABLE, UnicodeEncodeError):
+        return b',"values":null'
+
+
+# --- the slot
+
+
+class Slots:
+    """The slots in an open state file, from `start` on. `begun` counts the calls of all processes."""
+
+    def __init__(self, state: int, start: int, begun: int, *, mapped: bool) -> None:
+        self.begun = begun
+        self._state = state
+        self._start = start
+        self._mapped = mapped
+        self._map: mmap.mmap | None = None
+        self._count = 0
+        self._free: list[int] = []
+
+    def begin(self, at_us: int, said: bytes) -> int | None:
+        """Note that a call begins: the slot that it takes; None where it cannot be noted."""
+        length = len(said)
+        if length > MAX_SAID or not (self._free or self._grow_if_possible()):
+            return None
+        slot = self._free.pop()
+        self.begun = begun = self.begun + 1
+        data = _SLOT.pack(begun, at_us, length, 0) + said
+        at = self._start + slot * SLOT_BYTES
+        if self._map is not None:
+            self._map[at : at + len(data)] = data
+        elif not self._written(data, at):
+            self._free.append(slot)
+            return None
+        return slot
+
+    def end(self, slot: int, mark: int) -> bool:
+        """Note how a call has ended, by a number from 1 to 255; false where that is not possible."""
+        at = self._start + slot * SLOT_BYTES + _MARK_AT
+        if self._map is not None:
+            self._map[at] = mark
+            return True
+        return self._written(bytes((mark,)), at)
+
+    def free(self, slot: int) -> None:
+        """Give back the slot of a call that has its line."""
+        self._free.append(slot)
+
+    @property
+    def open(self) -> int:
+        """A bit for each slot whose call has no line yet."""
+        bits = bytearray(b"\xff" * ((self._count + 7) // 8))
+        for slot in self._free:
+            bits[slot >> 3] &= ~(1 << (slot & 7))
+        return int.from_bytes(bits, "little") & ((1 << self._count) - 1)
+
+    def _written(self, data: bytes, at: int) -> bool:
+        try:
+            return os.pwrite(self._state, data, at) == len(data)
+        except OSError:
+            return False
+
+    def _grow_if_possible(self) -> bool:
+        try:
+            self.grow(max(FIRST_SLOTS, 2 * self._count))
+        except OSError:
+            return False
+        return bool(self._free)
+
+    def grow(self, count: int) -> None:
+        """Make room for so many calls.
+
+        Raises:
+            OSError: The disk has none.
+        """
+        count = min(count, MAX_SLOTS)
+        size = self._start + count * SLOT_BYTES
+        there = max(os.fstat(self._state).st_size, self._start + self._count * SLOT_BYTES)
+        if size > there:
+            write_whole(self._state, bytes(size - there), there)  # not a hole, which a full disk cannot fill
+        if self._mapped:
+            self.close()
+            self._map = mmap.mmap(self._state, size)
+        self._free[:0] = range(count - 1, self._count - 1, -1)
+        self._count = max(count, self._count)
+
+    def close(self) -> None:
+        """End the mapping."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+
+def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list[tuple[bytes, int]], int]:
+    """The calls that were open when the chain was last written, the oldest first, and how many had begun.
+
+    Of each the beginning of its line, and the number of its end; 0 where it had not ended. `before` is how
+    many calls had begun at the last note of the head, `was_open` the bits of those that were open then.
+    """
+    found: list[tuple[int, bytes, int]] = []
+    highest, offset, number = before, start, 0
+    while len(data := os.pread(state, SLOT_BYTES, offset)) == SLOT_BYTES:
+        begun, at_us, length, mark = _SLOT.unpack_from(data)
+        highest = max(highest, begun)
+        is_open = bool(was_open >> number & 1) or begun > before
+        if begun and is_open and length <= MAX_SAID and at_us < MAX_TIME_US:
+            found.append((begun, beginning(at_us, data[_SLOT.size : _SLOT.size + length]), mark))
+        offset, number = offset + SLOT_BYTES, number + 1
+    return [(text, mark) for _, text, mark in sorted(found)], highest
+
+
+def beginning(at_us: int, said: bytes) -> bytes:
+    """The beginning of a line: the time, in microseconds since the epoch, and the members behind it."""
+    second, rest = divmod(at_us, 1_000_000)
+    return b'{"time":"%b.%06dZ",%b' % (_utc(second), rest, said)
+
+
+@lru_cache(maxsize=4)
+def _utc(second: int) -> bytes:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+
+
+def may_be_mapped(folder: Path) -> bool:
+    """Return True if the file system of a folder changes blocks in place; false where that is not known."""
+    try:
+        device = os.stat(folder).st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    kinds = {line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ")[2:3] == [wanted]}
+    return bool(kinds) and kinds <= IN_PLACE
+
+
+def write_whole(fd: int, data: bytes, offset: int) -> None:
+    """Write all of it.
+
+    Raises:
+        OSError: Not all of it could be written.
+    """
+    if os.pwrite(fd, data, offset) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
