@@ -1,7 +1,7 @@
 """Options that commands share, and the question that is asked before files are changed.
 
 A command prints what it would change, asks by `Manner.agrees`, and if that is False exits with
-`Manner.exit_unchanged`.
+`Manner.exit_unchanged`. One that plans changes of several files makes a `FilePlan`, which does all that.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ import os
 import re
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import click
 
 from mcpx.cli.known_names import complete_profile
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 from mcpx.core.system.polling import readable
 from mcpx.core.text import escaped
+
+if TYPE_CHECKING:
+    from mcpx.setup.changes import Change
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -87,6 +91,47 @@ class Manner(NamedTuple):
     def exit_unchanged(self) -> NoReturn:
         """End a command that has changed nothing: 0 for a dry run, 1 for a change that was not agreed to."""
         sys.exit(0 if self.dry_run else 1)
+
+
+class FilePlan(ABC):
+    """What a command would do to files, for people and for programs; `end` is how the command goes on."""
+
+    change: Change | None = None
+    daemon: str | None = None
+    """What came of it there; both are known once it is carried out."""
+
+    @abstractmethod
+    def show(self) -> None:
+        """Print what would be done."""
+
+    @abstractmethod
+    def carry_out(self) -> None:
+        """Do it, and set `change` and `daemon`."""
+
+    @abstractmethod
+    def show_done(self, change: Change) -> None:
+        """Print what was done, and what the person does next."""
+
+    @abstractmethod
+    def report(self) -> dict[str, Any]:
+        """The plan and what came of it as plain JSON."""
+
+    def end(self, manner: Manner, question: str | None, *, is_failed: bool) -> NoReturn:
+        """Show it, carry it out if the question is agreed to, and exit: with 1 if it failed or was declined.
+
+        There is no question where nothing is to be done.
+        """
+        if not manner.as_json:
+            self.show()
+        if question is not None and manner.agrees(question):
+            self.carry_out()
+        if manner.as_json:
+            print_json(self.report())
+        elif self.change is not None:
+            self.show_done(self.change)
+        if question is not None and self.change is None and not is_failed:
+            manner.exit_unchanged()
+        sys.exit(int(is_failed))
 
 
 def changing_options(command: Callable[..., Any]) -> Callable[..., Any]:

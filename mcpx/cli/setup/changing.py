@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mcpx.cli.asking import RELOAD_TIMEOUT_S
-from mcpx.cli.options import Manner, asked, changing_options
+from mcpx.cli.options import FilePlan, Manner, asked, changing_options
 from mcpx.cli.printing import counted, echo, print_json
 from mcpx.core.config.servers import commands_in
 from mcpx.core.daemon.control_client import request
@@ -80,6 +80,14 @@ def short(path: str | os.PathLike[str]) -> str:
     """A path with `~` for the home folder."""
     text, folder = os.fspath(path), str(Path(home()))
     return f"~{text[len(folder) :]}" if folder != "/" and text.startswith(f"{folder}/") else text
+
+
+def by_sentence(said: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """`NAMES: SENTENCE` for pairs of a sentence and a name: the same of several names in one."""
+    names: dict[str, list[str]] = {}
+    for sentence, name in said:
+        names.setdefault(sentence, []).append(name)
+    yield from (f"{', '.join(of)}: {sentence}" for sentence, of in names.items())
 
 
 _T = TypeVar("_T")
@@ -237,76 +245,82 @@ def undo(
     interrupted = take_back_interrupted(manner)
     planned = None if interrupted else plan_undo(force=force)
     if planned is None:
-        _end_without(interrupted, as_json=manner.as_json)
+        if manner.as_json:
+            echo(json.dumps({"changed": bool(interrupted), "undone": None, "interrupted": interrupted}))
+        elif not interrupted:
+            echo("nothing to take back")
         return
-    if not manner.as_json:
-        _show(planned)
-    change = None
-    if not planned.refused:
-        question = f"Take back {planned.change.command}?"
-        if manner.agrees(question):
-            command = f"undo {planned.change.command}"
-            change = carry_out(command, planned.edits, undoes=planned.change.id)
-    reloaded = reload_daemon(config_path) if change is not None else None
-    if manner.as_json:
-        report = {
-            "changed": change is not None,
-            "undone": planned.change.id,
-            "command": planned.change.command,
+    question = None if planned.refused else f"Take back {planned.change.command}?"
+    _Undoing(planned, config_path).end(manner, question, is_failed=bool(planned.refused))
+
+
+@dataclass
+class _Undoing(FilePlan):
+    """Taking a change back."""
+
+    undo: Undo
+    config_path: str | None
+
+    def _files(self) -> list[dict[str, str]]:
+        texts = {True: "removed, as it was not there", False: "as before"}
+        return [{"file": str(edit.path), "becomes": texts[edit.after is None]} for edit in self.undo.edits]
+
+    def show(self) -> None:
+        last = self.undo.change
+        echo(f"{last.command}, {_when(last)}", bold=True)
+        for file in self._files():
+            echo(f"  {short(file['file'])}: {file['becomes']}")
+        for sentence in self.undo.notes:
+            echo(f"  note: {sentence}", fg="yellow")
+        for sentence in self.undo.refused:
+            echo(f"  {sentence}", fg="red")
+        if self.undo.refused:
+            text = "nothing was changed; --force puts the copies in their place, and keeps what is there"
+            echo(text, err=True)
+            if last.command.startswith("install"):
+                echo("mcpx uninstall takes MCPX out and leaves the rest", err=True)
+
+    def carry_out(self) -> None:
+        last = self.undo.change
+        self.change = carry_out(f"undo {last.command}", self.undo.edits, undoes=last.id)
+        self.daemon = reload_daemon(self.config_path)
+
+    def show_done(self, _change: Change) -> None:
+        echo("; ".join(["taken back", *([self.daemon] if self.daemon else [])]))
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "changed": self.change is not None,
+            "undone": self.undo.change.id,
+            "command": self.undo.change.command,
+            "files": self._files(),
+            "refused": self.undo.refused,
+            "notes": self.undo.notes,
         }
-        report |= {"files": _files(planned), "refused": planned.refused, "notes": planned.notes}
-        print_json(report)
-    elif change is not None:
-        echo("; ".join(["taken back", *([reloaded] if reloaded else [])]))
-    if planned.refused:
-        sys.exit(1)
-    if change is None:
-        manner.exit_unchanged()
-
-
-def _end_without(interrupted: tuple[str, ...], *, as_json: bool) -> None:
-    if as_json:
-        echo(json.dumps({"changed": bool(interrupted), "undone": None, "interrupted": interrupted}))
-    elif not interrupted:
-        echo("nothing to take back")
-
-
-def _show(planned: Undo) -> None:
-    change = planned.change
-    echo(f"{change.command}, {_when(change)}", bold=True)
-    for file in _files(planned):
-        echo(f"  {short(file['file'])}: {file['becomes']}")
-    for sentence in planned.notes:
-        echo(f"  note: {sentence}", fg="yellow")
-    for sentence in planned.refused:
-        echo(f"  {sentence}", fg="red")
-    if planned.refused:
-        echo("nothing was changed; --force puts the copies in their place, and keeps what is there", err=True)
-        if change.command.startswith("install"):
-            echo("mcpx uninstall takes MCPX out and leaves the rest", err=True)
-
-
-def _files(planned: Undo) -> list[dict[str, str]]:
-    return [
-        {
-            "file": str(edit.path),
-            "becomes": "removed, as it was not there" if edit.after is None else "as before",
-        }
-        for edit in planned.edits
-    ]
 
 
 def _show_history(*, as_json: bool, files: bool) -> None:
     changes = history()
     gone = undone(changes)
+    states = {each.id: "undone" if each.id in gone else str(each.state) for each in changes}
     if as_json:
-        rows = [_row(change, is_undone=change.id in gone) for change in changes]
+        rows = [
+            {
+                "id": change.id,
+                "command": change.command,
+                "at": change.at,
+                "state": states[change.id],
+                "files": [file.path for file in change.files],
+                "copies": str(change.folder),
+                "undoes": change.undoes,
+            }
+            for change in changes
+        ]
         print_json({"changes": rows})
         return
     for change in reversed(changes):
-        state = "undone" if change.id in gone else str(change.state)
         number = counted(len(change.files), "file")
-        echo(f"{_when(change)}  {change.command}  ({state})  {number}", bold=files)
+        echo(f"{_when(change)}  {change.command}  ({states[change.id]})  {number}", bold=files)
         for file in change.files if files else ():
             echo(f"  {short(file.path)}")
         if files:
@@ -315,18 +329,6 @@ def _show_history(*, as_json: bool, files: bool) -> None:
         echo("nothing was changed yet")
     elif not files:
         echo("--files shows the files of each, and where its copies are", err=True)
-
-
-def _row(change: Change, *, is_undone: bool) -> dict[str, Any]:
-    return {
-        "id": change.id,
-        "command": change.command,
-        "at": change.at,
-        "state": "undone" if is_undone else str(change.state),
-        "files": [file.path for file in change.files],
-        "copies": str(change.folder),
-        "undoes": change.undoes,
-    }
 
 
 def _when(change: Change) -> str:

@@ -8,148 +8,127 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.options import Manner, changing_options, diff_option
-from mcpx.cli.printing import Line, counted, echo, echo_plan, print_json, width
-from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
+from mcpx.cli.options import FilePlan, Manner, changing_options, diff_option
+from mcpx.cli.printing import Line, counted, echo, echo_plan, width
+from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back_interrupted
 from mcpx.core.text import cut
-from mcpx.errors import ConfigError
 from mcpx.paths import config_file, config_hint
-from mcpx.setup.changes import Edit, carry_out, read_file
+from mcpx.setup.changes import Edit, carry_out
 from mcpx.setup.clients import (
-    CLIENTS,
     ClientServers,
     ImportPlan,
     Planned,
     Server,
     candidates,
-    client_named,
+    clients_named,
     find_all,
     masking,
-    plan_import,
     read_client_file,
     this_system,
 )
-from mcpx.setup.documents import DocumentError
+from mcpx.setup.clients.install_plan import plan_import_into
+
+if TYPE_CHECKING:
+    from mcpx.setup.changes import Change
 
 
-def show_plan(
-    found: Sequence[ClientServers],
-    missing: Mapping[str, Sequence[str]],
-    plan: ImportPlan,
-    path: Path,
-    *,
-    diff: bool = False,
-) -> None:
-    """Print what was found and would be written, client by client; server by server where that is too long.
+@dataclass
+class _Importing(FilePlan):
+    """The servers of the clients' files, `found`, taken over into the configuration at `path`.
 
-    With `diff` it is client by client in any case, and how the configuration would change.
+    `missing` has the places that were looked at of each client without a file.
     """
-    by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
-    lines = [line for each in found for line in _of_client(each, by_origin)]
-    lines += [(_missing(name, places), "yellow") for name, places in missing.items()]
-    echo_plan(lines, lambda: _by_server(found, missing, plan), diff=diff)
-    if diff and plan.changes:
-        echo("")
-        echo(masking.masked_diff(plan.before, plan.after, short(path)))
-        echo("")
-    elif plan.servers and not plan.changes:
-        echo(f"nothing to do: {short(path)} has all of them")
-    elif not plan.changes and not any(each.problem for each in found):
-        echo("nothing to do: no server that MCPX could take over")
 
+    found: Sequence[ClientServers]
+    missing: Mapping[str, Sequence[str]]
+    plan: ImportPlan
+    path: Path
+    is_named: bool
+    diff: bool
 
-def show_empty(path: Path, missing: Mapping[str, Sequence[str]], *, named: bool) -> None:
-    """Print that no file was found, where it was looked for clients that were named, and what to do."""
-    for name, places in missing.items() if named else ():
-        echo(_missing(name, places), fg="yellow")
-    add = f"mcpx add{config_hint(path)} NAME -- COMMAND"
-    looked = "" if named else f", of {len(missing)} clients that MCPX knows"
-    echo(f"no file of a client was found{looked}; to add a server by hand: {add}")
+    def __post_init__(self) -> None:
+        servers = self.plan.servers
+        self.by_origin = {(origin.path, origin.name): each for each in servers for origin in each.origins}
 
+    def show(self) -> None:
+        """Print what was found and would be written, client by client; by server where that is too long.
 
-def _missing(name: str, places: Iterable[str]) -> str:
-    return f"{name}: no such file: {', '.join(map(short, places))}"
+        With `diff` it is client by client in any case, and how the configuration would change.
+        """
+        plan, path = self.plan, self.path
+        missing = self.missing if self.is_named else {}
+        lost = [f"{name}: no such file: {', '.join(map(short, places))}" for name, places in missing.items()]
+        if not self.found:
+            for line in lost:
+                echo(line, fg="yellow")
+            add = f"mcpx add{config_hint(path)} NAME -- COMMAND"
+            looked = "" if self.is_named else f", of {len(self.missing)} clients that MCPX knows"
+            echo(f"no file of a client was found{looked}; to add a server by hand: {add}")
+            return
+        lines = [line for each in self.found for line in _of_client(each, self.by_origin)]
+        lines += [(line, "yellow") for line in lost]
+        echo_plan(lines, lambda: _by_server(self.found, missing, plan), diff=self.diff)
+        if self.diff and plan.changes:
+            echo(f"\n{masking.masked_diff(plan.before, plan.after, short(path))}\n")
+        elif plan.servers and not plan.changes:
+            echo(f"nothing to do: {short(path)} has all of them")
+        elif not plan.changes and not any(each.problem for each in self.found):
+            echo("nothing to do: no server that MCPX could take over")
 
+    def carry_out(self) -> None:
+        plan = self.plan
+        about: dict[str, Any] = {
+            "servers": [server.name for server in plan.new],
+            "clients": sorted({origin.client for server in plan.new for origin in server.origins}),
+        }
+        self.change = carry_out("import", [Edit(self.path, plan.before, plan.after, "json")], about=about)
+        self.daemon = reload_daemon(self.path)
 
-def show_done(plan: ImportPlan, path: Path, reloaded: str | None) -> None:
-    """Print what was done, and what the person has to do before every server works."""
-    if reloaded:
-        echo(reloaded)
-    for server in plan.new:
-        for need in server.needs:
-            echo(f"to do for {server.name}: {need}", fg="yellow")
-        if server.needs and server.entry.get("disabled"):
-            echo(f"  then: mcpx enable {shlex.quote(server.name)}{config_hint(path)}", fg="yellow")
-    if others_read(path):
-        echo(_readable(path, short(path)), fg="yellow")
-    echo(f"next: mcpx install{config_hint(path)} puts MCPX into your clients")
-    echo(f"wrote {_counts(plan)} to {short(path)}; {_new_names(plan)}mcpx undo takes it back")
-
-
-def _counts(plan: ImportPlan) -> str:
-    """`12 servers from 17 entries`."""
-    entries = sum(len(server.origins) for server in plan.new)
-    wrote = counted(len(plan.new), "server")
-    return wrote if entries == len(plan.new) else f"{wrote} from {entries} entries"
-
-
-def _new_names(plan: ImportPlan) -> str:
-    """`beta, gamma are now alpha; `."""
-    said = ""
-    for server in plan.servers:
-        if names := server.aliases:
-            said += f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} now {server.name}; "
-    return said
-
-
-def plan_as_json(
-    found: Iterable[ClientServers],
-    missing: Mapping[str, Sequence[str]],
-    plan: ImportPlan,
-    path: Path,
-    *,
-    changed: bool,
-    reloaded: str | None,
-) -> dict[str, Any]:
-    """The same as plain JSON."""
-    by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
-    report: dict[str, Any] = {
-        "file": str(path),
-        "changed": changed,
-        "clients": [_client(each, by_origin) for each in found],
-        "missing": missing,
-        "servers": [
-            {
-                "name": server.name,
-                "entry": masking.masked_entry(server.entry),
-                "state": _state(server, changed=changed),
-                "from": [
-                    {"client": origin.client, "file": str(origin.path), "name": origin.name}
-                    for origin in server.origins
-                ],
-                "aliases": server.aliases,
-                "notes": server.notes,
-                "needs": server.needs,
-            }
+    def show_done(self, _change: Change) -> None:
+        plan, path = self.plan, self.path
+        if self.daemon:
+            echo(self.daemon)
+        for server in plan.new:
+            for need in server.needs:
+                echo(f"to do for {server.name}: {need}", fg="yellow")
+            if server.needs and server.entry.get("disabled"):
+                echo(f"  then: mcpx enable {shlex.quote(server.name)}{config_hint(path)}", fg="yellow")
+        if _others_read(path):
+            echo(_readable(path, short(path)), fg="yellow")
+        echo(f"next: mcpx install{config_hint(path)} puts MCPX into your clients")
+        entries = sum(len(server.origins) for server in plan.new)
+        wrote = counted(len(plan.new), "server")
+        wrote += f" from {entries} entries" if entries != len(plan.new) else ""
+        renamed = "".join(
+            f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} now {server.name}; "
             for server in plan.servers
-        ],
-    }
-    if plan.changes:
-        report["diff"] = masking.masked_diff(plan.before, plan.after, str(path))
-    if reloaded:
-        report["daemon"] = reloaded
-    return report
+            if (names := server.aliases)
+        )
+        echo(f"wrote {wrote} to {short(path)}; {renamed}mcpx undo takes it back")
+
+    def report(self) -> dict[str, Any]:
+        plan, is_done = self.plan, self.change is not None
+        report: dict[str, Any] = {
+            "file": str(self.path),
+            "changed": is_done,
+            "clients": [_client(each, self.by_origin) for each in self.found],
+            "missing": self.missing,
+            "servers": [_server(server, is_done=is_done) for server in plan.servers],
+        }
+        if plan.changes:
+            report["diff"] = masking.masked_diff(plan.before, plan.after, str(self.path))
+        return report | ({"daemon": self.daemon} if self.daemon else {})
 
 
-def others_read(path: Path) -> bool:
+def _others_read(path: Path) -> bool:
     """Return True if other users can read a file."""
     try:
         return bool(path.stat().st_mode & 0o044)
@@ -182,7 +161,7 @@ def _of_client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned
 def _remarks(each: ClientServers) -> list[str]:
     """Remarks on a whole file."""
     holds_secrets = any(masking.holds_secrets(server.entry) for server in each.servers)
-    if not (holds_secrets and others_read(each.file.path)):
+    if not (holds_secrets and _others_read(each.file.path)):
         return list(each.notes)
     return [*each.notes, _readable(each.file.path, "this file")]
 
@@ -208,7 +187,7 @@ def _by_server(
     present = [server.name for server in plan.servers if server.present]
     if present:
         lines.append((cut(f"  in the configuration already: {', '.join(present)}", most), None))
-    lines += [(cut(f"  {text}", most), "yellow") for text in _left_over(found, plan)]
+    lines += [(cut(f"  {text}", most), "yellow") for text in by_sentence(_left_over(found, plan))]
     lines += [
         (f"  {each.file.client.title} cannot be used: {each.problem}", "red")
         for each in found
@@ -218,23 +197,17 @@ def _by_server(
     return [*lines, ("  --diff shows every entry, and the change to the file", None)]
 
 
-def _left_over(found: Iterable[ClientServers], plan: ImportPlan) -> Iterator[str]:
-    """Losses, things to do, and entries not taken: the same of several in one sentence."""
-    said: dict[str, list[str]] = {}
+def _left_over(found: Iterable[ClientServers], plan: ImportPlan) -> Iterator[tuple[str, str]]:
+    """Losses, things to do, and entries not taken, each with its name."""
     for server in plan.servers:
-        for need in server.needs:
-            said.setdefault(f"to do: {need}", []).append(server.name)
+        yield from ((f"to do: {need}", server.name) for need in server.needs)
     for each in found:
+        title = each.file.client.title
         for server_there in each.servers:
-            for note in server_there.notes:
-                said.setdefault(note, []).append(f"{server_there.name} of {each.file.client.title}")
+            yield from ((note, f"{server_there.name} of {title}") for note in server_there.notes)
         for entry in each.left_out:
-            name = f"{entry.name} of {each.file.client.title}"
-            said.setdefault(f"not taken over: {entry.reason}", []).append(name)
-        for remark in _remarks(each):
-            said.setdefault(remark, []).append(each.file.client.title)
-    for sentence, names in said.items():
-        yield f"{', '.join(names)}: {sentence}"
+            yield f"not taken over: {entry.reason}", f"{entry.name} of {title}"
+        yield from ((remark, title) for remark in _remarks(each))
 
 
 def _server_line(each: ClientServers, server: Server, planned: Planned | None) -> str:
@@ -281,10 +254,19 @@ def _client(each: ClientServers, by_origin: Mapping[tuple[Path, str], Planned]) 
     return report | ({"problem": each.problem} if each.problem else {})
 
 
-def _state(server: Planned, *, changed: bool) -> str:
-    if server.present:
-        return "present"
-    return "added" if changed else "new"
+def _server(server: Planned, *, is_done: bool) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "entry": masking.masked_entry(server.entry),
+        "state": "present" if server.present else "added" if is_done else "new",
+        "from": [
+            {"client": origin.client, "file": str(origin.path), "name": origin.name}
+            for origin in server.origins
+        ],
+        "aliases": server.aliases,
+        "notes": server.notes,
+        "needs": server.needs,
+    }
 
 
 @click.command("import", short_help="Take over the servers of your AI clients.")
@@ -307,48 +289,15 @@ def import_servers(
     """
     take_back_interrupted(manner)
     path = config_file(config_path).absolute()
-    found, missing = _look(clients)
-    try:
-        plan = plan_import(found, read_file(path))
-    except DocumentError as error:
-        raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
-    failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
-    if not manner.as_json and not found:
-        show_empty(path, missing, named=bool(clients))
-    elif not manner.as_json:
-        show_plan(found, missing if clients else {}, plan, path, diff=diff)
-    changed, reloaded = False, None
-    if plan.changes:
-        what = counted(len(plan.new), "server") if plan.new else "other names of servers"
-        question = f"Write {what} to {path}?"
-        if manner.agrees(question):
-            _write(path, plan)
-            changed, reloaded = True, reload_daemon(path)
-    if manner.as_json:
-        print_json(plan_as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
-    elif changed:
-        show_done(plan, path, reloaded)
-    if plan.changes and not changed and not failed:
-        manner.exit_unchanged()
-    sys.exit(int(failed))
-
-
-def _look(clients: tuple[str, ...]) -> tuple[list[ClientServers], dict[str, list[str]]]:
-    """Read the clients' files; return them, and the places where a client has none."""
     found: list[ClientServers] = []
     missing: dict[str, list[str]] = {}
-    rows = [client_named(name) for name in dict.fromkeys(clients)] if clients else CLIENTS
-    for row in rows:
+    for row in clients_named(clients):
         files = find_all(row)
         found += [read_client_file(file) for file in files]
         if not files:
             missing[row.name] = [str(path) for path in candidates(row, os.environ, this_system())]
-    return found, missing
-
-
-def _write(path: Path, plan: ImportPlan) -> None:
-    about: dict[str, Any] = {
-        "servers": [server.name for server in plan.new],
-        "clients": sorted({origin.client for server in plan.new for origin in server.origins}),
-    }
-    carry_out("import", [Edit(path, plan.before, plan.after, syntax="json")], about=about)
+    plan = plan_import_into(path, found)
+    what = counted(len(plan.new), "server") if plan.new else "other names of servers"
+    question = f"Write {what} to {path}?" if plan.changes else None
+    is_failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
+    _Importing(found, missing, plan, path, bool(clients), diff).end(manner, question, is_failed=is_failed)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.options import Manner, changing_options, diff_option
-from mcpx.cli.printing import Line, echo, echo_plan, print_json
-from mcpx.cli.setup.changing import reload_daemon, short, take_back_interrupted
+from mcpx.cli.options import FilePlan, Manner, changing_options, diff_option
+from mcpx.cli.printing import Line, echo, echo_plan
+from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back_interrupted
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 from mcpx.setup.changes import Edit, carry_out, history, real_path
-from mcpx.setup.clients import CLIENTS, client_named, find, find_all
+from mcpx.setup.clients import CLIENTS, clients_named, find, find_all
 from mcpx.setup.clients.install_plan import plan_installs
 from mcpx.setup.clients.installing import plan_uninstall
 from mcpx.setup.clients.masking import command_line, commands_shown
@@ -37,9 +37,52 @@ _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
 
-def show_plan(plan: InstallPlan, *, diff: bool = False) -> None:
-    """Print what would become of each file: entry by entry, or in a line each where that is too long."""
-    echo_plan([*_whole(plan)], lambda: [*_short(plan), ("  --diff shows every entry", None)], diff=diff)
+@dataclass
+class _Installing(FilePlan):
+    """MCPX put into the files of clients."""
+
+    plan: InstallPlan
+    edits: Sequence[Edit]
+    adopt: bool
+    diff: bool
+
+    def show(self) -> None:
+        plan = self.plan
+        more = "  --diff shows every entry", None
+        echo_plan([*_whole(plan)], lambda: [*_short(plan), more], diff=self.diff)
+        if not self.edits and not plan.is_refused:
+            echo("nothing to do")
+
+    def carry_out(self) -> None:
+        changed = self.plan.changed
+        command = " ".join(["install", *(["--adopt"] if self.adopt else []), *changed])
+        self.change = carry_out(command, self.edits, about={"clients": [*changed]})
+        self.daemon = reload_daemon(self.plan.config) if self.plan.new_servers else None
+
+    def show_done(self, change: Change) -> None:
+        plan = self.plan
+        for sentence in (*plan.fallbacks, *((self.daemon,) if self.daemon else ())):
+            echo(sentence)
+        titles = [each.file.client.title for each in plan.installations if each.changes]
+        echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
+        echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
+        if not plan.config.exists():
+            option = config_hint(plan.config)
+            commands = f"mcpx import{option}, or mcpx add{option}"
+            echo(f"there is no configuration yet ({short(plan.config)}): {commands}")
+
+    def report(self) -> dict[str, Any]:
+        plan, change = self.plan, self.change
+        report: dict[str, Any] = {
+            "changed": change is not None,
+            "change": change.id if change else None,
+            "backup": str(change.folder) if change else None,
+            "config": str(plan.config),
+            "servers_added": list(plan.new_servers),
+            "clients": [_client(plan, each, is_done=change is not None) for each in plan.installations],
+            "notes": plan.fallbacks,
+        }
+        return report | ({"daemon": self.daemon} if self.daemon else {})
 
 
 def _whole(plan: InstallPlan) -> Iterator[Line]:
@@ -78,13 +121,13 @@ def _short(plan: InstallPlan) -> Iterator[Line]:
         moved = f"; to MCPX: {', '.join(moves)}" if moves else ""
         yield f"{title}  {path}: {what}{moved}", "green" if each.outcome != "present" else None
         yield from _remarks(plan, each)
-    lost: dict[str, list[str]] = {}
-    for each in plan.installations:
-        for name in each.adopted:
-            for note in plan.losses(each.file, name):
-                lost.setdefault(note, []).append(f"{name} of {each.file.client.title}")
-    for note, names in lost.items():
-        yield f"  {', '.join(names)}: {note}", "yellow"
+    lost = (
+        (note, f"{name} of {each.file.client.title}")
+        for each in plan.installations
+        for name in each.adopted
+        for note in plan.losses(each.file, name)
+    )
+    yield from ((f"  {sentence}", "yellow") for sentence in by_sentence(lost))
     if plan.adoption is not None and plan.new_servers:
         yield f"MCPX  {short(plan.config)}: + {', '.join(plan.new_servers)}", "green"
         for server in plan.adoption.new:
@@ -96,67 +139,6 @@ def _remarks(plan: InstallPlan, each: Installation) -> Iterator[Line]:
         yield f"  {name} stays: {why}", "yellow"
     for note in each.notes:
         yield f"  note: {note}", "yellow"
-
-
-def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
-    """Print what was done, and what the person does next."""
-    for sentence in (*plan.fallbacks, *((reloaded,) if reloaded else ())):
-        echo(sentence)
-    titles = [each.file.client.title for each in plan.installations if each.outcome in {"added", "updated"}]
-    echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
-    echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
-    if not plan.config.exists():
-        option = config_hint(plan.config)
-        commands = f"mcpx import{option}, or mcpx add{option}"
-        echo(f"there is no configuration yet ({short(plan.config)}): {commands}")
-
-
-def plan_as_json(plan: InstallPlan, change: Change | None, *, reloaded: str | None) -> dict[str, Any]:
-    """The same for programs."""
-    report: dict[str, Any] = {
-        "changed": change is not None,
-        "change": change.id if change else None,
-        "backup": str(change.folder) if change else None,
-        "config": str(plan.config),
-        "servers_added": list(plan.new_servers),
-        "clients": [_client(plan, each, is_done=change is not None) for each in plan.installations],
-        "notes": plan.fallbacks,
-    }
-    return report | ({"daemon": reloaded} if reloaded else {})
-
-
-def show_removals(removals: Iterable[Removal]) -> None:
-    """Print what would become of each file when MCPX is taken out."""
-    for each in removals:
-        echo(f"{each.file.client.title}  {short(each.file.path)}", bold=True)
-        texts = {
-            "absent": "MCPX is not in it",
-            "refused": f"refused, and not changed: {each.problem}",
-            "edited": "was changed since; what MCPX put in is taken out, the rest stays",
-            "restored": "becomes what it was, byte for byte" if each.after is not None else "is removed",
-        }
-        echo(f"  {texts[each.outcome]}", fg="red" if each.outcome == "refused" else None)
-        for name in each.names:
-            echo(f"  - {'.'.join(each.file.client.key)}.{name}", fg="red")
-        for note in each.notes:
-            echo(f"  note: {note}", fg="yellow")
-
-
-def removals_json(removals: Iterable[Removal], change: Change | None) -> dict[str, Any]:
-    """The same for programs."""
-    clients = [_removal(each) for each in removals]
-    return {"changed": change is not None, "change": change.id if change else None, "clients": clients}
-
-
-def _removal(each: Removal) -> dict[str, Any]:
-    report: dict[str, Any] = {
-        "client": each.file.client.name,
-        "file": str(each.file.path),
-        "outcome": each.outcome,
-        "names": each.names,
-        "notes": each.notes,
-    }
-    return report | ({"problem": each.problem} if each.problem else {})
 
 
 def _entries(plan: InstallPlan, each: Installation) -> Iterator[Line]:
@@ -178,7 +160,7 @@ def _client(plan: InstallPlan, each: Installation, *, is_done: bool) -> dict[str
         "file": path,
         "key": list(each.key),
         "outcome": each.outcome,
-        "changed": is_done and each.outcome in {"added", "updated"},
+        "changed": is_done and each.changes,
         "entries": {name: _shown(plan, entry) for name, entry in each.entries.items()},
         "adopted": each.adopted,
         "losses": {name: losses for name in each.adopted if (losses := plan.losses(each.file, name))},
@@ -224,20 +206,77 @@ def install(
     """
     take_back_interrupted(manner)
     plan = plan_installs(_installed(clients), config_path, adopt=adopt)
-    if not manner.as_json:
-        show_plan(plan, diff=diff)
-    change, reloaded, edits = None, None, plan.edits()
-    if edits and manner.agrees(f"Put MCPX into {', '.join(plan.changed)}?"):
-        command = ["install", *(["--adopt"] if adopt else []), *plan.changed]
-        change = _carry_out(command, edits, plan.changed)
-        reloaded = reload_daemon(plan.config) if plan.new_servers else None
-    if manner.as_json:
-        print_json(plan_as_json(plan, change, reloaded=reloaded))
-    elif change is not None:
-        show_done(plan, change, reloaded)
-    elif not edits and not plan.is_refused:
-        echo("nothing to do")
-    _end(manner, is_refused=plan.is_refused, is_open=bool(edits) and change is None)
+    edits = plan.edits()
+    question = f"Put MCPX into {', '.join(plan.changed)}?" if edits else None
+    _Installing(plan, edits, adopt, diff).end(manner, question, is_failed=plan.is_refused)
+
+
+def _installed(names: Sequence[str]) -> list[ClientFile]:
+    """The files of the clients that were named, or of those that are there."""
+    rows = clients_named(names)
+    found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
+    if not found:
+        raise MCPXError(f"no client is installed here; name one: {', '.join(row.name for row in CLIENTS)}")
+    return found
+
+
+@dataclass
+class _Removing(FilePlan):
+    """MCPX taken out of the files of clients; `is_named` if the person has named them."""
+
+    removals: Sequence[Removal]
+    is_named: bool
+
+    def __post_init__(self) -> None:
+        self.taken_out = [each for each in self.removals if each.outcome in {"restored", "edited"}]
+        self.names = tuple(dict.fromkeys(each.file.client.name for each in self.taken_out))
+
+    def show(self) -> None:
+        for each in self.removals:
+            echo(f"{each.file.client.title}  {short(each.file.path)}", bold=True)
+            texts = {
+                "absent": "MCPX is not in it",
+                "refused": f"refused, and not changed: {each.problem}",
+                "edited": "was changed since; what MCPX put in is taken out, the rest stays",
+                "restored": "becomes what it was, byte for byte" if each.after is not None else "is removed",
+            }
+            echo(f"  {texts[each.outcome]}", fg="red" if each.outcome == "refused" else None)
+            for name in each.names:
+                echo(f"  - {'.'.join(each.file.client.key)}.{name}", fg="red")
+            for note in each.notes:
+                echo(f"  note: {note}", fg="yellow")
+        if not self.taken_out:
+            echo("nothing to do" if self.is_named else "nothing to do: MCPX is in no client")
+
+    def carry_out(self) -> None:
+        command = " ".join(["uninstall", *self.names])
+        edits = [
+            Edit(file.path, each.before, each.after, file.client.syntax, remove_folders=each.folders)
+            for each in self.taken_out
+            for file in [each.file]
+        ]
+        self.change = carry_out(command, edits, about={"clients": [*self.names]})
+
+    def show_done(self, change: Change) -> None:
+        echo("done; mcpx undo takes it back. MCPX's own configuration keeps its servers")
+        copies = shlex.quote(str(change.folder.parent))
+        echo(f"copies of the files, secrets in them too, stay for mcpx undo; to remove them: rm -r {copies}")
+        echo(f"next: restart {', '.join(dict.fromkeys(each.file.client.title for each in self.taken_out))}")
+
+    def report(self) -> dict[str, Any]:
+        clients = [
+            {
+                "client": each.file.client.name,
+                "file": str(each.file.path),
+                "outcome": each.outcome,
+                "names": each.names,
+                "notes": each.notes,
+                **({"problem": each.problem} if each.problem else {}),
+            }
+            for each in self.removals
+        ]
+        change = self.change
+        return {"changed": change is not None, "change": change.id if change else None, "clients": clients}
 
 
 @click.command(short_help="Take MCPX out of your AI clients.")
@@ -255,63 +294,13 @@ def uninstall(
     it. Out of any other, what MCPX put in is taken, and the rest stays. MCPX's configuration is not touched.
     """
     take_back_interrupted(manner)
-    removals = _removals(clients)
-    taken_out = [each for each in removals if each.outcome in {"restored", "edited"}]
-    if not manner.as_json:
-        show_removals(removals)
-    names = tuple(dict.fromkeys(each.file.client.name for each in taken_out))
-    change = None
-    question = f"Take MCPX out of {', '.join(names)}?"
-    if names and manner.agrees(question):
-        change = _carry_out(["uninstall", *names], [_edit(each) for each in taken_out], names)
-    if manner.as_json:
-        print_json(removals_json(removals, change))
-    elif change is not None:
-        titles = ", ".join(dict.fromkeys(each.file.client.title for each in taken_out))
-        echo("done; mcpx undo takes it back. MCPX's own configuration keeps its servers")
-        copies = shlex.quote(str(change.folder.parent))
-        echo(f"copies of the files, secrets in them too, stay for mcpx undo; to remove them: rm -r {copies}")
-        echo(f"next: restart {titles}")
-    elif not taken_out:
-        echo("nothing to do" if clients else "nothing to do: MCPX is in no client")
-    is_refused = any(each.outcome == "refused" for each in removals)
-    _end(manner, is_refused=is_refused, is_open=bool(names) and change is None)
-
-
-def _installed(names: Sequence[str]) -> list[ClientFile]:
-    """The files of the clients that were named, or of those that are there."""
-    rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
-    found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
-    if not found:
-        raise MCPXError(f"no client is installed here; name one: {', '.join(row.name for row in CLIENTS)}")
-    return found
-
-
-def _removals(names: Sequence[str]) -> list[Removal]:
-    """Plan taking MCPX out of each file."""
     changes = history()
-    rows = [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
     files: dict[Path, ClientFile] = {}
-    for row in rows:
-        for file in find_all(row) or ([find(row)] if names else []):
+    for row in clients_named(clients):
+        for file in find_all(row) or ([find(row)] if clients else []):
             files.setdefault(real_path(file.path), file)
     planned = [plan_uninstall(file, changes) for file in files.values()]
-    return [each for each in planned if names or each.outcome != "absent"]
-
-
-def _edit(removal: Removal) -> Edit:
-    file = removal.file
-    return Edit(file.path, removal.before, removal.after, file.client.syntax, remove_folders=removal.folders)
-
-
-def _carry_out(command: list[str], edits: list[Edit], names: Sequence[str]) -> Change:
-    return carry_out(" ".join(command), edits, about={"clients": [*names]})
-
-
-def _end(manner: Manner, *, is_refused: bool, is_open: bool) -> NoReturn:
-    """End with 1 where a file was refused, or a change was not agreed to."""
-    if is_refused:
-        sys.exit(1)
-    if is_open:
-        manner.exit_unchanged()
-    sys.exit(0)
+    removals = [each for each in planned if clients or each.outcome != "absent"]
+    plan = _Removing(removals, bool(clients))
+    question = f"Take MCPX out of {', '.join(plan.names)}?" if plan.names else None
+    plan.end(manner, question, is_failed=any(each.outcome == "refused" for each in removals))

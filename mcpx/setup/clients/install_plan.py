@@ -42,7 +42,7 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def changed(self) -> tuple[str, ...]:
         """The names of the clients whose files change."""
-        names = (each.file.client.name for each in self.installations if each.outcome in {"added", "updated"})
+        names = (each.file.client.name for each in self.installations if each.changes)
         return tuple(dict.fromkeys(names))
 
     @property
@@ -68,7 +68,7 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
             edits.append(Edit(self.config, self.adoption.before, self.adoption.after, "json"))
         by_target: dict[Path, Edit] = {}
         for each in self.installations:
-            if each.outcome in {"added", "updated"}:
+            if each.changes:
                 target = real_path(each.file.path)
                 earlier = by_target.get(target)
                 by_target[target] = self._edit(each, earlier)
@@ -110,10 +110,7 @@ def plan_installs(
             config=path,
             commands=_commands(installations, launch, environ),
         )
-    try:
-        adoption = plan_import(found, read_file(path))
-    except DocumentError as error:
-        raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
+    adoption = plan_import_into(path, found)
     adopted = {file.path: adoption.adopted(file.path) for file in files}
     remarks = {each.file.path: each.notes for each in found}
     return InstallPlan(
@@ -126,6 +123,19 @@ def plan_installs(
         adoption=adoption,
         staying=_staying(found, adoption),
     )
+
+
+def plan_import_into(config: Path, found: Iterable[ClientServers]) -> ImportPlan:
+    """Plan to have every server that was found in the configuration.
+
+    Raises:
+        ConfigError: It is not understood, at its line and column.
+        ChangeError: It cannot be read.
+    """
+    try:
+        return plan_import(found, read_file(config))
+    except DocumentError as error:
+        raise ConfigError(f"{config}:{error.line}:{error.column}", error.problem) from None
 
 
 def _installations(
@@ -144,7 +154,7 @@ def _installations(
                 each = refusal(file, contents[target], _OWN_CONFIGURATION)
             else:
                 each = plan_install(file, contents[target], launch, adopted.get(file.path))
-            if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
+            if each.changes and (problem := obstacle(target)) is not None:
                 each = refusal(file, each.before, problem)
         except ChangeError as error:
             each = refusal(file, None, str(error))

@@ -54,6 +54,11 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def changes(self) -> bool:
+        """True if the file would be another one."""
+        return self.outcome in {"added", "updated"}
+
 
 def plan_install(
     file: ClientFile, data: bytes | None, launch: Launch, adopted: Mapping[str, str] | None = None

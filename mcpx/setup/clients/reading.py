@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +51,15 @@ def client_named(name: str) -> Client:
             return client
     hint = suggestion(name, (client.name for client in CLIENTS))
     raise ConfigError(name, f"no client of this name is known; {hint}")
+
+
+def clients_named(names: Iterable[str]) -> Sequence[Client]:
+    """The rows of the clients of these names, each once, or all if there is no name.
+
+    Raises:
+        ConfigError: As `client_named`.
+    """
+    return [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
 
 
 def this_system() -> System:
