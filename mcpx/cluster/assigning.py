@@ -23,7 +23,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.cluster.node.spec import ServerSpec, demand_of
-from mcpx.cluster.node_link import Endpoint
+from mcpx.cluster.node_link import NodeTarget
 from mcpx.cluster.node_table import Node, NodeTable
 from mcpx.cluster.placement import Demand, candidates, misfit, spread
 from mcpx.cluster.ray_client import RayError, RayProcess
@@ -117,14 +117,14 @@ class Assignments:
         log.debug("cluster.placed", server=server.name, session=session, node=assigned.node.name)
         return assigned.node
 
-    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+    def watch(self, session: str, target: NodeTarget, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node is given up; the result ends the assignment."""
         assigned = self._sessions.get(session)
         node = None if assigned is None else assigned.node
         where = None if node is None else node.address
-        if node is None or not node.answers or where is None or where.port != endpoint.port:
+        if node is None or not node.answers or where is None or where.port != target.port:
             problem = (node and node.problem) or "it listens elsewhere now"
-            reason = f"the node {endpoint.node} was lost: {problem}"
+            reason = f"the node {target.node} was lost: {problem}"
             end_listening = asyncio.get_running_loop().call_soon(on_lost, reason).cancel
         else:
             end_listening = node.listen(on_lost)

@@ -26,7 +26,7 @@ from mcpx.cluster.draining import Draining
 from mcpx.cluster.node.protocol import Attach, FirstAnswer, FirstLine, Logs, Release, Restart
 from mcpx.cluster.node.spec import placed_spec
 from mcpx.cluster.node.starting import NodeAddress
-from mcpx.cluster.node_link import Endpoint, NodeLink, open_placed
+from mcpx.cluster.node_link import NodeLink, NodeTarget, open_placed
 from mcpx.cluster.node_table import Node, NodeTable, as_node_says, use_of
 from mcpx.cluster.node_watch import ANSWER_TIMEOUT_S, RESTART_TIMEOUT_S, NodeRefused, NodeWatch, ask
 from mcpx.cluster.placement import starts_at_once
@@ -78,7 +78,7 @@ class Cluster:
         """Connect a session to a node that takes the server; see `Placement`."""
         return open_placed(self, server, session, limit=limit, on_malformed=on_malformed)
 
-    async def place(self, server: ServerConfig, session: str) -> Endpoint:
+    async def place(self, server: ServerConfig, session: str) -> NodeTarget:
         """Choose the node for a session with that server; see `Places`."""
         spec = placed_spec(server)
         if spec is None:
@@ -89,7 +89,7 @@ class Cluster:
             raise ConnectionLost(f"the node {node.name} was lost: {node.problem}")
         memory = self.memory.of(server.name)
         greeting = Attach(token=joined.token, server=spec, memory=memory, client=self._gateway)
-        return Endpoint(
+        return NodeTarget(
             node=node.name,
             host=address.host,
             port=address.port,
@@ -97,9 +97,9 @@ class Cluster:
             greeting=msgspec.json.encode(greeting),
         )
 
-    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+    def watch(self, session: str, target: NodeTarget, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called when the node of a session is given up; see `Places`."""
-        return self.assignments.watch(session, endpoint, on_lost)
+        return self.assignments.watch(session, target, on_lost)
 
     def refused(self, session: str) -> None:
         """Take in that the node of a session has no room for it; see `Places`."""

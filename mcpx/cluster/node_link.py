@@ -33,7 +33,7 @@ NO_ROOM: Final = frozenset({"memory", "full", "stopping"})
 MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: reading one takes 0.1 s
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class NodeTarget(msgspec.Struct, frozen=True):
     """A node that takes a server: its name, where it listens, and what proves either side to the other.
 
     `certificate` is the one that the node shows, in PEM. `greeting` is the first line of the gateway, without
@@ -47,17 +47,17 @@ class Endpoint(msgspec.Struct, frozen=True):
     greeting: bytes
 
     def __repr__(self) -> str:
-        return f"Endpoint(node={self.node!r}, host={self.host!r}, port={self.port})"
+        return f"NodeTarget(node={self.node!r}, host={self.host!r}, port={self.port})"
 
 
 class Places(Protocol):
     """The cluster, as a connection needs it. A session is known by its name at the supervisor."""
 
-    async def place(self, server: ServerConfig, session: str) -> Endpoint:
+    async def place(self, server: ServerConfig, session: str) -> NodeTarget:
         """Choose the node for a session with that server; raises `ConnectionLost` if none can take it."""
         ...
 
-    def watch(self, session: str, endpoint: Endpoint, on_lost: Callable[[str], None]) -> Callable[[], None]:
+    def watch(self, session: str, target: NodeTarget, on_lost: Callable[[str], None]) -> Callable[[], None]:
         """Have `on_lost` called, once, with the reason when that node does not answer any more.
 
         Call the result when the session has ended or was never opened. `on_lost` must not wait, nor raise.
@@ -124,12 +124,12 @@ async def open_placed(
 class _Place:
     """A connection to the node of a session, and the watch over that node."""
 
-    def __init__(self, places: Places, session: str, endpoint: Endpoint) -> None:
-        self.node = endpoint.node
+    def __init__(self, places: Places, session: str, target: NodeTarget) -> None:
+        self.node = target.node
         self.given_up = Ending()
         self.on_lost: Callable[[str], None] = self.given_up.set
         self.channel: TlsChannel
-        self.end_watch = places.watch(session, endpoint, self._on_lost)
+        self.end_watch = places.watch(session, target, self._on_lost)
 
     def _on_lost(self, reason: str) -> None:
         self.given_up.set(reason)
@@ -145,13 +145,13 @@ async def _placed(places: Places, server: ServerConfig, session: str) -> _Place:
     before: _Place | None = None
     for number in range(MAX_PLACES):
         try:
-            endpoint = await places.place(server, session)
+            target = await places.place(server, session)
         finally:
             if before is not None:
                 before.end_watch()
-        place = before = _Place(places, session, endpoint)
+        place = before = _Place(places, session, target)
         try:
-            place.channel = await _connected(endpoint, place.given_up)
+            place.channel = await _connected(target, place.given_up)
         except _NoRoom:
             places.refused(session)
             if number == MAX_PLACES - 1:
@@ -165,7 +165,7 @@ async def _placed(places: Places, server: ServerConfig, session: str) -> _Place:
     raise AssertionError  # the last one has raised
 
 
-async def _connected(endpoint: Endpoint, given_up: Ending) -> TlsChannel:
+async def _connected(target: NodeTarget, given_up: Ending) -> TlsChannel:
     """Make a connection on which the node has taken the server; all that follows on it is MCP.
 
     Raises:
@@ -177,18 +177,16 @@ async def _connected(endpoint: Endpoint, given_up: Ending) -> TlsChannel:
     async def connect() -> None:
         nonlocal channel, failure
         try:
-            made = await connect_tls(
-                endpoint.host, endpoint.port, endpoint.certificate, timeout=CONNECT_TIMEOUT_S
-            )
+            made = await connect_tls(target.host, target.port, target.certificate, timeout=CONNECT_TIMEOUT_S)
             try:
-                await _greet(made, endpoint)
+                await _greet(made, target)
             except BaseException:
                 made.close()
                 raise
             channel = made
         except OSError as error:
             said = one_line(error.strerror or str(error))
-            failure = ConnectionLost(f"the node {endpoint.node} cannot be reached: {said}")
+            failure = ConnectionLost(f"the node {target.node} cannot be reached: {said}")
         except ConnectionLost as error:
             failure = error
         tasks.cancel_scope.cancel()
@@ -199,22 +197,22 @@ async def _connected(endpoint: Endpoint, given_up: Ending) -> TlsChannel:
         failure = ConnectionLost(reason)
         tasks.cancel_scope.cancel()
     if channel is None:
-        raise failure or ConnectionLost(f"the node {endpoint.node} was lost")
+        raise failure or ConnectionLost(f"the node {target.node} was lost")
     return channel
 
 
-async def _greet(channel: TlsChannel, endpoint: Endpoint) -> None:
+async def _greet(channel: TlsChannel, target: NodeTarget) -> None:
     """Say what is wanted, and read the answer; what comes behind it stays for the link.
 
     Raises:
         ConnectionLost: The node refuses, or closes the connection.
     """
     with anyio.move_on_after(ANSWER_TIMEOUT_S) as scope:
-        answer = await answer_to(channel, endpoint.greeting + b"\n", limit=MAX_ANSWER_BYTES)
+        answer = await answer_to(channel, target.greeting + b"\n", limit=MAX_ANSWER_BYTES)
     if scope.cancelled_caught:
-        raise ConnectionLost(f"the node {endpoint.node} does not answer")
+        raise ConnectionLost(f"the node {target.node} does not answer")
     line, newline, rest = answer.partition(b"\n")
-    name = f"the node {endpoint.node}"
+    name = f"the node {target.node}"
     if not newline:
         raise ConnectionLost(f"{name} closed the connection")
     try:

@@ -30,7 +30,7 @@ from mcpx.core.policy.approval_form import KEY
 from mcpx.core.policy.approvals import Admitted, Approvals
 from mcpx.core.policy.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
 from mcpx.core.policy.server_questions import presented_requests
-from mcpx.core.protocol.context import ELICITATION, QUESTIONS, CallerHandle, InputAnswers
+from mcpx.core.protocol.context import ELICITATION, QUESTIONS, Caller, InputAnswers
 from mcpx.core.protocol.messages import Request
 from mcpx.core.protocol.requests import CallTool
 from mcpx.core.rendering.result_reading import InputRequired
@@ -119,7 +119,7 @@ def _note(record: Record | None, rule: str | None, approval: Approval | None) ->
         record.rule, record.approval = rule, approval
 
 
-async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: CallerHandle) -> InputAnswers:
+async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: Caller) -> InputAnswers:
     """Ask the client's person. What comes of it, if only that nobody has answered, `Approvals` judges."""
     answer: JSON | None = None
     question = need.question
@@ -142,7 +142,7 @@ async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: 
 # --- input
 
 
-def input_requests(need: InputRequired, caller: CallerHandle, *, from_mcpx: bool) -> dict[str, JSON]:
+def input_requests(need: InputRequired, caller: Caller, *, from_mcpx: bool) -> dict[str, JSON]:
     """The input requests by their keys, as the person is shown them, if the client can be asked them.
 
     `from_mcpx` as in `presented`.
@@ -183,7 +183,7 @@ def _shown(method: Any) -> str:
 async def obtain_input(
     need: InputRequired,
     requests: dict[str, JSON],
-    caller: CallerHandle,
+    caller: Caller,
     *,
     timeout_s: float,
     round_number: int,

@@ -24,7 +24,7 @@ from mcp import MCPError
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.config import Http, ServerConfig, Sse
-from mcpx.core.protocol.context import ELICITATION, CallerHandle, InputAnswers
+from mcpx.core.protocol.context import ELICITATION, Caller, InputAnswers
 from mcpx.core.rendering.result_reading import INPUT_REQUIRED
 from mcpx.core.servers.call_errors import LINK_KEY, SignInNeeded, answer_to_link
 from mcpx.core.servers.relay.clients import ConnectedClients
@@ -122,7 +122,7 @@ class SignInLinks:
         self,
         need: SignInNeeded,
         upstream: VisibleServer,
-        caller: CallerHandle | None,
+        caller: Caller | None,
         *,
         client: Hashable | None,
         answers: InputAnswers | None,
@@ -242,7 +242,7 @@ class _Link:
             self.failure = refusal
             self._scope.cancel()
 
-    async def show(self, caller: CallerHandle) -> JSON | None:
+    async def show(self, caller: Caller) -> JSON | None:
         """Ask the person, if nobody has done so; or the result by which the client is to do that.
 
         Raises:
@@ -263,7 +263,7 @@ class _Link:
         asked = {LINK_KEY: {"method": ELICITATION, "params": params}}
         return {"resultType": INPUT_REQUIRED, "inputRequests": asked}
 
-    async def _ask(self, caller: CallerHandle) -> None:
+    async def _ask(self, caller: Caller) -> None:
         """Ask the person, unless they were or need not be any more; one call does for all that share it."""
         async with self._asking:
             if self._answered or self.over.is_set():
@@ -305,7 +305,7 @@ def _what_is_wanted(need: SignInNeeded) -> str:
     return f"you to agree to more ({cut(scopes, MAX_NAME_CHARS)})" if scopes else "you to agree to more"
 
 
-def _may_open_links(caller: CallerHandle) -> bool:
+def _may_open_links(caller: Caller) -> bool:
     """Return True if the person behind a client can be given links: it opens them, on this machine."""
     return caller.is_local and caller.capabilities.refusal(ELICITATION, _URL_MODE) is None
 

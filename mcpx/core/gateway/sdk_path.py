@@ -35,8 +35,14 @@ from msgspec.structs import replace
 from mcpx.core.calls.asking import Render
 from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.handles import RequestCaller
-from mcpx.core.gateway.clients.identity import as_sent, connection_of, origin_of, request_outbound
+from mcpx.core.gateway.clients.handles import request_caller
+from mcpx.core.gateway.clients.identity import (
+    as_sent,
+    connection_of,
+    origin_of,
+    request_outbound,
+    session_client,
+)
 from mcpx.core.gateway.clients.outbox import RequestQueue
 from mcpx.core.protocol.context import InputAnswers
 from mcpx.core.protocol.messages import Exec, Request, encode_for_server, meta_for_server
@@ -109,7 +115,7 @@ def _context(
     hub: HubView, ctx: Context, notifications: RequestQueue, watched: Watched | None
 ) -> RequestContext:
     """The context of the client's request."""
-    caller = RequestCaller(ctx, hub, notifications)
+    caller = request_caller(ctx, hub, notifications)
     if caller.modern:
         hub.clients.note_sessionless(caller.log_level)
 
@@ -124,7 +130,7 @@ def _context(
             notifications.put(partial(outbound.notify, "notifications/progress", params), len(step))
 
     return RequestContext(
-        client=caller.session_client,
+        client=session_client(connection_of(ctx.session), hub),
         caller=caller,
         answers=_answers(ctx),
         on_progress=None if token is None else progressed,

@@ -1,15 +1,15 @@
 """The client behind a call, as the upstream layer sees it: the contract between gateway and upstreams.
 
 A `ClientId` is an identity and nothing more; it says to whom a session belongs, where each client has its
-own. A `CallerHandle` travels with a request. The gateway makes it and knows how to reach its client; the
-upstream layer passes the server's requests and log messages to it, and never learns what it is. Everything
-here is pure.
+own. A `Caller` travels with a request. The gateway makes it, with the ways to reach its client; the upstream
+layer passes the server's requests and log messages to it, and never learns what they are. Everything here is
+pure.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
@@ -88,6 +88,8 @@ _RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
 
 OnStep = Callable[[float, float | None, str | None], Awaitable[None]]
 """Called with the client's progress on a request of the server."""
+Ask = Callable[[str, JSON, OnStep | None], Awaitable[JSON]]
+"""Sends a request of that method and those params; called with `on_progress` where that is wanted."""
 
 
 def wants(wanted: str | None, level: str) -> bool:
@@ -185,48 +187,51 @@ SESSIONLESS: Final = ClientId(sessionless=True)
 """Stands for all requests without a session that came without a token of a name."""
 
 
-class CallerHandle(Protocol):
-    """The client behind one call."""
-
+class _Leveled(Protocol):
     @property
-    def client(self) -> object:
-        """The identity of the client: the same object for each of its calls."""
-        ...
+    def log_level(self) -> str | None: ...
 
-    @property
-    def modern(self) -> bool:
-        """True if it can be asked only in the answer to its own request (2026-07-28)."""
-        ...
 
-    @property
-    def capabilities(self) -> Capabilities: ...
+def _log_nothing(_params: JSON) -> None:
+    pass
 
-    @property
-    def is_local(self) -> bool:
-        """True if its person is at this machine, as far as is known, and it came with no token of a name."""
-        ...
 
-    @property
-    def is_peer(self) -> bool:
-        """True for another MCPX, which says itself which server asks."""
-        ...
+async def _cannot_be_asked(method: str, _params: JSON, _on_progress: OnStep | None) -> JSON:
+    raise MCPError(METHOD_NOT_FOUND, f"The client cannot be sent {method}")
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The client behind one call: who it is, what it can do, and how it is reached."""
+
+    client: object
+    """The identity of the client: the same object for each of its calls."""
+    capabilities: Capabilities
+    modern: bool
+    """True if it can be asked only in the answer to its own request (2026-07-28)."""
+    is_local: bool = False
+    """True if its person is at this machine, as far as is known, and it came with no token of a name."""
+    is_peer: bool = False
+    """True for another MCPX, which says itself which server asks."""
+    level: str | None = None
+    """The least severe level of log messages that this call wants; None for none at all."""
+    sessions: Mapping[object, _Leveled] | None = None
+    """By client, where a session has the level in place of its calls."""
+    log: Callable[[JSON], None] = _log_nothing
+    """Sends it a log message that belongs to this call. Must not raise."""
+    ask: Ask = _cannot_be_asked
+    """Sends it a request and waits for the result; only if it is not `modern`.
+
+    Raises:
+        MCPError: The client refused, or cannot be reached.
+    """
 
     @property
     def log_level(self) -> str | None:
-        """The least severe level of log messages that it wants; None for none at all."""
-        ...
-
-    def log(self, params: JSON) -> None:
-        """Send it a log message that belongs to this call. Must not raise."""
-        ...
-
-    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
-        """Send it a request and wait for the result; only if it is not `modern`.
-
-        Raises:
-            MCPError: The client refused, or cannot be reached.
-        """
-        ...
+        """The least severe level of log messages that it wants now; None for none at all."""
+        if self.sessions is None:
+            return self.level
+        session = self.sessions.get(self.client)
+        return None if session is None else session.log_level
 
 
 class InputAnswers(msgspec.Struct, frozen=True):

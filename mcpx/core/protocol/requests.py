@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from mcpx.core.policy.policy import ServerPolicy
-from mcpx.core.protocol.context import CallerHandle, ClientId, InputAnswers, Origin
+from mcpx.core.protocol.context import Caller, ClientId, InputAnswers, Origin
 from mcpx.core.wire.envelope import Bytes, RequestId
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     client: ClientId | None = None
     """The client whose session it uses, with a server that has one for each client."""
-    caller: CallerHandle | None = None
+    caller: Caller | None = None
     """The client behind it, which can be asked and notified while it runs."""
     answers: InputAnswers | None = None
     """The answers that a client adds to a request that it repeats."""

@@ -18,16 +18,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from mcp import MCPError
-from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.catalog.model import JSON, present
 from mcpx.core.gateway.frontends.operations import get_prompt
-from mcpx.core.protocol.context import ClientId, InputAnswers, OnStep, page_origin, read_capabilities
+from mcpx.core.protocol.context import Caller, ClientId, InputAnswers, page_origin, read_capabilities
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.rendering.result_members import texts_of
@@ -188,28 +187,13 @@ class PromptTrial(msgspec.Struct, frozen=True):
     state: str | None = None
 
 
+_FORMS: Final = read_capabilities(b'{"elicitation":{"form":{}}}')
 Trial = ToolTrial | ResourceTrial | PromptTrial
 
 
-class PageCaller:
+def _caller(client: ClientId) -> Caller:
     """The person at the page: can be asked to fill in forms, in the answer to the very request."""
-
-    modern: Final = True
-    is_local: Final = True
-    is_peer: Final = False
-    log_level: Final = None
-    capabilities: Final = read_capabilities(b'{"elicitation":{"form":{}}}')
-
-    def __init__(self, client: ClientId) -> None:
-        self.client = client
-
-    def log(self, params: JSON) -> None:
-        """Its page shows what the server says elsewhere."""
-
-    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> NoReturn:
-        """Nothing is sent to it but answers."""
-        del params, on_progress
-        raise MCPError(METHOD_NOT_FOUND, f"the page cannot be sent {method}")
+    return Caller(client=client, capabilities=_FORMS, modern=True, is_local=True)
 
 
 class PageClients:
@@ -274,7 +258,7 @@ class Trials:
             given = None if trial.answers is None else msgspec.json.encode(trial.answers)
             context = RequestContext(
                 client=client,
-                caller=PageCaller(client),
+                caller=_caller(client),
                 answers=None if given is None else InputAnswers(given, trial.state),
                 origin=page_origin(),
             )

@@ -1,4 +1,4 @@
-"""Handles to clients: to the one behind a call (`CallerHandle`), and to each connected one (`ClientHandle`).
+"""The client behind a call (`Caller`), and handles to the connected ones (`ClientHandle`).
 
 There are three ways to reach a client: directly on its stream (the fast path), with the request that the
 SDK's server is handling, and between requests over its connection. Notifications never wait: the channel or a
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
+import msgspec
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -25,10 +26,9 @@ from mcpx.core.gateway.clients.identity import (
     connection_of,
     is_of_this_machine,
     request_outbound,
-    session_client,
 )
 from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue, size_of
-from mcpx.core.protocol.context import NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
+from mcpx.core.protocol.context import NO_CAPABILITIES, Caller, Capabilities, OnStep, read_capabilities
 from mcpx.core.servers.relay.clients import LOG, ConnectedClients
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
@@ -69,10 +69,12 @@ def own_logger(params: JSON, peer: str | None) -> JSON:
     return {name: value for name, value in params.items() if name != "logger"} if shown == peer else params
 
 
+async def _ask_over(outbound: Outbound, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
+    return await outbound.send_raw_request(method, params, _options(on_progress))
+
+
 class ConnectionHandle:
     """A client of the revisions before 2026-07-28, between its requests."""
-
-    modern: Final = False
 
     def __init__(self, connection: Connection, hub: HubView, outbox: NotificationOutbox) -> None:
         self.client = client_of(connection, hub)
@@ -80,130 +82,91 @@ class ConnectionHandle:
         self._hub = hub
         self._connection = connection
         self._outbox = outbox
-        self._capabilities: Capabilities | None = None
 
-    @property
-    def capabilities(self) -> Capabilities:
-        if self._capabilities is None or self._capabilities is NO_CAPABILITIES:  # before the handshake
-            self._capabilities = capabilities_of(self._connection.client_capabilities)
-        return self._capabilities
+    def caller(self) -> Caller:
+        """The client as it is asked outside its calls, which alone know where they come from."""
+        return Caller(
+            client=self.client,
+            capabilities=capabilities_of(self._connection.client_capabilities),
+            modern=False,
+            is_peer=self._hub.endpoint.peer is not None,
+            level=self.log_level,
+            log=partial(self.notify, LOG),
+            ask=partial(_ask_over, self._connection.outbound),
+        )
 
     @property
     def confined(self) -> bool:
         return bearer_of(self._connection) is not None
 
-    @property
-    def is_local(self) -> bool:
-        return False  # it is asked in its calls, which know where they come from
-
-    @property
-    def is_peer(self) -> bool:
-        return self._hub.endpoint.peer is not None
-
     def sees(self, server: str) -> bool:
         return not self._hub.hides(server)
-
-    def log(self, params: JSON) -> None:
-        self.notify(LOG, params)
 
     def notify(self, method: str, params: JSON) -> None:
         if method == LOG:
             params = own_logger(params, self._hub.endpoint.peer)
         self._outbox.send(self._connection, method, params)
 
-    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
-        return await self._connection.outbound.send_raw_request(method, params, _options(on_progress))
+
+class StreamLog(msgspec.Struct):
+    """A sender of log messages on a stream of ours; at 2026-07-28 open until its request is answered."""
+
+    wire: WireDispatcher
+    peer: str | None
+    is_open: bool = True
+
+    def __call__(self, params: JSON) -> None:
+        if self.is_open:
+            self.wire.notify_lossy(LOG, envelope.encode(own_logger(params, self.peer)))
 
 
-class StreamCaller:
-    """A client on a stream of ours: one handle for all its calls, or at 2026-07-28 one for each.
+def stream_caller(
+    wire: WireDispatcher,
+    client: object,
+    capabilities: Capabilities,
+    *,
+    clients: ConnectedClients | None = None,
+    level: str | None = None,
+    peer: str | None = None,
+) -> Caller:
+    """The client on a stream of ours: for all its calls, or without `clients` (2026-07-28) for one.
 
     With `peer` it is another MCPX, at the endpoint of that server. Its calls may come from several clients
-    there, so at 2026-07-28 each counts as one of its own: no question goes to the wrong person.
+    there, so at 2026-07-28 each counts as one of its own: no question goes to the wrong person. Nor is it
+    known where that person sits.
     """
-
-    __slots__ = ("_clients", "_level", "_open", "_peer", "_wire", "capabilities", "client", "modern")
-
-    def __init__(
-        self,
-        wire: WireDispatcher,
-        client: object,
-        capabilities: Capabilities,
-        *,
-        clients: ConnectedClients | None = None,
-        level: str | None = None,
-        peer: str | None = None,
-    ) -> None:
-        self._peer = peer
-        self.client = client if peer is None or clients is not None else self
-        self.capabilities = capabilities
-        self.modern = clients is None
-        """True for 2026-07-28: then it is not in `clients`, and each call brings its level."""
-        self._open = True
-        self._wire = wire
-        self._clients = clients
-        self._level = level
-
-    @property
-    def is_local(self) -> bool:
-        return self._peer is None  # of another MCPX it is not known where the person sits
-
-    @property
-    def is_peer(self) -> bool:
-        return self._peer is not None
-
-    @property
-    def log_level(self) -> str | None:
-        if self._clients is None:
-            return self._level
-        handle = self._clients.handles.get(self.client)
-        return handle.log_level if handle is not None else None
-
-    def log(self, params: JSON) -> None:
-        if self._open:
-            self._wire.notify_lossy(LOG, envelope.encode(own_logger(params, self._peer)))
-
-    def close(self) -> None:
-        """A request was answered: at 2026-07-28 nothing more may be sent with it."""
-        self._open = not self.modern
-
-    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
-        return await self._wire.send_raw_request(method, params, _options(on_progress))
+    return Caller(
+        client=client if peer is None or clients is not None else object(),
+        capabilities=capabilities,
+        modern=clients is None,
+        is_local=peer is None,
+        is_peer=peer is not None,
+        level=level,
+        sessions=None if clients is None else clients.handles,
+        log=StreamLog(wire, peer),
+        ask=partial(_ask_over, wire),
+    )
 
 
-class RequestCaller:
-    """A client whose request the SDK's server is handling."""
+def request_caller(ctx: ServerRequestContext[Any, Any], hub: HubView, queue: RequestQueue) -> Caller:
+    """The client whose request the SDK's server is handling; as peer it is as on streams."""
+    session, peer = ctx.session, hub.endpoint.peer
+    connection, outbound = connection_of(session), request_outbound(session)
+    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], hub: HubView, queue: RequestQueue) -> None:
-        session = ctx.session
-        connection = connection_of(session)
-        self.session_client = session_client(connection, hub)
-        """The client whose session with a server it takes, where each client has its own."""
-        self.is_peer = is_peer = (
-            hub.endpoint.peer is not None
-        )  # and it is not known where the person sits, nor who it is
-        self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        self.client = self if is_peer and self.modern else client_of(connection, hub)
-        self.capabilities = (
-            capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
-        )
-        self.is_local = not is_peer and bearer_of(connection) is None and is_of_this_machine(ctx.request)
-        self._peer = hub.endpoint.peer
-        self._outbound = request_outbound(session)
-        self._clients = hub.clients
-        self._queue = queue
-        self._level = ((ctx.params or {}).get("_meta") or {}).get(LOG_LEVEL_META_KEY)
+    def log(params: JSON) -> None:
+        params = own_logger(params, peer)
+        queue.put(partial(outbound.notify, LOG, params), size_of(params))
 
-    @property
-    def log_level(self) -> str | None:
-        if self.modern:
-            return self._level
-        handle = self._clients.handles.get(self.client)
-        return handle.log_level if handle is not None else None
-
-    def log(self, params: JSON) -> None:
-        params = own_logger(params, self._peer)
-        self._queue.put(partial(self._outbound.notify, LOG, params), size_of(params))
-
-    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
-        return await self._outbound.send_raw_request(method, params, _options(on_progress))
+    is_near = bearer_of(connection) is None and is_of_this_machine(ctx.request)
+    return Caller(
+        client=object() if modern and peer is not None else client_of(connection, hub),
+        capabilities=capabilities_in(ctx.params) if modern else capabilities_of(session.client_capabilities),
+        modern=modern,
+        is_local=peer is None and is_near,
+        is_peer=peer is not None,
+        level=((ctx.params or {}).get("_meta") or {}).get(LOG_LEVEL_META_KEY),
+        sessions=None if modern else hub.clients.handles,
+        log=log,
+        ask=partial(_ask_over, outbound),
+    )

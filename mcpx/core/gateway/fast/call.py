@@ -23,7 +23,7 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import ClientMeter, tool_label
 from mcpx.core.events.stats import RESOURCES
-from mcpx.core.gateway.clients.handles import StreamCaller, capabilities_of
+from mcpx.core.gateway.clients.handles import StreamLog, capabilities_of, stream_caller
 from mcpx.core.gateway.eras import Era, EraServer
 from mcpx.core.gateway.fast.parameters import (
     NOTHING,
@@ -193,8 +193,8 @@ class FastCall:
         """Send the response, after which nothing more belongs to the request."""
         self._wire.fast_cancels.pop(self.key, None)
         caller = self._request.context.caller
-        if caller is not None and caller.modern and isinstance(caller, StreamCaller):
-            caller.close()
+        if caller is not None and caller.modern and isinstance(caller.log, StreamLog):
+            caller.log.is_open = False
         self._wire.channel.write(*response)
         if self._served is not None:
             self._served.end()
@@ -241,11 +241,11 @@ class FastContexts:
         if self._connection.era is Era.MODERN and meta is not None:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
-            caller = StreamCaller(wire, client, capabilities, level=meta.log_level, peer=self._peer)
+            caller = stream_caller(wire, client, capabilities, level=meta.log_level, peer=self._peer)
             return RequestContext(client=client, caller=caller, origin=self._origin(meta))
         if self._plain is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
-            caller = StreamCaller(wire, client, capabilities, clients=self._clients, peer=self._peer)
+            caller = stream_caller(wire, client, capabilities, clients=self._clients, peer=self._peer)
             self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
         return self._plain
 

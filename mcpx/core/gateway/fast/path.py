@@ -35,7 +35,7 @@ from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.gateway.tracing import carrier_in, client_attributes
-from mcpx.core.protocol.context import NO_CAPABILITIES, CallerHandle
+from mcpx.core.protocol.context import NO_CAPABILITIES, Caller
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.telemetry.tracing import ServedRequest, Tracing
@@ -255,7 +255,7 @@ class FastPath(FastContexts):
         self._client_meter = self._meter.of_client(client.client_info.name if client else None)
         return self._client_meter
 
-    def _encoder(self, meta: Meta | None, caller: CallerHandle | None = None) -> ResultEncoder:
+    def _encoder(self, meta: Meta | None, caller: Caller | None = None) -> ResultEncoder:
         """Make the encoder of results for this client, by the settings in force."""
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None

@@ -39,8 +39,7 @@ from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.policy.questions import PREFIX, ApprovalRequest, ApprovalRequired
 from mcpx.core.protocol.context import (
     ELICITATION,
-    NO_CAPABILITIES,
-    Capabilities,
+    Caller,
     InputAnswers,
     OnStep,
     read_capabilities,
@@ -78,36 +77,28 @@ Again = Callable[[InputAnswers], None]
 """Judges a call once more, with the answers of its client; raises as `Questions.admit`."""
 
 
-class Caller:
-    """The client behind a request, which can be asked (`CallerHandle`).
+class Asker(msgspec.Struct, frozen=True):
+    """Who has sent a request. `client` stands for who it is: without a `session`, for all that have none."""
 
-    `client` stands for who it is: without a `session`, for all that have none.
-    """
+    request: Passed
+    session: DirectClient | None
+    client: DirectClient
+    modern: bool
 
-    log_level: Final = None
-    is_peer: Final = False
+    def caller(self) -> Caller:
+        """The client behind the request, which can be asked: read only where a person has to be."""
+        raw, session = self.request.raw, self.session
+        meta = members_of(members_of(raw).get("_meta", NOTHING))
+        known = b"" if session is None else session.capabilities
+        return Caller(
+            client=self.client,
+            capabilities=read_capabilities(bytes(meta.get(CLIENT_CAPABILITIES_META_KEY, known))),
+            modern=self.modern,
+            is_local=self.request.origin.is_local,
+            ask=self._ask,
+        )
 
-    def __init__(
-        self, request: Passed, session: DirectClient | None, sessionless: DirectClient, *, modern: bool
-    ) -> None:
-        self.client = sessionless if session is None else session
-        self.session = session
-        self.modern = modern
-        self.is_local = request.origin.is_local
-        self._request = request
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The capabilities that it has declared, in its request or its handshake."""
-        meta = members_of(members_of(self._request.raw).get("_meta", NOTHING))
-        if (declared := meta.get(CLIENT_CAPABILITIES_META_KEY)) is not None:
-            return read_capabilities(bytes(declared))
-        return NO_CAPABILITIES if self.session is None else read_capabilities(self.session.capabilities)
-
-    def log(self, params: JSON) -> None:
-        """Log nothing."""
-
-    async def ask(self, method: str, params: JSON, _on_progress: OnStep | None) -> JSON:
+    async def _ask(self, method: str, params: JSON, _on_progress: OnStep | None) -> JSON:
         """Send the client a request and wait for the result; an error of it is a `cancel`."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -115,7 +106,7 @@ class Caller:
             if not answered.done():
                 answered.set_result(_answer_in(answer))
 
-        cancel = self._request.origin.ask(method, msgspec.Raw(envelope.encode(params)), take)
+        cancel = self.request.origin.ask(method, msgspec.Raw(envelope.encode(params)), take)
         try:
             answer = await answered
         except asyncio.CancelledError:
@@ -138,15 +129,15 @@ class Questions:
         upstream = self._hub.upstreams.get(self._server)
         return upstream is not None and upstream.account is not None and request.method in SIGN_IN_METHODS
 
-    def submit(self, request: Passed, reply: RawReply, *, send: SendWith, caller: Caller) -> None:
-        """Send a request, and again when the person behind `caller` has signed in, where that is needed."""
+    def submit(self, request: Passed, reply: RawReply, *, send: SendWith, asker: Asker) -> None:
+        """Send a request, and again when the person behind `asker` has signed in, where that is needed."""
 
         def settled(inner: RawReply) -> None:
             need = inner.error
             if need is None:
                 reply.resolve(inner.value or msgspec.Raw())
             elif not isinstance(need, SignInNeeded) or not self._hub.links.spawn(
-                partial(self._sign_in, need, request, reply, caller, send)
+                partial(self._sign_in, need, request, reply, asker, send)
             ):
                 reply.reject(need)
 
@@ -155,7 +146,7 @@ class Questions:
         send(_without_link(request), inner)
 
     async def _sign_in(
-        self, need: SignInNeeded, request: Passed, reply: RawReply, caller: Caller, send: SendWith
+        self, need: SignInNeeded, request: Passed, reply: RawReply, asker: Asker, send: SendWith
     ) -> None:
         """Ask the person, and send the request when they have signed in."""
         with anyio.CancelScope() as scope:
@@ -164,7 +155,7 @@ class Questions:
                 upstream = self._hub.registry.upstream(self._server)
                 answers = _answers_in(members_of(request.raw))
                 asked = await self._hub.links.obtain(
-                    need, upstream, caller, client=caller.client, answers=answers
+                    need, upstream, asker.caller(), client=asker.client, answers=answers
                 )
             except Exception as error:  # noqa: BLE001 - the boundary: it is the answer to the request
                 reply.reject(as_call_error(error, self._server, request.method, Outcome.NOT_SENT))
@@ -187,7 +178,7 @@ class Questions:
         *,
         send: Send,
         again: Again,
-        caller: Caller,
+        asker: Asker,
         record: Record | None,
     ) -> None:
         """Have a call sent, at once or when the person has agreed, or answered with the question.
@@ -198,15 +189,15 @@ class Questions:
         try:
             admitted = noted(self._hub.approvals, call, record)
         except ApprovalRequired as need:
-            if caller.modern:
+            if asker.modern:
                 reply.resolve(result_answer(envelope.encode(need.result)))
-            elif not self._hub.links.spawn(partial(self._ask, need, reply, caller, again)):
+            elif not self._hub.links.spawn(partial(self._ask, need, reply, asker, again)):
                 self._hub.approvals.forget(need.question)
                 raise
             return
         send(replace(request, raw=_with_answers(members_of(request.raw), admitted.answers)))
 
-    async def _ask(self, need: ApprovalRequired, reply: RawReply, caller: Caller, again: Again) -> None:
+    async def _ask(self, need: ApprovalRequired, reply: RawReply, asker: Asker, again: Again) -> None:
         """Ask the client; with the answer, or without one in time, the call is judged again."""
         if reply.settled:
             self._hub.approvals.forget(need.question)
@@ -214,7 +205,7 @@ class Questions:
         try:
             with anyio.CancelScope() as scope:
                 reply.on_abandon = scope.cancel
-                answers = await obtain_approval(self._hub.approvals, need, caller)
+                answers = await obtain_approval(self._hub.approvals, need, asker.caller())
             if not reply.settled:
                 reply.on_abandon = None
                 again(answers)
@@ -247,7 +238,7 @@ def approval_request(
     subject: Subject,
     forms: list[ToolInfo],
     policy: ServerPolicy,
-    caller: Caller,
+    asker: Asker,
     *,
     for_all: bool,
     asks_likewise: bool,
@@ -273,9 +264,9 @@ def approval_request(
         text = "The arguments must be an object; nothing was sent"
         raise CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name)
     return ApprovalRequest(
-        client=caller.client,
-        session=caller.session,
-        can_be_asked=caller.capabilities.refusal(ELICITATION, {}) is None,
+        client=asker.client,
+        session=asker.session,
+        can_be_asked=asker.caller().capabilities.refusal(ELICITATION, {}) is None,
         for_all=for_all,
         policy=policy,
         tool=tool,

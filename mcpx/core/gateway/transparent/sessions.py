@@ -20,7 +20,7 @@ from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.records import Record
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.transparent.answers import Answers
-from mcpx.core.gateway.transparent.questions import Caller, Questions, approval_request
+from mcpx.core.gateway.transparent.questions import Asker, Questions, approval_request
 from mcpx.core.gateway.transparent.requests import (
     AUDITED,
     NAMELESS,
@@ -128,34 +128,34 @@ class TransparentSessions:
         if self._hub.tracing.on:
             request = self._traced(client, request, reply)
         modern = is_modern(request.method, request.raw)
-        caller = Caller(request, client, self._sessionless, modern=modern)
-        send = partial(self._submit_or_reject, caller)
+        asker = Asker(request, client, self._sessionless if client is None else client, modern)
+        send = partial(self._submit_or_reject, asker)
         if self._questions.may_sign_in(request):
-            self._questions.submit(request, reply, send=send, caller=caller)
+            self._questions.submit(request, reply, send=send, asker=asker)
         else:
             send(request, reply)
 
-    def _submit_or_reject(self, caller: Caller, request: Passed, reply: RawReply) -> None:
+    def _submit_or_reject(self, asker: Asker, request: Passed, reply: RawReply) -> None:
         try:
-            self._submit(caller, request, reply)
+            self._submit(asker, request, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
             reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
         finally:
             self._rules.forget()
 
-    def _submit(self, caller: Caller, request: Passed, reply: RawReply) -> None:
-        client = caller.session
+    def _submit(self, asker: Asker, request: Passed, reply: RawReply) -> None:
+        client = asker.session
         if client is not None:
             client.note_request(request.method, request.raw)
         record = self._audit(client, request, reply)
         upstream = self._view.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
-        if (refusal := refusal_of(request, upstream.config, modern=caller.modern)) is not None:
+        if (refusal := refusal_of(request, upstream.config, modern=asker.modern)) is not None:
             reply.resolve(error_answer(refusal))
             return
-        session = client if client is not None and (client.greeted or not caller.modern) else None
-        version = MODERN_PROTOCOL_VERSIONS[-1] if caller.modern else (client and client.version) or ""
+        session = client if client is not None and (client.greeted or not asker.modern) else None
+        version = MODERN_PROTOCOL_VERSIONS[-1] if asker.modern else (client and client.version) or ""
 
         def send(agreed: Passed) -> None:
             guarded = self._rules.guarded(agreed, version=version, agreed=agreed is not request)
@@ -163,18 +163,18 @@ class TransparentSessions:
 
         def judge(answers: InputAnswers | None = None) -> None:
             subject = self._rules.admitted(request, version=version)
-            call = None if subject.tool is None else self._approval_request(caller, request, subject, answers)
+            call = None if subject.tool is None else self._approval_request(asker, request, subject, answers)
             if call is None:
                 send(request)
             else:
                 self._questions.admit(
-                    call, request, reply, send=send, again=judge, caller=caller, record=record
+                    call, request, reply, send=send, again=judge, asker=asker, record=record
                 )
 
         judge()
 
     def _approval_request(
-        self, caller: Caller, request: Passed, subject: Subject, answers: InputAnswers | None
+        self, asker: Asker, request: Passed, subject: Subject, answers: InputAnswers | None
     ) -> ApprovalRequest | None:
         """Return a call as a person is asked about it, if they are; with the `answers` of its client."""
         upstream = self._view.registry.upstream(self.server)
@@ -183,7 +183,7 @@ class TransparentSessions:
             subject,
             self._offered.forms_of(subject.tool or ""),
             upstream.policy,
-            caller,
+            asker,
             for_all=self._token is None,
             asks_likewise=upstream.config.is_remote_mcpx,
             answers=answers,

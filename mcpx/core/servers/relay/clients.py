@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.protocol.context import CallerHandle, most_verbose, wants
+from mcpx.core.protocol.context import Caller, most_verbose, wants
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.telemetry.contained import contain
@@ -26,9 +26,10 @@ from supervisors import Signal
 LOG: Final = "notifications/message"
 
 
-class ClientHandle(CallerHandle, Protocol):
+class ClientHandle(Protocol):
     """A client that can be reached between its calls."""
 
+    client: object
     log_level: str | None
     """The level from which it wants log messages of all servers; None for none."""
 
@@ -38,6 +39,10 @@ class ClientHandle(CallerHandle, Protocol):
 
         What comes between calls may be about a call of others.
         """
+
+    def caller(self) -> Caller:
+        """The client as it is asked between its calls."""
+        ...
 
     def sees(self, server: str) -> bool:
         """True if it is shown that server. To one that is not, nothing of the server may get."""
@@ -51,7 +56,7 @@ class ConnectedClients:
 
     def __init__(self) -> None:
         self.handles: dict[object, ClientHandle] = {}
-        """By client, as `CallerHandle.client` identifies it."""
+        """By client, as `Caller.client` identifies it."""
         self.roots_version = 0
         """The number of times that a client's roots have changed."""
         self.dropped = 0
@@ -160,7 +165,7 @@ class CallsInFlight(Protocol):
 class Attributed(msgspec.Struct, frozen=True):
     """The message concerns that client. `calls` are those of its calls that it may belong to."""
 
-    caller: CallerHandle
+    caller: Caller
     calls: tuple[InFlight, ...]
 
 
@@ -211,5 +216,5 @@ class Attribution:
         return _NO_CLIENT if last is None else Attributed(last, tuple(running))
 
 
-def _client(caller: CallerHandle | None) -> object:
+def _client(caller: Caller | None) -> object:
     return None if caller is None else caller.client

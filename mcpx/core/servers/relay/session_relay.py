@@ -28,7 +28,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.policy.server_questions import presented
-from mcpx.core.protocol.context import ELICITATION, LEVELS, QUESTIONS, CallerHandle, OnStep, wants
+from mcpx.core.protocol.context import ELICITATION, LEVELS, QUESTIONS, Caller, OnStep, wants
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.in_flight import InFlight
 from mcpx.core.servers.relay.clients import (
@@ -148,7 +148,7 @@ class ServerRequestRouter:
         handle = self._clients.only_client(self._server, self._client) if unattributed.idle else None
         if handle is None:
             raise self._refused(method, unattributed.reason)
-        return Attributed(handle, ())
+        return Attributed(handle.caller(), ())
 
     def _refused(self, method: str, why: str) -> MCPError:
         return MCPError(METHOD_NOT_FOUND, f"MCPX cannot pass {method} of {self._server} to a client: {why}")
@@ -185,7 +185,7 @@ class ServerRequestRouter:
 
     # --- url mode
 
-    def _remember(self, method: str, params: JSON, caller: CallerHandle) -> None:
+    def _remember(self, method: str, params: JSON, caller: Caller) -> None:
         if method == ELICITATION and isinstance(named := params.get("elicitationId"), str):
             if len(self._url_elicitations) >= MAX_URL_ELICITATIONS:
                 del self._url_elicitations[next(iter(self._url_elicitations))]

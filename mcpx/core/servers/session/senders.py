@@ -27,7 +27,7 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
 )
 
-from mcpx.core.protocol.context import CallerHandle, most_verbose
+from mcpx.core.protocol.context import Caller, most_verbose
 from mcpx.core.protocol.requests import CallTool, OnProgress, Request
 from mcpx.core.servers.in_flight import Sent
 from mcpx.core.servers.relay.clients import ConnectedClients
@@ -164,7 +164,7 @@ class _ModernMeta:
         self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
         self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
 
-    def members(self, caller: CallerHandle | None) -> bytes:
+    def members(self, caller: Caller | None) -> bytes:
         """The members for a request of that client."""
         if caller is None:
             return self._head + b"{},"

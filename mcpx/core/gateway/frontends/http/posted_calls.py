@@ -32,9 +32,8 @@ from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
 from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
 from mcpx.core.protocol.context import (
     SESSIONLESS,
-    Capabilities,
+    Caller,
     InputAnswers,
-    OnStep,
     Origin,
     client_text,
     read_capabilities,
@@ -147,11 +146,7 @@ def _agrees(params: NativeParams, meta: Meta, headers: dict[bytes, bytes]) -> bo
 
 
 class _PostedCall:
-    """One call, until it is answered; the `CallerHandle` of whom it comes from."""
-
-    modern: Final = True
-    is_peer: Final = True
-    is_local: Final = False  # of another MCPX it is not known where the person sits
+    """One call, until it is answered."""
 
     def __init__(
         self,
@@ -163,9 +158,7 @@ class _PostedCall:
         *,
         given: msgspec.Raw,
     ) -> None:
-        self.client = self  # without a session each request is a client of its own
-        self.capabilities: Capabilities = read_capabilities(bytes(meta.capabilities))
-        self.log_level = meta.log_level
+        capabilities = read_capabilities(bytes(meta.capabilities))
         self._hub = server.hub
         self._peer = server.hub.endpoint.peer or ""
         self._id = request_id
@@ -177,7 +170,14 @@ class _PostedCall:
         self._hub.clients.note_sessionless(meta.log_level)
         context = RequestContext(
             client=SESSIONLESS if bearer is None else bearer.sessionless,
-            caller=self,
+            caller=Caller(
+                client=object(),  # without a session each request is a client of its own
+                capabilities=capabilities,
+                modern=True,
+                is_peer=True,  # and it is not known where the person sits
+                level=meta.log_level,
+                log=self._log,
+            ),
             answers=InputAnswers(params.responses, params.state)
             if params.state is not None or params.responses
             else None,
@@ -193,17 +193,12 @@ class _PostedCall:
             ),
         )
         self._request = Exec(self._peer, params.name, params.arguments, context, given=given)
-        self._encoder = PeerEncoder(self._hub.views, server.stamp, name=name, capabilities=self.capabilities)
+        self._encoder = PeerEncoder(self._hub.views, server.stamp, name=name, capabilities=capabilities)
 
-    # --- of the caller
+    # --- what comes before its answer
 
-    def log(self, params: JSON) -> None:
-        """Send a log message."""
+    def _log(self, params: JSON) -> None:
         self._notify(envelope.notification(LOG, envelope.encode(own_logger(params, self._peer))))
-
-    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
-        """Never called: it is asked in its result."""
-        raise NotImplementedError
 
     def _progressed(self, token: RequestId, step: bytes) -> None:
         self._notify(envelope.notification("notifications/progress", envelope.progress(token, step)))

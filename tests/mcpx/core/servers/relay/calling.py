@@ -44,6 +44,9 @@ class FakeCaller:
         self.is_notified = anyio.Event()
         self.request_cancelled = anyio.Event()
 
+    def caller(self) -> FakeCaller:
+        return self
+
     def sees(self, server: str) -> bool:
         return self.seen is None or server in self.seen
 
