@@ -113,7 +113,7 @@ async def open_placed(
     try:
         link = NodeLink(place.channel, place.node, limit=limit, on_malformed=on_malformed)
         place.on_lost = link.lost.set
-        if place.given_up.is_set():
+        if place.given_up.happened:
             link.lost.set(place.given_up.reason)
         yield link
     finally:

@@ -206,7 +206,7 @@ class Calls:
         is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
         if is_idle or not CAN_COUNT_UNREAD or link.pid is None:
             return link.is_alive() and not link.is_doomed()
-        return not link.lost.is_set()
+        return not link.lost.happened
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._is_of_the_loss(error):
@@ -225,7 +225,7 @@ class Calls:
 
     def _is_of_the_loss(self, error: Exception) -> bool:
         """True if an error says only that the connection has ended: `close` settles the call."""
-        lost = self._link.lost.is_set() and not isinstance(error, NotExecuted)
+        lost = self._link.lost.happened and not isinstance(error, NotExecuted)
         return lost or isinstance(error, ConnectionEnded)
 
     def _take_as_proof(self, error: Exception | None) -> None:
@@ -291,7 +291,7 @@ class Calls:
         """Queue again a request that was in flight when the session ended, if that is safe; else fail it."""
         if call.endings:
             call.end()
-        lost = self._link.lost.is_set()
+        lost = self._link.lost.happened
         loss = self._link.failure() if lost else ConnectionLost("MCPX closed the session")
         error = server_died(str(loss), loss.stderr, server=self._server, tool=call.tool)
         again = call.again_after_loss(unread) if lost and not call.reply.settled else None

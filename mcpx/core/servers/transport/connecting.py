@@ -58,7 +58,7 @@ class StdioLink(Link):
         child.channel.on_broken = self._on_broken
 
     def handshake_failure(self) -> ConnectionLost | None:
-        if not self.lost.is_set():
+        if not self.lost.happened:
             return None
         lacks_command = self._child.returncode == NOT_FOUND
         reason = f"{self.lost.reason} during the handshake"

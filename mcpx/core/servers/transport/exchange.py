@@ -122,13 +122,13 @@ class HttpLink(Link):
         self.suspicion.clear()  # what was odd during the handshake is no reason for it
 
     def is_alive(self) -> bool:
-        return not self.closing.is_set() and not self.lost.is_set()
+        return not self.closing.happened and not self.lost.happened
 
     def failure(self) -> ConnectionLost:
         return ConnectionLost(self.lost.reason, retryable=self.retryable, held=self.held)
 
     def handshake_failure(self) -> ConnectionLost | None:
-        if self.lost.is_set():
+        if self.lost.happened:
             reason = self.lost.reason if not self.retryable else f"{self.lost.reason} during the handshake"
             return ConnectionLost(reason, retryable=self.retryable, held=self.held)
         if self.last_problem is None:

@@ -301,7 +301,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
     async def _terminate(self, request: httpx2.Request) -> httpx2.Response:
         """End the session at the server, unless it is lost anyway."""
-        if not self._link.lost.is_set():
+        if not self._link.lost.happened:
             with anyio.move_on_after(TERMINATE_TIMEOUT_S), suppress(httpx2.HTTPError):
                 await (await self._send(request)).aclose()
         return httpx2.Response(httpx2.codes.NO_CONTENT)

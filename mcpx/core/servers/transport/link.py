@@ -53,22 +53,20 @@ class ConnectionLost(Exception):
 class Ending:
     """An event that happens once, for a reason. The first reason counts."""
 
-    __slots__ = ("_event", "reason")
+    __slots__ = ("_event", "happened", "reason")
 
     def __init__(self) -> None:
         self._event = anyio.Event()
+        self.happened = False
+        """To be set by `set` only; each call looks at it."""
         self.reason = ""
         """Empty until it has happened."""
 
     def set(self, reason: str) -> None:
         """It has happened. Callbacks may call this: it never raises, and calls nothing back."""
-        if not self._event.is_set():
-            self.reason = reason
+        if not self.happened:
+            self.happened, self.reason = True, reason
             self._event.set()
-
-    def is_set(self) -> bool:
-        """True if it has happened."""
-        return self._event.is_set()
 
     async def wait(self) -> str:
         """Wait until it happens; its reason."""
@@ -106,7 +104,7 @@ class Link:
 
     def is_alive(self) -> bool:
         """True if it makes sense to send; for a child process this asks the kernel."""
-        return not self.lost.is_set()
+        return not self.lost.happened
 
     def is_doomed(self) -> bool:
         """True if the server is about to die, though it may still take what is sent; asks the kernel."""
@@ -130,7 +128,7 @@ class Link:
 
     def handshake_failure(self) -> ConnectionLost | None:
         """Reason of a failed handshake, where the transport knows better than the SDK's exception."""
-        return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.is_set() else None
+        return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.happened else None
 
     def renew(self) -> None:
         """Use new connections from now on, where there are several, except for calls that are in flight."""

@@ -115,8 +115,8 @@ async def test_what_is_refused_with_every_token_fails_without_having_run(last, e
     assert response.json()["error"]["message"] == str(failures[0])
     assert isinstance(failures[0], NotExecuted)
     assert last is None or str(failures[0]) == str(last)
-    assert observer.lost.is_set() == (ended == "lost")
-    assert observer.closed.is_set() == (ended == "closed")
+    assert observer.lost.happened == (ended == "lost")
+    assert observer.closed.happened == (ended == "closed")
     assert (observer.held, observer.retryable) == (held, retryable)
 
 

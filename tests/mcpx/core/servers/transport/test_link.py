@@ -13,12 +13,12 @@ async def test_the_first_reason_counts_and_is_what_a_waiter_gets():
     async def wait():
         reasons.append(await ending.wait())
 
-    assert not ending.is_set()
+    assert not ending.happened
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         ending.set("killed")
         ending.set("closed")
-    assert ending.is_set()
+    assert ending.happened
     assert reasons == ["killed"]
     assert await ending.wait() == "killed"
