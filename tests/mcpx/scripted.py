@@ -95,6 +95,12 @@ def entry(
     return {"command": sys.executable, "args": args, "restart": QUICK, **(settings or {})}
 
 
+def entry_of(script: Path, **settings: Any) -> dict[str, Any]:
+    """The entry of a scripted server whose script is in that file."""
+    args = ["-S", "-E", str(SERVER), str(script)]
+    return {"command": sys.executable, "args": args, "restart": QUICK, **settings}
+
+
 def config_of(servers: dict[str, dict[str, Any]], **settings: Any) -> Config:
     """A configuration with those entries; a short grace time, so that what hangs holds no test up."""
     return parse(json.dumps({"shutdown_grace": 0.2, **settings, "mcpServers": servers}), where="test")

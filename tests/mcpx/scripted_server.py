@@ -1,6 +1,12 @@
 """A small MCP server over stdio that does what a script tells it, good or wicked; for tests.
 
-Run as `python -S -E scripted_server.py SCRIPT`, where SCRIPT is a JSON object with any of these keys:
+Run as `python -S -E scripted_server.py SCRIPT`, where SCRIPT is a JSON object, or a file with one, that has
+any of these keys:
+
+* `offers`: by kind (`tools`, `prompts`, `resources`, `resourceTemplates`), what it lists; a name stands for a
+  tool or prompt of that name. `greeting`: members of its answer to `initialize` in other words.
+* `answers`: what it does at requests and calls, see `scripted_steps.py`. For what is not there it is as here.
+* `modern`: it knows 2026-07-28 and nothing else.
 
 * `ears`: a file or FIFO; every event is written there as one JSON line (`started`, `request`, `call`, `read`,
   `cancelled`, `grandchild`, ...), before anything is answered.
@@ -14,7 +20,7 @@ Run as `python -S -E scripted_server.py SCRIPT`, where SCRIPT is a JSON object w
 * `about`: a file with what it says of itself: a JSON object with `name`, `title`, `instructions`.
 * `endless`: `same` or `new`, the kind of cursor that every page of tools ends with. `pages`: so many pages.
 * `resources`: a list of resources with their `text` or `blob`, which is left out of the listing.
-* `folder`: where `die_once` remembers that it has died.
+* `folder`: where `die_once` remembers that it has died. `tolerant`: go on after a message that is no JSON.
 
 Standard library only, and little of it, so that it starts in 30 ms. Imports nothing of MCPX.
 """
@@ -26,8 +32,12 @@ import os
 import select
 import signal
 import sys
-from pathlib import Path
-from typing import Any, NoReturn
+from _thread import allocate_lock
+from os.path import exists  # pathlib and typing take as long to import as the rest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 CROWD_PATIENCE_S = 0.1
 SAYS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -73,6 +83,28 @@ TOOLS = [
 ]
 
 
+COMPLETE = {"resultType": "complete"}
+LISTED = {"ttlMs": 0, "cacheScope": "private"}
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+
+
+def read_json(path: str) -> Any:
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def listed(kind: str, item: Any) -> Any:
+    """An entry of a list, which may be given by its name alone."""
+    if not isinstance(item, str):
+        return item
+    return {"name": item} | ({"inputSchema": {"type": "object"}} if kind == "tools" else {})
+
+
 class ScriptedServer:
     """One session over the standard streams."""
 
@@ -83,6 +115,12 @@ class ScriptedServer:
         self.crowd: list[Any] = []
         self.largest_crowd = 0
         self.pages = 0
+        self.writing = allocate_lock()
+        self.answers: Any = None
+        if "answers" in script:
+            from scripted_steps import Answers  # noqa: PLC0415 - which others need not wait for
+
+            self.answers = Answers(self, script["answers"])
         ears = script.get("ears")
         self.ears = os.open(ears, os.O_RDWR | os.O_APPEND | os.O_CREAT) if ears else None
 
@@ -94,9 +132,18 @@ class ScriptedServer:
         while chunk := self.read():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                self.take(json.loads(line))
+                self.hear(line)
         while self.script.get("stubborn"):
             signal.pause()
+
+    def hear(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            if not self.script.get("tolerant"):
+                raise
+            return
+        self.take(message)
 
     def begin(self) -> None:
         if self.script.get("stubborn"):
@@ -111,7 +158,7 @@ class ScriptedServer:
         if (code := self.script.get("exit")) is not None:
             sys.exit(code)
         wanted = self.script.get("wants")
-        if wanted and not Path(wanted).exists():
+        if wanted and not exists(wanted):
             if self.script.get("without") != "silent":
                 os.write(2, b"the file that I want is missing\n")
                 sys.exit(3)
@@ -140,11 +187,17 @@ class ScriptedServer:
             os.write(self.ears, json.dumps({"event": event, **fields}).encode() + b"\n")
 
     def send(self, **message: Any) -> None:
-        data = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        while data:
-            data = data[os.write(1, data) :]
+        self.write(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def write(self, line: bytes) -> None:
+        with self.writing:
+            rest = memoryview(line + b"\n")
+            while rest:
+                rest = rest[os.write(1, rest) :]
 
     def result(self, request_id: Any, **result: Any) -> None:
+        if self.script.get("modern"):
+            result = COMPLETE | result
         if self.script.get("noise"):
             os.write(1, b"".join(NOISE))
         self.send(id=request_id, result=result)
@@ -154,44 +207,73 @@ class ScriptedServer:
 
     def take(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}
-        if method == self.script.get("exit_at"):
+        if method is not None and method == self.script.get("exit_at"):
             sys.exit(4)
         if method == "notifications/cancelled":
             self.hanging.pop(params["requestId"], None)
+            if self.answers:
+                self.answers.cancel(params["requestId"])
             self.note("cancelled", id=params["requestId"])
+        if method is None and self.answers:
+            self.answers.answered(message)
         if "id" not in message or method is None or self.script.get("silent"):
             return
         self.note("request", method=method)
-        handler = getattr(self, "on_" + method.replace("/", "_"), None)
+        handler = self.handler(method)
+        if self.answers and self.answers.give(message["id"], method, params):
+            return
+        if handler is None and self.answers and self.answers.give_any(message["id"], method, params):
+            return
         if handler is None:
             self.send(id=message["id"], error={"code": -32601, "message": f"Method not found: {method}"})
         else:
             handler(message["id"], params)
 
+    def handler(self, method: str) -> Any:
+        if method == ("initialize" if self.script.get("modern") else "server/discover"):
+            return None
+        if LISTS.get(method) in self.script.get("offers", {}):
+            return lambda request_id, _params: self.list_offers(request_id, LISTS[method])
+        return getattr(self, "on_" + method.replace("/", "_"), None)
+
+    def list_offers(self, request_id: Any, kind: str) -> None:
+        offers = {kind: [listed(kind, item) for item in self.script["offers"][kind]]}
+        self.result(request_id, **offers, **(LISTED if self.script.get("modern") else {}))
+
     # --- the methods
 
-    def on_initialize(self, request_id: Any, params: dict[str, Any]) -> None:
+    def capabilities(self) -> dict[str, Any]:
+        if "offers" in self.script:
+            kinds = self.script["offers"]
+            return {kind: {} for kind in ("tools", "prompts", "resources") if kind in kinds}
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
         if "resources" in self.script:
             capabilities["resources"] = {}
+        return capabilities
+
+    def on_server_discover(self, request_id: Any, _params: dict[str, Any]) -> None:
+        about = {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities()}
+        self.result(request_id, **(about | LISTED | self.script.get("greeting", {})))
+
+    def on_initialize(self, request_id: Any, params: dict[str, Any]) -> None:
         about = {"name": "scripted", "instructions": "Does what its script says."}
         if path := self.script.get("about"):
-            about |= json.loads(Path(path).read_text())
-        instructions = about.pop("instructions")
-        self.result(
-            request_id,
-            protocolVersion=params["protocolVersion"],
-            capabilities=capabilities,
-            serverInfo={"version": "1", **about},
-            instructions=instructions,
-        )
+            about |= read_json(path)
+        said = about.pop("instructions")
+        greeting = {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": self.capabilities(),
+            "serverInfo": {"version": "1", **about},
+            **({} if "offers" in self.script else {"instructions": said}),
+        }
+        self.result(request_id, **(greeting | self.script.get("greeting", {})))
 
     def on_ping(self, request_id: Any, _params: dict[str, Any]) -> None:
         self.result(request_id)
 
     def on_tools_list(self, request_id: Any, params: dict[str, Any]) -> None:
         if path := self.script.get("tools"):
-            tools = json.loads(Path(path).read_text())
+            tools = read_json(path)
         else:
             tools = [*TOOLS, *({"name": name, "inputSchema": SAYS} for name in self.added)]
         kind, pages = self.script.get("endless"), self.script.get("pages")
@@ -226,7 +308,7 @@ class ScriptedServer:
         self.note("call", tool=name, arguments=arguments, id=request_id, pid=os.getpid())
         if name.startswith("die"):
             self.die(request_id, name, arguments)
-        elif (held := arguments.get("hold")) and not (isinstance(held, str) and Path(held).exists()):
+        elif (held := arguments.get("hold")) and not (isinstance(held, str) and exists(held)):
             pass  # it has run, and is never answered; or not before there is that file
         elif name == "hang":
             self.hanging[request_id] = (params.get("_meta") or {}).get("progressToken")
@@ -282,11 +364,11 @@ class ScriptedServer:
 
     def die(self, request_id: Any, name: str, arguments: dict[str, Any]) -> None:
         if name.startswith("die_once"):
-            died = Path(self.script["folder"], name)
-            if died.exists():
+            died = f"{self.script['folder']}/{name}"
+            if exists(died):
                 self.say(request_id, "alive again")
                 return
-            died.touch()
+            os.close(os.open(died, os.O_CREAT))
         os.write(2, b"these are my last words\n")
         if (code := arguments.get("code")) is not None:
             self.leave(code)
@@ -297,4 +379,5 @@ class ScriptedServer:
 
 
 if __name__ == "__main__":
-    ScriptedServer(json.loads(sys.argv[1])).run()
+    SCRIPT = sys.argv[1]
+    ScriptedServer(json.loads(SCRIPT) if SCRIPT.startswith("{") else read_json(SCRIPT)).run()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +12,12 @@ from playwright.async_api import expect
 
 from tests.live.page.houses import open_house
 from tests.live.page.visits import Visit, visiting
+from tests.mcpx.scripted import entry_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 pytestmark = [pytest.mark.anyio, pytest.mark.live]
-ODD = str(Path(__file__).with_name("odd_server.py"))
 SOON_S = (
     6.0  # until a view stands, on a machine that has other things to do; for ever, where this is not held
 )
@@ -85,8 +83,10 @@ async def opened(browser: Browser) -> AsyncIterator[Visit]:
     with open_house() as house:
         file = house.folder / "odd.json"
         tools = [{"name": name, "inputSchema": schema} for name, schema in TOOLS.items()]
-        file.write_text(json.dumps({"tools": tools, "results": RESULTS}), "utf-8")
-        house.begin({"odd": {"command": sys.executable, "args": ["-S", "-E", ODD, str(file)]}})
+        answers = {f"tools/call {name}": result for name, result in RESULTS.items()}
+        answers["tools/call *"] = "@{given:json}"
+        file.write_text(json.dumps({"offers": {"tools": tools}, "answers": answers}), "utf-8")
+        house.begin({"odd": entry_of(file)})
         async with visiting(house, browser) as visit:
             yield visit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -9,18 +10,42 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment, run_cli, write_config
 from tests.mcpx.terminal import Terminal
 
-SERVER = Path(__file__).with_name("progress_server.py")
 PNG = b"\x89PNG\r\n\x1a\n"
+IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PNG).decode()}
+EMBEDDED = {"type": "resource", "resource": {"uri": "x:///a", "mimeType": "text/css", "text": "a {}"}}
+HELLO = {"role": "user", "content": {"type": "text", "text": "Hello, @{given.who}"}}
+UNTIL = {"type": "object", "properties": {"until": {"type": "string"}}, "required": ["until"]}
+WORKING = entry(
+    offers={
+        "tools": [{"name": "work", "inputSchema": UNTIL}, "show"],
+        "prompts": [
+            {"name": "greet", "description": "Says hello.", "arguments": [{"name": "who", "required": True}]}
+        ],
+        "resources": [],
+        "resourceTemplates": [{"uriTemplate": "x:///{id}", "name": "thing"}],
+    },
+    answers={
+        "tools/call work": [
+            {"progress": {"progress": 1, "total": 4, "message": "first step"}},
+            {"progress": {"progress": 2, "total": 4, "message": "second step"}},
+            {"until": "@{given.until}"},
+            {"say": "worked"},
+        ],
+        "tools/call show": {"content": [{"type": "text", "text": "see:"}, IMAGE, IMAGE, EMBEDDED]},
+        "prompts/get greet": {"messages": [HELLO]},
+    },
+)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A folder with a daemon, which is stopped in the end."""
     folder = tmp_path_factory.mktemp("home")
-    config = write_config(folder, {"p": {"command": sys.executable, "args": [str(SERVER)]}})
+    config = write_config(folder, {"p": WORKING})
     assert run_cli(folder, "daemon", "start", "--config", config).returncode == 0
     yield folder
     assert run_cli(folder, "daemon", "stop", "--config", config).returncode == 0

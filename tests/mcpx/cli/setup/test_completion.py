@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment, run_cli, write_config
 
-SERVER = Path(__file__).parents[1] / "calls" / "progress_server.py"
+UNTIL = {"type": "object", "properties": {"until": {"type": "string"}}, "required": ["until"]}
 BIN = Path(sys.executable).parent
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="bash is completed in bash")
@@ -30,7 +31,8 @@ TRIES = 5
 def home(tmp_path_factory):
     """A folder with a configuration whose servers were listed once."""
     folder = tmp_path_factory.mktemp("home")
-    servers = {"progress": {"command": sys.executable, "args": [str(SERVER)]}, "plain": {"command": "none"}}
+    tools = [{"name": "work", "inputSchema": UNTIL}, "show"]
+    servers = {"progress": entry(offers={"tools": tools}), "plain": {"command": "none"}}
     write_config(folder, servers)
     assert run_cli(folder, "inspect", "progress", MCPX_CONFIG=str(folder / "config.json")).returncode == 0
     return folder

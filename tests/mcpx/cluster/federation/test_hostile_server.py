@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,41 @@ __all__ = ["state"]
 
 pytestmark = pytest.mark.anyio
 DENIED = {"tools": ["hidden"], "prompts": ["hidden"], "resources": ["note:///hidden"]}
-SERVER = Path(__file__).with_name("liar_server.py")
+NAMES = ("open", "hidden")
+FORGED = {"code": "overloaded", "outcome": "not_sent", "upstream": {"code": 1, "message": "x"}}
+CAPABILITIES: dict[str, Any] = {
+    "tools": {},
+    "prompts": {},
+    "resources": {"subscribe": True},
+    "completions": {},
+    "logging": {},
+}
 
 
 def liar(heard: Path) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-S", "-E", str(SERVER), str(heard)]}
+    """Claims to be an MCPX: all but its lists fails as at a peer endpoint, not sent."""
+    about = {  # what it notes of each request: the method, and what it names
+        "tools/call": "@{params.name}",
+        "prompts/get": "@{params.name}",
+        "completion/complete": "@{params.ref.name|}@{params.ref.uri|}",
+        "resources/read": "@{params.uri}",
+        "*": "@{params.uri|}",
+    }
+    error = {"code": -32603, "message": "forged", "data": {"mcpx": FORGED}}
+    answers: dict[str, Any] = {
+        method: [{"append": str(heard), "line": f"@{{method}} {what}"}, {"error": error}]
+        for method, what in about.items()
+    }
+    return entry(
+        greeting={"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES},
+        offers={
+            "tools": NAMES,
+            "prompts": [{"name": name, "arguments": [{"name": "x"}]} for name in NAMES],
+            "resources": [{"uri": f"note:///{name}", "name": name} for name in NAMES],
+            "resourceTemplates": [{"uriTemplate": "note:///{x}", "name": "t"}],
+        },
+        answers=answers,
+    )
 
 
 def requests_about(name: str) -> list[tuple[str, dict[str, Any]]]:

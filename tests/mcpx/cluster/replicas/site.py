@@ -14,15 +14,21 @@ from typing import Any
 import anyio
 import httpx2
 
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, PATIENCE_S, Served, serving, write_config
 
 SECRET = "a secret that all replicas share"
 TOKEN = "a-token-that-all-replicas-share"
 KEY = {"Authorization": f"Bearer {TOKEN}"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
-SERVER = Path(__file__).with_name("counting_server.py")
 TASKS = Path(__file__).parents[2] / "core" / "gateway" / "task_server.py"
 EXTENSION = "io.modelcontextprotocol/tasks"
+QUESTION = {
+    "mode": "form",
+    "message": "Go on?",
+    "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}},
+}
+FORM = {"method": "elicitation/create", "params": QUESTION}
 CAPABILITIES = {"elicitation": {"form": {}}, "extensions": {EXTENSION: {}}}
 MODERN_ENVELOPE = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
 INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -54,8 +60,27 @@ class Replica:
                 await anyio.sleep(0.02)
 
 
-def counting(counted: Path, *more: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-S", "-E", str(SERVER), str(counted), *more]}
+def counting(counted: Path, *, modern: bool = False) -> dict[str, Any]:
+    """A server whose runs are counted: `work` before all else, `ask` when its client has answered.
+
+    To `ask` it sends a request; or gives, where it is modern, a result that wants input, with a state that no
+    other process takes.
+    """
+    count = {"append": str(counted), "line": "@{given.id}"}
+    answers = {
+        "tools/call work": [count, {"sleep": "@{given.seconds|0}"}, {"say": "@{pid} did @{given.id}"}],
+        "tools/call large": [{"say": {"@lines": ["line @{i} of @{pid}", 20_000]}}],
+        "tools/call ask": [{"ask": FORM}, count, {"say": "@{answer:json}"}],
+    }
+    if modern:
+        state = "@{pid}:@{given.id}"
+        asks = {"resultType": "input_required", "inputRequests": {"go": FORM}, "requestState": state}
+        strange = {"code": -32602, "message": "this state is not of this process"}
+        said = [count, {"say": "@{params.inputResponses.go:json}"}]
+        known = {"if": ["@{params.requestState}", state], "then": said, "else": [{"error": strange}]}
+        step = {"if": "@{params.inputResponses}", "then": [known], "else": [{"result": asks}]}
+        answers["tools/call ask"] = [step]
+    return entry(offers={"tools": ["work", "ask", "large"]}, answers=answers, modern=modern)
 
 
 @asynccontextmanager
@@ -77,7 +102,7 @@ async def replica(
     servers = {
         "old": counting(counted),
         "held": counting(counted),
-        "new": counting(counted, "modern"),
+        "new": counting(counted, modern=True),
         "tasks": {"command": sys.executable, "args": ["-S", "-E", str(TASKS)]},
         "asking": counting(counted) | {"tools": {"ask": ["work"]}},
     }

@@ -6,17 +6,15 @@ import json
 import os
 import re
 import signal
-import sys
-from pathlib import Path
 
 import pytest
 
 from mcpx.core.catalog.naming import native_name
 from tests.mcpx.core.daemon.daemons import until
+from tests.mcpx.scripted import entry_of
 from tests.tokens import corpus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.corpus, pytest.mark.timeout(240)]
-SERVER = Path(__file__).parents[1] / "gateway" / "native" / "corpus_server.py"
 SETTINGS = {"startup_wait": 60, "connect_timeout": 60, "queue_timeout": 60}
 
 
@@ -29,8 +27,13 @@ def servers(folder):
             {"name": row["tool"], "description": row["description"], "inputSchema": row["inputSchema"]}
             for row in rows
         ]
-        file.write_text(json.dumps(tools))
-        found[server] = {"command": sys.executable, "args": ["-S", "-E", str(SERVER), server, str(file)]}
+        script = {
+            "greeting": {"serverInfo": {"name": server, "version": "1"}},
+            "offers": {"tools": tools},
+            "answers": {"tools/call *": f"ran {json.dumps([server, '@{params.name}'])}"},
+        }
+        file.write_text(json.dumps(script))
+        found[server] = entry_of(file)
     return found
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-import sys
-from pathlib import Path
 
 import anyio
 import pytest
 
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-SERVER = Path(__file__).with_name("working_server.py")
+WHO = "@{given.who}"
+WORK = [
+    {"progress": {"progress": "@{i}", "message": WHO}, "times": "@{given.steps}"},
+    {"if": "@{given.held}", "then": [{"hold": WHO}, {"say": WHO}], "else": [{"say": WHO}]},
+]
+ANSWERS = {
+    "tools/call work": WORK,  # reports so many steps; held, it is answered by `let`
+    "tools/call let": [{"release": WHO}, {"say": "done"}],
+    "tools/call cancelled": '{"all": @{cancelled:json}}',
+}
 ROUNDS = 300
 CHANGED = "notifications/tools/list_changed"  # while the server starts
 
@@ -85,7 +93,8 @@ class Side:
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 async def test_hundreds_of_rounds_at_the_same_time(house, version):
-    house.write({"s": {"command": sys.executable, "args": ["-S", "-E", str(SERVER)]}}, startup_wait=30)
+    server = entry(offers={"tools": ["work", "let", "cancelled"]}, answers=ANSWERS)
+    house.write({"s": server}, startup_wait=30)
     async with house.attached() as one, house.attached() as other:
         sides = [Side("a", one, version, seed=1), Side("b", other, version, seed=2)]
         for side in sides:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,13 +32,12 @@ from mcpx.core.validation.bounds import why_too_large
 from mcpx.errors import CallError
 from mcpx.parts import open_hub
 from supervisors import Reply
-from tests.mcpx.scripted import QUICK, config_of
+from tests.mcpx.scripted import config_of, entry
 
 BUDGET_S = 0.05  # that nothing may hold the loop for
 MARGIN = 6  # what a slow machine, and the collector, may make of it
 LONGEST_ERROR = 20_000  # characters
 SHOWN = 1000  # values in a schema that is looked at with inspect
-SERVER = Path(__file__).with_name("fuzzed_server.py")
 NUMBERS = count()
 
 # --- schemas
@@ -266,8 +264,9 @@ def held_measured(fuzzed: Fuzzed) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     said = tmp_path_factory.mktemp("fuzz") / "said"
-    entry = {"command": sys.executable, "args": ["-S", "-E", str(SERVER), str(said)], "restart": QUICK}
-    config = config_of({"s": {**entry, "call_timeout": 10.0}})
+    answers = {"tools/call t": [{"raw": str(said)}]}
+    server = entry(offers={"tools": ["t"]}, answers=answers, tolerant=True, settings={"call_timeout": 10.0})
+    config = config_of({"s": server})
     with (
         anyio.from_thread.start_blocking_portal("asyncio") as portal,
         portal.wrap_async_context_manager(open_hub(config)) as hub,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import anyio
 import pytest
@@ -16,12 +14,12 @@ from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from supervisors import ChildSpec
+from tests.mcpx import scripted
 from tests.mcpx.line import Line
-from tests.mcpx.scripted import QUICK, config_of, open_watched, soon
+from tests.mcpx.scripted import config_of, open_watched, soon
 from tests.mcpx.serving import ENVELOPE
 
 pytestmark = pytest.mark.anyio
-SERVER = Path(__file__).with_name("named_server.py")
 SHOP = ("buy", "browse", "shout", "touch", "grow")
 VAULT = ("buy", "open", "shout", "touch", "grow", "steal")
 WORK = {"servers": ["shop"], "tools": {"shop": ["buy", "sh*"]}}
@@ -30,8 +28,51 @@ ALL_OF_SHOP, SOME_OF_SHOP = {"shop": SHOP}, {"shop": ("buy", "shout")}
 
 
 def entry(name, tools, **settings):
-    args = ["-S", "-E", str(SERVER), name, *tools]
-    return {"command": sys.executable, "args": args, "restart": QUICK, **settings}
+    """A server of which everything has its name in it; `shout`, `touch` and `grow` do more than answer."""
+    kinds = {"listChanged": True}
+    note, said, more = f"note:///{name}", f"@{{params.name}} of {name}", f"more-{name}"
+    given = {"text": {"type": "string", "description": f"what {name} is to say"}}
+    schema = {"type": "object", "properties": given}
+    grown = {"name": more, "inputSchema": {"type": "object"}, "uri": f"note:///{more}"}
+    offers = {
+        "tools": [{"name": t, "description": f"The {t} of {name}", "inputSchema": schema} for t in tools],
+        "resources": [{"uri": note, "name": name, "description": f"A note of {name}"}],
+        "resourceTemplates": [{"uriTemplate": f"{note}/{{page}}", "name": name}],
+        "prompts": [{"name": f"ask-{name}", "arguments": [{"name": "about"}]}],
+    }
+    greeting = {
+        "capabilities": {
+            "tools": kinds,
+            "resources": kinds | {"subscribe": True},
+            "prompts": kinds,
+            "completions": {},
+            "logging": {},
+        },
+        "serverInfo": {"name": name, "title": f"Title of {name}", "version": "1"},
+        "instructions": f"How to use {name}.",
+    }
+    shout = {"notify": "notifications/message", "params": {"level": "info", "data": f"{name}!"}}
+    answers = {
+        "tools/call shout": [{"say": said}, shout],
+        "tools/call touch": [
+            {"say": said},
+            {"notify": "notifications/resources/updated", "params": {"uri": note}},
+        ],
+        "tools/call grow": [
+            {"say": said},
+            {"offer": "@{given.text}", "entry": grown},
+            {"notify": "notifications/@{given.text}/list_changed"},
+        ],
+        "tools/call": said,
+        "resources/read": {"contents": [{"uri": "@{params.uri}", "text": f"a text of {name}"}]},
+        "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": name}}]},
+        "completion/complete": {"completion": {"values": [name]}},
+        "logging/setLevel": {},
+        "resources/subscribe": {},
+        "resources/unsubscribe": {},
+        "*": [{"error": {"code": -32601, "message": f"{name} has no @{{method}}"}}],
+    }
+    return scripted.entry(settings=settings, greeting=greeting, offers=offers, answers=answers)
 
 
 def both(**settings):

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import anyio
 import httpx2
@@ -30,12 +28,12 @@ from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import MCPXError
 from supervisors import ChildSpec
 from tests.mcpx.core.gateway.endpoints import HttpEndpoint
+from tests.mcpx.core.policy import listing
 from tests.mcpx.line import Line
-from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched
+from tests.mcpx.scripted import PATIENCE_S, config_of, open_watched
 from tests.mcpx.serving import ENVELOPE, run_cli, write_config
 
 pytestmark = pytest.mark.anyio
-SERVER = Path(__file__).with_name("listing_server.py")
 OFFER = {
     "tools": ["look", "find", "wipe", "wipe_all"],
     "prompts": ["greet", "betray"],
@@ -101,9 +99,7 @@ OVER_HTTP = ["deny", "allow-for-all", "profile-by-server"]
 
 
 def entry(folder, name, offer, **settings):
-    told = {"name": name, "notes": str(folder / f"{name}-notes"), **offer}
-    args = ["-S", "-E", str(SERVER), json.dumps(told)]
-    return {"command": sys.executable, "args": args, "restart": QUICK, "auto_describe": False, **settings}
+    return listing.entry(name, folder / f"{name}-notes", offer, **{"auto_describe": False, **settings})
 
 
 def here_and_there(folder, rule, **more):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import anyio
 import pytest
@@ -21,11 +18,11 @@ from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import ChildSpec
+from tests.mcpx.core.policy import listing
 from tests.mcpx.line import Line
-from tests.mcpx.scripted import QUICK, config_of, entry, open_watched, soon
+from tests.mcpx.scripted import config_of, entry, open_watched, soon
 
 pytestmark = pytest.mark.anyio
-SERVER = Path(__file__).with_name("listing_server.py")
 NO_COUNT = {"tools": {"deny": ["count"]}}
 PROFILE = {"profiles": {"p": {}}}
 WITHOUT_COUNT = {"profiles": {"p": {"tools": {"deny": ["count"]}}}}
@@ -150,9 +147,7 @@ OFFER = {
 
 
 def offering(folder, more=None, **settings):
-    told = {"name": "s", "notes": str(folder / "notes"), **OFFER, **(more or {})}
-    args = ["-S", "-E", str(SERVER), json.dumps(told)]
-    return {"s": {"command": sys.executable, "args": args, "restart": QUICK, **settings}}
+    return {"s": listing.entry("s", folder / "notes", OFFER | (more or {}), **settings)}
 
 
 @asynccontextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 
+from tests.mcpx.core.policy import listing
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry
 
@@ -117,12 +117,8 @@ async def test_a_changed_tool_is_shown_with_its_difference_and_can_be_approved(t
 
 
 async def test_prompts_are_listed_with_their_arguments(tmp_path):
-    offer = {
-        "name": "p", "tools": [], "prompts": ["greet"], "resources": [], "templates": ["x://{id}"],
-        "notes": str(tmp_path / "notes"),
-    }  # fmt: skip
-    line = [sys.executable, "-S", "-E", "tests/mcpx/core/policy/listing_server.py", json.dumps(offer)]
-    async with visiting(config_of({"s": {"command": line[0], "args": line[1:]}})) as visitor:
+    offer = {"tools": [], "prompts": ["greet"], "resources": [], "templates": ["x://{id}"]}
+    async with visiting(config_of({"s": listing.entry("p", tmp_path / "notes", offer)})) as visitor:
         found = await visitor.get("/servers/s")
         assert found["prompts"] == [{"name": "greet", "arguments": [{"name": "about"}]}]
         assert found["templates"] == [{"uri_template": "x://{id}", "name": "x://{id}"}]

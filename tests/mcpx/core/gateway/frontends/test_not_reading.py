@@ -17,14 +17,29 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc"),
 ]
 
-FLOODING = Path(__file__).with_name("flooding_server.py")
+LETTERS = {"@times": ["x", "@{given.size}"]}
+SAID = {"level": "error", "data": LETTERS}
+FLOODING = {
+    "greeting": {"capabilities": {"tools": {}, "logging": {}}},
+    "offers": {"tools": ["big", "chatter", "steps", "deaf", "echo"]},
+    "answers": {
+        "logging/setLevel": {},
+        "tools/call big": [{"say": LETTERS}],
+        "tools/call chatter": [
+            {"notify": "notifications/message", "params": SAID, "times": "@{given.count}"},
+            {"say": "chatter"},
+        ],
+        "tools/call steps": [{"progress": {"progress": "@{i}"}, "times": "@{given.count}"}, {"say": "steps"}],
+        "tools/call deaf": [{"say": "deaf"}, {"deaf": True}],
+        "tools/call echo": "echo",
+    },
+}
 MEGABYTE = 1 << 20
 
 
 def flooding(**settings):
     """A flooding server whose results go out whole."""
-    settings = {"result_token_budget": 0, **settings}
-    return {"command": sys.executable, "args": ["-S", "-E", str(FLOODING)], **settings}
+    return entry(settings={"result_token_budget": 0, **settings}, **FLOODING)
 
 
 def memory(pid) -> int:

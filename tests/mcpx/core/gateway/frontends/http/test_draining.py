@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import sys
 import time
 from contextlib import asynccontextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
@@ -16,11 +14,11 @@ import anyio.to_thread
 import httpx2
 import pytest
 
+from tests.mcpx.cluster.replicas.site import counting
 from tests.mcpx.scripted import Ears, entry, soon
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, serving, write_config
 
 pytestmark = pytest.mark.anyio
-COUNTING = Path(__file__).parents[4] / "cluster" / "replicas" / "counting_server.py"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 MODERN_HEADERS = ACCEPT | {"MCP-Protocol-Version": MODERN}
 INITIALIZE = {
@@ -38,8 +36,7 @@ def ears(tmp_path):
 
 @asynccontextmanager
 async def served(folder, ears, *, real=False, **settings):
-    counting = {"command": sys.executable, "args": ["-S", "-E", str(COUNTING), str(folder / "counted")]}
-    config = write_config(folder, {"s": entry(ears), "counting": counting}, **settings)
+    config = write_config(folder, {"s": entry(ears), "counting": counting(folder / "counted")}, **settings)
     async with serving(
         folder, "serve", config, "--transport", "http", "--port", "0", "--no-auth", real=real
     ) as mcpx:
