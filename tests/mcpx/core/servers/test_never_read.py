@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -11,33 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpx.core.config import parse
 from mcpx.parts import open_hub
-
-# counts its calls into a file; can be stopped with SIGSTOP, so that what is sent stays unread
-COUNTING = """
-import json, sys
-path = sys.argv[1]
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    method = message["method"]
-    if method == "initialize":
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "counting", "version": "1"}}
-    elif method == "tools/list":
-        result = {"tools": [{"name": "count", "inputSchema": {"type": "object"}}]}
-    elif method == "tools/call":
-        with open(path, "a") as file:
-            file.write("x")
-        result = {"content": [{"type": "text", "text": "counted"}]}
-    else:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"],
-                          "error": {"code": -32601, "message": "no"}}), flush=True)
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
+from tests.mcpx.scripted import config_of, entry
 
 
 def is_stopped(pid):
@@ -49,9 +23,10 @@ def is_stopped(pid):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what a pipe still holds")
 async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_path):
     counted = tmp_path / "counted"
-    server = {"command": sys.executable, "args": ["-c", COUNTING, str(counted)]}
+    steps = [{"append": str(counted), "line": "x"}, {"say": "counted"}]
+    server = entry(offers={"tools": ["count"]}, answers={"tools/call count": steps})
     with anyio.fail_after(30):
-        async with open_hub(parse(json.dumps({"mcpServers": {"c": server}}), where="test")) as hub:
+        async with open_hub(config_of({"c": server})) as hub:
             assert await hub.settled(20)
             await hub.calls.exec("c", "count", {})
             upstream = hub.upstreams["c"]
@@ -73,4 +48,4 @@ async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_pat
             assert len(answered) == 5
             assert not any(result.is_error for result in answered)
             assert upstream.pid != frozen
-            assert counted.read_text() == "x" * 6
+            assert counted.read_text() == "x\n" * 6
