@@ -7,7 +7,6 @@ client that leaves cancels nothing, as with single requests.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,14 +16,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
+from mcpx.core.gateway.frontends.http.connection import EventResponse, cancel_when_gone, event
 from mcpx.core.wire import envelope, malformed
 from mcpx.core.wire.batch import Batch, read
 from mcpx.core.wire.envelope import RPCMessage
 
 STREAM_AFTER_S: Final = 10.0  # without all responses, so that nothing on the way gives up
-PING_INTERVAL_S: Final = 15.0
-_PING: Final = b": ping\r\n\r\n"
 _FRAME_END: Final = b"\r\n\r\n"
 _DATA: Final = b"data: "
 _ACCEPTED: Final = 202
@@ -111,20 +108,19 @@ class BatchExchange:
         self._lines = lines
         self._array = b""
         self._refused: _Single | None = None
-        self._frames, self._forwarded = anyio.create_memory_object_stream[bytes](math.inf)
+        self._events = EventResponse()
 
     async def serve(self, receive: Receive, send: Send) -> None:
         """Post the messages, and respond when all requests are answered."""
-        with self._frames, self._forwarded:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
-                tasks.start_soon(self._post_all)
-                await self._respond(send)
-                tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
+            tasks.start_soon(self._post_all)
+            await self._respond(send)
+            tasks.cancel_scope.cancel()
 
     def forward(self, frame: bytes) -> None:
         """Send an event that is no response."""
-        self._frames.send_nowait(frame)
+        self._events.put(frame)
 
     def settle(self, request: RPCMessage, error: bytes | None) -> None:
         """A request is over; `error` answers it if nothing did."""
@@ -137,21 +133,21 @@ class BatchExchange:
 
     async def _post_all(self) -> None:
         """Post them in their order; the requests are then served side by side."""
-        with self._frames:
-            async with anyio.create_task_group() as tasks:
-                used: set[str] = set()
-                for line in self._lines:
-                    message = read(line)
-                    problem = malformed.unreadable(line)
-                    if not problem and message and message.id is not None and message.method is not None:
-                        if str(message.id) in used:
-                            problem = malformed.refusal(malformed.invalid(line, _REPEATED))
-                        used.add(str(message.id))
-                    if problem:
-                        self.responses.add(None, problem)
-                    elif message is not None and not await self._post(tasks, message, line):
-                        break
-                self.responses.close()
+        async with anyio.create_task_group() as tasks:
+            used: set[str] = set()
+            for line in self._lines:
+                message = read(line)
+                problem = malformed.unreadable(line)
+                if not problem and message and message.id is not None and message.method is not None:
+                    if str(message.id) in used:
+                        problem = malformed.refusal(malformed.invalid(line, _REPEATED))
+                    used.add(str(message.id))
+                if problem:
+                    self.responses.add(None, problem)
+                elif message is not None and not await self._post(tasks, message, line):
+                    break
+            self.responses.close()
+        self._events.end()
 
     async def _post(self, tasks: anyio.abc.TaskGroup, message: RPCMessage, line: bytes) -> bool:
         """Post one message; false if the whole batch is refused, as its first message was."""
@@ -167,20 +163,12 @@ class BatchExchange:
     # --- the response
 
     async def _respond(self, send: Send) -> None:
-        frame: bytes | None = _PING
-        with anyio.move_on_after(STREAM_AFTER_S):
-            frame = await self._next()
-        if frame is None:
+        kind = {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform"}
+        headers = [(key.encode(), value.encode()) for key, value in (kind | self._session_header()).items()]
+        if not await self._events.stream(
+            send, headers, lambda: event(self._array) if self._array else b"", after_s=STREAM_AFTER_S
+        ):
             await self._respond_at_once(send)
-        else:
-            await self._stream(frame, send)
-
-    async def _next(self) -> bytes | None:
-        """The next event to forward; None when all is done."""
-        try:
-            return await self._forwarded.receive()
-        except anyio.EndOfStream:
-            return None
 
     async def _respond_at_once(self, send: Send) -> None:
         headers = {"content-type": "application/json"}
@@ -194,18 +182,6 @@ class BatchExchange:
     def _session_header(self) -> dict[str, str]:
         name = b"mcp-session-id"
         return {key.decode(): value.decode("latin-1") for key, value in self.scope["headers"] if key == name}
-
-    async def _stream(self, frame: bytes | None, send: Send) -> None:
-        kind = {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform"}
-        headers = [(key.encode(), value.encode()) for key, value in (kind | self._session_header()).items()]
-        await send({"type": "http.response.start", "status": _OK, "headers": headers})
-        while frame is not None:
-            await send({"type": "http.response.body", "body": frame, "more_body": True})
-            frame = _PING
-            with anyio.move_on_after(PING_INTERVAL_S):
-                frame = await self._next()
-        last = b"event: message\r\n" + _DATA + self._array + _FRAME_END if self._array else b""
-        await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
 async def _nothing() -> Message:

@@ -4,16 +4,19 @@ A request's head must be complete within `HEAD_TIMEOUT_S` and its body within `B
 all connections together are bounded. Nothing waits for a client to read: what it has not taken stays in the
 connection's buffer, where it is counted. While the buffer is congested, events with log and progress
 messages are dropped. A connection with more than `MAX_UNSENT_BYTES` in its buffer is ended; if all buffers
-together hold too much, the fullest is.
+together hold too much, the fullest is. An `EventResponse` on it is a stream only where there is need.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import anyio
 import h11
 import structlog
 from starlette.types import Message, Receive, Scope, Send
@@ -22,12 +25,15 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from mcpx.core.config.urls import is_loopback
 from mcpx.core.wire.channel import HIGH_WATER, LOW_WATER, MAX_UNSENT_BYTES
+from supervisors import Signal
 
 log = structlog.get_logger()
 HEAD_TIMEOUT_S: Final = 10.0  # from the connection, or the last response, to the end of a request's head
 BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
 MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
 MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
+PING_S: Final = 15.0  # of silence in a response, after which a proxy may end it
+_PING: Final = b": ping\r\n\r\n"
 TAKEN: Final = "mcpx.taken"
 """In the scope of a request: a coroutine function that waits while the client leaves too much unread."""
 NOTED: Final = "mcpx.noted"
@@ -43,6 +49,67 @@ async def cancel_when_gone(receive: Receive, cancel: Callable[[], object]) -> No
     while (await receive())["type"] != "http.disconnect":
         pass
     cancel()
+
+
+def event(message: bytes) -> bytes:
+    """A message, which is one line, as an event."""
+    return b"event: message\r\ndata: %s\r\n\r\n" % message
+
+
+class EventResponse:
+    """A response that becomes a stream of events where something has to be said before its last words."""
+
+    def __init__(self, limit: float = math.inf) -> None:
+        """At most `limit` events wait to be sent."""
+        self._limit = limit
+        self._waiting: deque[bytes] = deque()
+        self._changed = Signal()
+        self._is_over = False
+
+    def put(self, event: bytes) -> bool:
+        """Have an event sent. Returns whether it was taken: false where too many wait."""
+        if len(self._waiting) >= self._limit:
+            return False
+        self._waiting.append(event)
+        self._changed.set()
+        return True
+
+    def end(self) -> None:
+        """Say that nothing more comes but the last words."""
+        self._is_over = True
+        self._changed.set()
+
+    async def _next(self, silence_s: float) -> bytes | None:
+        """The next event, or a ping after that long a silence; None at the end."""
+        with anyio.move_on_after(silence_s):
+            while not self._waiting and not self._is_over:
+                self._changed.clear()
+                await self._changed.wait()
+        if self._waiting:
+            return self._waiting.popleft()
+        return None if self._is_over else _PING
+
+    async def stream(
+        self,
+        send: Send,
+        headers: list[tuple[bytes, bytes]],
+        last: Callable[[], bytes],
+        *,
+        after_s: float | None = None,
+    ) -> bool:
+        """Respond with the events and the `last` words, once there is an event or `after_s` have passed.
+
+        False, and nothing is sent, if the end comes first.
+        """
+        event = await self._next(PING_S if after_s is None else after_s)
+        if event is None:
+            return False
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while event is not None:
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+            event = await self._next(PING_S)
+        await send({"type": "http.response.body", "body": last(), "more_body": False})
+        return True
 
 
 class Shared:

@@ -8,14 +8,13 @@ server (`mcpx.core.gateway.peer.server`), which gives the same answers, and whic
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, Final
 
 import anyio
 import msgspec
 from mcp.shared.inbound import x_mcp_header_map
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.gateway.clients.handles import own_logger
@@ -28,7 +27,7 @@ from mcpx.core.gateway.fast.parameters import (
     Meta,
     NativeParams,
 )
-from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
+from mcpx.core.gateway.frontends.http.connection import EventResponse, cancel_when_gone, event
 from mcpx.core.gateway.peer.results import PeerEncoder, encoded_error
 from mcpx.core.protocol.context import (
     SESSIONLESS,
@@ -45,9 +44,7 @@ from mcpx.core.servers.relay.clients import LOG
 from mcpx.core.wire import envelope
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import Bytes, RequestId
-from supervisors import Signal
 
-PING_S: Final = 15.0  # of silence, after which a proxy may end the response
 MAX_WAITING: Final = 256  # notifications that the client has not been sent; more are dropped
 _JSON: Final = (b"content-type", b"application/json")
 _EVENTS: Final = [
@@ -55,7 +52,6 @@ _EVENTS: Final = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-_PING: Final = b": ping\r\n\r\n"
 _BRACE: Final = ord("{")
 _ONCE: Final = frozenset({b"content-type", b"accept", b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
 
@@ -115,8 +111,8 @@ class PostedCalls:
                 return False
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        posted = _PostedCall(self._server, message.id, params, meta, scope, given=message.params)
-        await posted.serve(receive, send)
+        posted = _PostedCall(self._server, message.id, meta)
+        await posted.serve(posted.request(params, meta, scope, given=message.params), receive, send)
         return True
 
     def _is_in_headers(self, known: Any, name: str) -> bool:
@@ -146,33 +142,30 @@ def _agrees(params: NativeParams, meta: Meta, headers: dict[bytes, bytes]) -> bo
 
 
 class _PostedCall:
-    """One call, until it is answered."""
+    """One call, until it is answered.
 
-    def __init__(
-        self,
-        server: EndpointServer,
-        request_id: RequestId,
-        params: NativeParams,
-        meta: Meta,
-        scope: Scope,
-        *,
-        given: msgspec.Raw,
-    ) -> None:
-        capabilities = read_capabilities(bytes(meta.capabilities))
+    It does not keep its request, which leads to it: the garbage collector does not see such cycles.
+    """
+
+    def __init__(self, server: EndpointServer, request_id: RequestId, meta: Meta) -> None:
+        self._capabilities = read_capabilities(bytes(meta.capabilities))
         self._hub = server.hub
         self._peer = server.hub.endpoint.peer or ""
         self._id = request_id
-        self._notifications: deque[list[Bytes]] = deque()
-        self._changed = Signal()
-        self._answer: list[Bytes] | None = None
-        bearer, info, token = bearer_in(scope), meta.client_info, meta.progressToken
-        name = "" if info is None else info.name
+        self._events = EventResponse(MAX_WAITING)
+        self._answer: list[Bytes] = []
+        name = "" if meta.client_info is None else meta.client_info.name
+        self._encoder = PeerEncoder(self._hub.views, server.stamp, name=name, capabilities=self._capabilities)
         self._hub.clients.note_sessionless(meta.log_level)
+
+    def request(self, params: NativeParams, meta: Meta, scope: Scope, *, given: msgspec.Raw) -> Exec:
+        """The call as the pipeline takes it."""
+        bearer, info, token = bearer_in(scope), meta.client_info, meta.progressToken
         context = RequestContext(
             client=SESSIONLESS if bearer is None else bearer.sessionless,
             caller=Caller(
                 client=object(),  # without a session each request is a client of its own
-                capabilities=capabilities,
+                capabilities=self._capabilities,
                 modern=True,
                 is_peer=True,  # and it is not known where the person sits
                 level=meta.log_level,
@@ -192,8 +185,7 @@ class _PostedCall:
                 token=None if bearer is None else bearer.token.name,
             ),
         )
-        self._request = Exec(self._peer, params.name, params.arguments, context, given=given)
-        self._encoder = PeerEncoder(self._hub.views, server.stamp, name=name, capabilities=capabilities)
+        return Exec(self._peer, params.name, params.arguments, context, given=given)
 
     # --- what comes before its answer
 
@@ -204,63 +196,37 @@ class _PostedCall:
         self._notify(envelope.notification("notifications/progress", envelope.progress(token, step)))
 
     def _notify(self, notification: list[Bytes]) -> None:
-        if self._answer is not None:
-            return
-        if len(self._notifications) >= MAX_WAITING:
+        if not self._answer and not self._events.put(_event(notification)):
             self._hub.clients.count_dropped()
-            return
-        self._notifications.append(notification)
-        self._changed.set()
 
     # --- its life
 
-    async def serve(self, receive: Receive, send: Send) -> None:
+    async def serve(self, request: Exec, receive: Receive, send: Send) -> None:
         """Run it, and respond; cancelled, if the client leaves."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
-            tasks.start_soon(self._run)
+            tasks.start_soon(self._run, request)
             await self._respond(send)
             tasks.cancel_scope.cancel()
 
-    async def _run(self) -> None:
+    async def _run(self, request: Exec) -> None:
         try:
-            request = self._request
             result = await self._hub.calls.run(request, lambda raw: self._encoder.tool(raw, request))
             pieces = result if isinstance(result, list) else self._encoder.members(result)
             self._answer = envelope.answer(self._id, pieces)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a call makes us raise is the answer
-            failure = encoded_error(as_call_error(error, self._request))
+            failure = encoded_error(as_call_error(error, request))
             self._answer = envelope.failure(self._id, failure)
-        self._changed.set()
+        self._events.end()
 
     async def _respond(self, send: Send) -> None:
-        with anyio.move_on_after(PING_S):
-            await self._changed.wait()
-        if self._answer is not None and not self._notifications:
-            body = b"".join(self._answer)
-            length = (b"content-length", b"%d" % len(body))
-            await send({"type": "http.response.start", "status": 200, "headers": [_JSON, length]})
-            await send({"type": "http.response.body", "body": body})
+        if await self._events.stream(send, _EVENTS, lambda: _event(self._answer)):
             return
-        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-        silent = not self._changed.is_set()
-        while True:
-            self._changed.clear()
-            if silent:
-                await send(_part(_PING))
-            while self._notifications:
-                await send(_part(_event(self._notifications.popleft())))
-            if self._answer is not None:
-                await send(_part(_event(self._answer), more=False))
-                return
-            with anyio.move_on_after(PING_S):
-                await self._changed.wait()
-            silent = not self._changed.is_set()
+        body = b"".join(self._answer)
+        length = (b"content-length", b"%d" % len(body))
+        await send({"type": "http.response.start", "status": 200, "headers": [_JSON, length]})
+        await send({"type": "http.response.body", "body": body})
 
 
 def _event(message: list[Bytes]) -> bytes:
-    return b"event: message\r\ndata: %s\r\n\r\n" % one_line(b"".join(message).rstrip())
-
-
-def _part(body: bytes, *, more: bool = True) -> Message:
-    return {"type": "http.response.body", "body": body, "more_body": more}
+    return event(one_line(b"".join(message).rstrip()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import anyio
 import httpx2
 import pytest
 
-from mcpx.core.gateway.frontends.http.posted_calls import PostedCalls
+from mcpx.core.gateway.frontends.http.posted_calls import PostedCalls, _PostedCall
 from tests.mcpx.core.gateway.peer.peers import open_peers
 from tests.mcpx.core.servers.relay.answering import asking_server
 from tests.mcpx.scripted import PATIENCE_S, Ears, entry, soon
@@ -69,6 +70,15 @@ async def test_the_answers_are_those_of_the_sdk(taken):
             assert answers[0] == answers[1], given
         await soon(lambda: len(taken) == len(CALLS))
         assert taken == [True, True, True, True, False, False, False, False, False]
+
+
+async def test_nothing_is_left_of_a_call_that_is_over(taken):
+    async with open_peers({"s": entry()}) as peers, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
+        for _ in range(5):
+            await http.post(f"{peers.url}/peers/s", **posted("echo", {"text": "x"}))
+        await soon(lambda: taken == [True] * 5)
+        gc.collect()
+        assert not any(isinstance(each, _PostedCall) for each in gc.get_objects())
 
 
 async def test_progress_comes_before_the_answer_in_a_stream_of_events(taken):

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from mcpx.core.gateway.frontends.http import batches as http_batches
+from mcpx.core.gateway.frontends.http import connection
 from mcpx.core.wire.batch import BATCH_REVISION, MAX_BATCH_MESSAGES
 from tests.mcpx.core.gateway.frontends.http.test_events import Session, events_of, sessions
 from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, http
@@ -186,7 +187,7 @@ async def test_a_session_that_ends_in_the_middle_of_a_batch_answers_its_requests
 
 async def test_a_batch_that_takes_long_is_a_stream_that_is_kept_alive(monkeypatch):
     monkeypatch.setattr(http_batches, "STREAM_AFTER_S", 0.01)
-    monkeypatch.setattr(http_batches, "PING_INTERVAL_S", 0.01)
+    monkeypatch.setattr(connection, "PING_S", 0.01)
     pinged, sent = anyio.Event(), []
 
     async def session(_scope, _receive, send) -> None:
