@@ -26,6 +26,7 @@ from mcpx.core.text import escaped, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 MAX_ROWS: Final = 21
@@ -40,6 +41,7 @@ Cell = str | tuple[str, str]
 NO_WRAP: Final = {"no_wrap": True}
 RIGHT: Final = {"justify": "right"}
 FOLD: Final = {"overflow": "fold"}
+NUMBER: Final = NO_WRAP | RIGHT
 _PADDING: Final = re.compile(r" +$", re.MULTILINE)
 _SURROGATES: Final = "backslashreplace"
 _MINUTE_S: Final = 60
@@ -98,14 +100,20 @@ def console(*, err: bool = False) -> Console:
 
 def print_table(headers: Columns, rows: Iterable[Sequence[Cell]], *, gap: int = 2) -> None:
     """Print rows of texts, `gap` cells apart."""
+    table = table_of(headers, gap=gap)
+    for row in rows:
+        table.add_row(*map(_text, row))
+    console().print(table)
+
+
+def table_of(headers: Columns, *, gap: int = 1) -> Table:
+    """A table without lines and rows, its columns `gap` cells apart."""
     from rich.table import Table  # likewise
 
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for header, options in headers.items():
         table.add_column(header, **options)
-    for row in rows:
-        table.add_row(*map(_text, row))
-    console().print(table)
+    return table
 
 
 def print_texts(texts: Iterable[Cell]) -> None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.options import json_option, with_config
-from mcpx.cli.printing import console, counted, print_json, saved, tokens
+from mcpx.cli.printing import FOLD, NO_WRAP, NUMBER, console, counted, print_json, saved, table_of, tokens
 from mcpx.core.daemon.control_client import request
 from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
@@ -96,11 +96,8 @@ def _sentence(period: str, count: dict[str, int], style: str = "") -> Text:
 
 
 def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column(by, overflow="fold")
-    for header in ("calls", "direct", "mcpx", "saved"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
+    numbers = dict.fromkeys(("calls", "direct", "mcpx", "saved"), NUMBER)
+    table = table_of({by: FOLD, **numbers, "": NO_WRAP})
     longest = max((max(row["direct"], row["spent"]) for row in rows), default=0)
     for row in rows:
         name = f"{row['server']} {row['tool']}" if by == "tool" else row[by]

@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.cli.printing import console, count, counted, duration, precise
+from mcpx.cli.printing import FOLD, NO_WRAP, NUMBER, console, count, counted, duration, precise, table_of
 from mcpx.core.daemon.status import (
     AuditStatus,
     ChangeStatus,
@@ -45,12 +45,8 @@ MIB: Final = 1 << 20
 
 def nodes_table(nodes: list[NodeStatus]) -> Table:
     """A row for each node; those that are not ready come first where there are too many."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("node", overflow="fold")
-    table.add_column("state", no_wrap=True)
-    for header in ("servers", "sessions", "memory MB", "free MB", "load"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("")
+    numbers = dict.fromkeys(("servers", "sessions", "memory MB", "free MB", "load"), NUMBER)
+    table = table_of({"node": FOLD, "state": NO_WRAP, **numbers, "": {}})
     shown = nodes if len(nodes) <= MAX_NODES else sorted(nodes, key=lambda node: node.state == "ready")
     for node in shown[:MAX_NODES]:
         table.add_row(*_node_row(node))
@@ -246,14 +242,10 @@ def _width(console: Console, table: Table) -> int:
 
 
 def _table(servers: list[ServerStatus], left_out: Collection[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("server", min_width=MIN_NAME_CELLS, overflow="fold")
-    table.add_column("state", no_wrap=True)
-    for header in (each for each in HEADERS if each not in left_out):
-        table.add_column(header, justify="right", no_wrap=True)
     placed = any(server.node for server in servers)
-    if placed:
-        table.add_column("node", overflow="fold")
+    numbers = {header: NUMBER for header in HEADERS if header not in left_out}
+    first: dict[str, Any] = FOLD | {"min_width": MIN_NAME_CELLS}
+    table = table_of({"server": first, "state": NO_WRAP, **numbers, **({"node": FOLD} if placed else {})})
     for server in servers:
         node = [Text(one_line(server.node or "-"))] if placed else []
         name, state, *cells = _row(server)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -212,10 +213,13 @@ class ConfigurationEdit:
         if daemon := self.report.get("daemon"):
             self.say(daemon)
 
-    def show_report(self) -> None:
-        """Print for programs what was done."""
+    def end(self, *, is_changed: bool = True, is_good: bool = True) -> NoReturn:
+        """Print for programs what was done, and exit: with 1 if it was declined, or has no good result."""
         if self.manner.as_json:
             print_json(self.report)
+        if not is_changed:
+            self.manner.exit_unchanged()
+        sys.exit(int(not is_good))
 
 
 # --- mcpx undo

@@ -150,9 +150,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     if done:
         edit.say(f"removed {', '.join(names)}; mcpx undo puts it back")
     edit.show_daemon()
-    edit.show_report()
-    if not done:
-        edit.manner.exit_unchanged()
+    edit.end(is_changed=done)
 
 
 @click.command(short_help="Switch servers on.")
@@ -222,14 +220,12 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
     _examine(edit, name, after, is_started=not no_check)
     question = f"Add {name} to {edit.path}?"
     if not edit.change(f"add {name}", after, question, runs_commands=runs_commands):
-        edit.show_report()
-        edit.manner.exit_unchanged()
+        edit.end(is_changed=False)
     edit.say(f"added to {edit.path}; mcpx undo takes it out again")
     if not _works(edit, [] if no_check else [name]):
         edit.offer_to_take_back(f"Keep {name} all the same?")
-        edit.show_report()
-        sys.exit(1)
-    edit.show_report()
+        edit.end(is_good=False)
+    edit.end()
 
 
 def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bool) -> None:
@@ -265,15 +261,13 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
     if after == edit.before:
         edit.say(f"{', '.join(names)}: {'not disabled' if on else 'disabled already'}")
     elif not edit.change(f"{what} {' '.join(names)}", after, question, runs_commands=runs_commands):
-        edit.show_report()
-        edit.manner.exit_unchanged()
+        edit.end(is_changed=False)
     else:
         edit.say(f"{what}d {', '.join(names)}")
     works = _works(edit, [*names] if on else [])
     if not on:
         works = _are_off(edit, names)
-    edit.show_report()
-    sys.exit(0 if works else 1)
+    edit.end(is_good=works)
 
 
 def _are_off(edit: ConfigurationEdit, names: tuple[str, ...]) -> bool:
