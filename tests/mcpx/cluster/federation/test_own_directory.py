@@ -107,12 +107,13 @@ async def test_what_a_endpoint_hides_is_not_told_and_a_profile_may_not_restart(t
 
 
 async def test_the_end_of_a_log():
-    async with open_peers({"s": entry(stderr="".join(f"line {n}\n" for n in range(50)))}) as peers:
+    """By a name that no other test has: log files outlive their tests."""
+    async with open_peers({"logged": entry(stderr="".join(f"line {n}\n" for n in range(50)))}) as peers:
         asking = await client(peers)
-        found = (await asking.answer("mcpx/log", {"server": "s", "lines": 2})).result
+        found = (await asking.answer("mcpx/log", {"server": "logged", "lines": 2})).result
         assert [line[-7:] for line in json.loads(bytes(found))["lines"]] == ["line 48", "line 49"]
-        assert (await asking.answer("mcpx/log", {"server": "s", "lines": 0})).error["code"] == -32602
-        everything = json.loads(bytes((await asking.answer("mcpx/log", {"server": "s"})).result))
+        assert (await asking.answer("mcpx/log", {"server": "logged", "lines": 0})).error["code"] == -32602
+        everything = json.loads(bytes((await asking.answer("mcpx/log", {"server": "logged"})).result))
         assert len(everything["lines"]) == 50
 
 
