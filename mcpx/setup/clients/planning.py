@@ -210,10 +210,10 @@ class _Plan:
     def _name_present(self, names: dict[int, str]) -> None:
         """Name the groups that the configuration has: by their names first, then as they come."""
         left = {identity: [*kept] for identity, kept in self._kept.items()}
-        for by_name in (True, False):
+        for may_be in (self._is_called, _is_derived, lambda *_: True):
             for index, group in enumerate(self._groups):
                 kept = left.get(_identity(group.entry), [])
-                known = [name for name in kept if not by_name or self._is_called(name, group)]
+                known = [name for name in kept if may_be(name, group)]
                 if index not in names and known:
                     names[index] = known[0]
                     kept.remove(known[0])
@@ -228,11 +228,7 @@ class _Plan:
     def _completed(self, group: Planned, taken: set[str]) -> str | None:
         """The name of this server in the configuration, if only references and their values differ there."""
         for name, entry in self._entries.items():
-            own_name = any(
-                name == origin.name or name.startswith(f"{origin.name}-{origin.client}")
-                for origin in group.origins
-            )
-            may_be = name not in taken and (own_name or self._is_called(name, group))
+            may_be = name not in taken and (_is_derived(name, group) or self._is_called(name, group))
             if may_be and _completes(_compared(entry), _compared(group.entry)):
                 return name
         return None
@@ -267,6 +263,13 @@ class _Plan:
         if kept is None or group.entry.get("disabled") or not self._entries[kept].get("disabled"):
             return ()
         return (f"it is disabled in the configuration: mcpx enable {shlex.quote(kept)}",)
+
+
+def _is_derived(name: str, group: Planned) -> bool:
+    """Return True if an import gives the group this name: its own, maybe with its client's behind."""
+    return any(
+        name == origin.name or name.startswith(f"{origin.name}-{origin.client}") for origin in group.origins
+    )
 
 
 def _ranked(group: Planned) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example
 from hypothesis import given as given_values
 from hypothesis import strategies as st
 
@@ -302,6 +303,13 @@ def without_aliases(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key != "aliases"}
 
 
+TWO_ALIKE = {"url": "https://h/mcp", "headers": {"a-b": "${X}"}}
+
+
+@example(
+    {"cursor": {"git": {"command": "npx"}}, "vscode": {"git": TWO_ALIKE, "git-cursor": TWO_ALIKE}},
+    json.dumps({"mcpServers": {"git": TWO_ALIKE}}).encode(),
+)
 @given_values(st.dictionaries(st.sampled_from(["cursor", "vscode", "windsurf"]), SERVERS), CONFIGS)
 def test_every_server_is_there_afterwards_and_a_second_import_finds_nothing_new(
     clients: dict[str, dict[str, Any]], config: bytes | None
