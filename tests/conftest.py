@@ -48,12 +48,28 @@ SHARING = tuple(
 
 OTHERS = ("tests/live/", "tests/cluster/")
 """Folders of the tests that need more than Python: servers of npm, a browser, a Ray cluster."""
+LONG = (
+    "tests/faults/test_hostile.py",
+    "tests/faults/test_load.py",
+    "tests/mcpx/cluster/federation/test_hostile_peer.py",
+    "tests/mcpx/cluster/federation/test_identity.py",
+    "tests/mcpx/core/daemon/test_native_corpus.py",
+    "tests/mcpx/core/gateway/frontends/test_not_reading.py",
+    "tests/mcpx/core/servers/transport/test_http_bodies.py",
+    "tests/mcpx/core/servers/transport/test_large_bodies.py",
+    "tests/mcpx/oauth/test_kills.py",
+    "tests/mcpx/page/views/test_same_plan.py",
+    "tests/scripts/",
+)
+"""Soaks, kills at every step, bodies of many megabytes: the files that take the most of the machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(OTHERS):
             item.add_marker(pytest.mark.others)
+        elif item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(optionalhook=True)
