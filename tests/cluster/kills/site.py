@@ -23,7 +23,7 @@ from tests.cluster import machine
 from tests.cluster.conftest import RayCluster
 from tests.cluster.kills.load import Load
 from tests.cluster.kills.tally import Loss, Tally
-from tests.mcpx.cluster.replicas.site import SERVER, TOKEN, free_port
+from tests.mcpx.cluster.replicas.site import TOKEN, counting, free_port
 from tests.mcpx.core.daemon.daemons import House
 
 SHARED = ("a", "b", "c")
@@ -35,7 +35,7 @@ COMES_BACK_S = 90.0  # a node, on a machine with two cores that has much else to
 
 def entries(counted: Path) -> dict[str, Any]:
     """Three servers that all share, kept apart, and one of which each client has its own; all far."""
-    server = {"command": sys.executable, "args": ["-S", "-E", str(SERVER), str(counted), "pids"]}
+    server = counting(counted, line="@{given.id} @{pid}")
     apart = {"place": {"resources": {"far": 1}, "spread": True}}
     own = {"place": {"resources": {"far": 1}}, "sessions": "per_client"}
     restart = {"restart": {"initial": 0.1, "cap": 1.0}}

@@ -60,13 +60,13 @@ class Replica:
                 await anyio.sleep(0.02)
 
 
-def counting(counted: Path, *, modern: bool = False) -> dict[str, Any]:
+def counting(counted: Path, *, modern: bool = False, line: str = "@{given.id}") -> dict[str, Any]:
     """A server whose runs are counted: `work` before all else, `ask` when its client has answered.
 
     To `ask` it sends a request; or gives, where it is modern, a result that wants input, with a state that no
     other process takes.
     """
-    count = {"append": str(counted), "line": "@{given.id}"}
+    count = {"append": str(counted), "line": line}
     answers = {
         "tools/call work": [count, {"sleep": "@{given.seconds|0}"}, {"say": "@{pid} did @{given.id}"}],
         "tools/call large": [{"say": {"@lines": ["line @{i} of @{pid}", 20_000]}}],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from mcpx.core.servers import call_rate
@@ -11,7 +9,7 @@ from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.core.gateway.native.test_tools import client_of
-from tests.mcpx.core.gateway.test_profiles import SERVER as NAMED
+from tests.mcpx.core.gateway.test_profiles import entry as named_entry
 from tests.mcpx.scripted import config_of, entry, open_watched
 
 TEXT = "note:///text"
@@ -141,9 +139,8 @@ async def test_sessions_of_one_client_each_share_the_rate(clock):
 
 @pytest.mark.anyio
 async def test_subscribing_counts_too(clock):
-    server = [sys.executable, "-S", "-E", str(NAMED), "s", "buy"]
-    servers = {"s": {"command": server[0], "args": server[1:], "limits": {"calls_per_minute": 2}}}
-    async with open_watched(config_of(servers)) as watch, client_of(watch) as line:
+    server = named_entry("s", ("buy",), limits={"calls_per_minute": 2})
+    async with open_watched(config_of({"s": server})) as watch, client_of(watch) as line:
         for _ in range(2):
             await line.ask("resources/unsubscribe", {"uri": "note:///s"})
             await line.ask("resources/subscribe", {"uri": "note:///s"})
