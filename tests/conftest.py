@@ -49,19 +49,24 @@ SHARING = tuple(
 OTHERS = ("tests/live/", "tests/cluster/")
 """Folders of the tests that need more than Python: servers of npm, a browser, a Ray cluster."""
 LONG = (
-    "tests/faults/test_hostile.py",
-    "tests/faults/test_load.py",
-    "tests/mcpx/cluster/federation/test_hostile_peer.py",
-    "tests/mcpx/cluster/federation/test_identity.py",
+    "tests/docs/test_examples.py",
+    "tests/faults/",
+    "tests/mcpx/cluster/",
+    "tests/mcpx/core/daemon/test_carried_over.py",
     "tests/mcpx/core/daemon/test_native_corpus.py",
+    "tests/mcpx/core/gateway/frontends/test_kept_results.py",
     "tests/mcpx/core/gateway/frontends/test_not_reading.py",
+    "tests/mcpx/core/servers/test_fidelity.py",
+    "tests/mcpx/core/servers/test_list_fidelity.py",
     "tests/mcpx/core/servers/transport/test_http_bodies.py",
     "tests/mcpx/core/servers/transport/test_large_bodies.py",
+    "tests/mcpx/demo/tour/",
     "tests/mcpx/oauth/test_kills.py",
     "tests/mcpx/page/views/test_same_plan.py",
+    "tests/mcpx/top/test_app.py",
     "tests/scripts/",
 )
-"""Soaks, kills at every step, bodies of many megabytes: the files that take the most of the machine."""
+"""Played faults, soaks, kills at every step, many megabytes: what takes the most of the machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

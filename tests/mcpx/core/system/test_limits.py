@@ -100,8 +100,11 @@ async def test_a_server_of_a_configuration_keeps_its_limits_through_restarts_and
 @linux
 @pytest.mark.anyio
 async def test_a_server_that_ends_for_want_of_memory_is_reported_with_its_limit():
-    limits = {"address_space": 1 << 20}
-    config = config_of({"s": entry(settings={"limits": limits})})
+    takes_more_and_more = (
+        "import time\nheld = []\nwhile True: held.append(bytes(1 << 20)) or time.sleep(0.01)"
+    )
+    command = {"command": sys.executable, "args": ["-S", "-E", "-c", takes_more_and_more]}
+    config = config_of({"s": command | {"limits": {"address_space": 1 << 20}}})
     async with open_watched(config, settled=False) as watch:
         await watch.until(lambda: watch.hub.upstreams["s"].info().cause is not None)
         cause = watch.hub.upstreams["s"].info().cause
