@@ -7,7 +7,7 @@ import { laidOut as laidOutJson, read, written } from "../../widgets/json.mjs";
 import { Failed, Loading, Notice } from "../../widgets/notice.mjs";
 import { place, request } from "./address.mjs";
 import { Form } from "./form.mjs";
-import { Marks } from "./tools.mjs";
+import { Marks } from "./marks.mjs";
 import { Result } from "./result.mjs";
 import { filled } from "./schema.mjs";
 import { CallFailure, Questions, useTrial } from "./trial.mjs";

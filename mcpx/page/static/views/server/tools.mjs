@@ -1,9 +1,9 @@
 // The tools of a server: a list to search in, and the one that the address names beside it.
 import { html, memo, useMemo, useState } from "../../lib.mjs";
-import { Badge } from "../../widgets/badge.mjs";
 import { Empty } from "../../widgets/notice.mjs";
 import { Search } from "../../widgets/search.mjs";
 import { place } from "./address.mjs";
+import { Marks } from "./marks.mjs";
 import { Tool } from "./tool.mjs";
 
 const MAX_SHOWN = 400; // rows at a time; a search finds the others
@@ -47,19 +47,6 @@ const Row = memo(({ tool, href, current }) => html`<li><a class="entry" href=${h
   <span class="row"><span class="mono strong wrap">${tool.shown ?? tool.name}</span><${Marks} tool=${tool} /></span>
   ${tool.description && html`<span class="muted small clamp">${tool.description}</span>`}
 </a></li>`);
-
-// What sets a tool apart, in a word each.
-export function Marks({ tool }) {
-  return html`
-    ${tool.change && html`<${Badge} tone="ask">${tool.change}</${Badge}>`}
-    ${tool.hidden && html`<${Badge} tone="off" title=${`Hidden from clients: ${tool.hidden}`}>hidden</${Badge}>`}
-    ${tool.asks && html`<${Badge} tone="busy" dot=${false}
-      title=${`A person is asked first: ${tool.asks}`}>asks first</${Badge}>`}
-    ${tool.read_only && html`<${Badge} tone="idle" dot=${false}>read-only</${Badge}>`}
-    ${tool.annotations?.destructiveHint && !tool.read_only && html`<${Badge} tone="bad"
-      dot=${false}>destructive</${Badge}>`}
-  `;
-}
 
 function matching(tools, query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
