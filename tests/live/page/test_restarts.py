@@ -107,6 +107,7 @@ async def test_a_tab_waits_for_a_daemon_that_was_stopped_and_a_new_link_opens_on
 ) -> None:
     page = visit.page
     await visit.go("servers/shown")
+    await expect(page.get_by_role("link", name="echo")).to_be_visible()
     await in_thread(house.run, "daemon", "stop")
     lost = page.get_by_role("alert").filter(has_text="What you see is how it was")
     await expect(lost).to_be_visible()
