@@ -28,7 +28,6 @@ log = structlog.get_logger()
 
 JOIN_TIMEOUT_S: Final = 40.0  # for the process to join, or to say why it does not; a little more than its own
 MARGIN_S: Final = 2.0  # for an answer, beyond the process's own deadline
-ASK_TIMEOUT_S: Final = say.REQUEST_TIMEOUT_S + MARGIN_S
 STOP_NODES_TIMEOUT_S: Final = 20.0
 NOT_TRIED: Final = "it has not been asked yet"
 BACKOFF: Final = Backoff(initial=0.5, cap=10.0)

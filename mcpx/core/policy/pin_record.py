@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.core.catalog.model import JSON, Catalogue, ToolInfo, present
 from mcpx.core.config import Placed, Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.core.text import encodable
 from mcpx.paths import configuration_key
 
 State = Literal["unseen", "held", "succeeding", "pinned"]
@@ -149,7 +150,7 @@ def pin_of(tool: ToolInfo, redact: Redactor) -> Pin:
 def about_of(catalogue: Catalogue, redact: Redactor) -> About:
     """Read a server's words about itself from its catalogue."""
     said = (catalogue.implementation, catalogue.server_title, catalogue.instructions)
-    name, title, instructions = (None if text is None else redact(_encodable(text)) for text in said)
+    name, title, instructions = (None if text is None else redact(encodable(text)) for text in said)
     return About(name=name, title=title, instructions=instructions)
 
 
@@ -158,7 +159,7 @@ def _canonical(value: JSON, redact: Redactor) -> bytes:
     try:
         written = msgspec.json.encode(value, order="deterministic")
     except UnicodeEncodeError:  # half a character, as some servers cut their texts
-        value = _mapped(value, _encodable)
+        value = _mapped(value, encodable)
         written = msgspec.json.encode(value, order="deterministic")
     text = written.decode()
     if redact(text) == text:
@@ -174,10 +175,6 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {change(name): _mapped(item, change) for name, item in value.items()}
     return value
-
-
-def _encodable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()
 
 
 def claims_read_only(annotations: JSON | None) -> bool:

@@ -171,3 +171,8 @@ def _hex(control: str) -> str:
 
 def _json_escape(found: re.Match[str]) -> str:
     return "\\u007f" if found[0] == "\x7f" else json.dumps(found[0])[1:-1]
+
+
+def encodable(text: str) -> str:
+    r"""Make a text fit for UTF-8: lone surrogates become `\ud800`, as JSON and TypeScript both write them."""
+    return text.encode("utf-8", "backslashreplace").decode()

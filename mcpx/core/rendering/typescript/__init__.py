@@ -27,8 +27,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from mcpx.core.rendering.typescript.literal import comment, compact_json, encodable, key, outweighs
+from mcpx.core.rendering.typescript.literal import comment, compact_json, key, outweighs
 from mcpx.core.rendering.typescript.render import RootOnlyError, render
+from mcpx.core.text import encodable
 
 __all__ = ["MAX_CONVERTED_CHARS", "SchemaConverter", "outweighs", "too_large"]
 

@@ -16,11 +16,6 @@ _IN_QUOTES: Final = re.compile(r"[\\']")
 _VALUE_CHARS: Final = 4  # that a value takes beside its text: punctuation, a number
 
 
-def encodable(text: str) -> str:
-    r"""Make a text fit for UTF-8: lone surrogates become `\ud800`, as JSON and TypeScript both write them."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def single_quoted(text: str) -> str:
     """A string literal in single quotes, which need no escape inside JSON or TOON."""
     return "'" + json_escaped(_IN_QUOTES.sub(r"\\\g<0>", text)) + "'"
