@@ -137,9 +137,29 @@ prepare_dev() {
 # The gateways of others that scripts/bench and scripts/context measure beside MCPX.
 prepare_peers() {
     local peers=$root/scripts/lab/benchmarks
-    make_venv "$peers/.venv-peers"
-    install_once "$peers/.venv-peers" .installed "$(checksum "$peers/requirements.txt")" \
-        pip "$peers/.venv-peers" install -r "$peers/requirements.txt" ||
+    peer_venv "$peers/.venv-peers" "$peers/requirements.txt"
+}
+
+# Those that only scripts/bench measures: over HTTP.
+prepare_http_peers() {
+    local peers=$root/scripts/lab/benchmarks key
+    peer_venv "$peers/.venv-mcp-proxy" "$peers/requirements-mcp-proxy.txt"
+    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+        say "node and npm are not installed: supergateway will not be measured"
+        return
+    fi
+    key=$(checksum "$peers/package-lock.json")
+    if [ "$(cat "$peers/node_modules/.installed" 2>/dev/null)" != "$key" ]; then
+        say "installing supergateway into scripts/lab/benchmarks/node_modules"
+        quietly npm --prefix "$peers" ci --no-audit --no-fund || die "supergateway could not be installed: see above"
+        printf '%s\n' "$key" >"$peers/node_modules/.installed"
+    fi
+}
+
+# peer_venv VENV REQUIREMENTS: the virtual environment of a peer.
+peer_venv() {
+    make_venv "$1"
+    install_once "$1" .installed "$(checksum "$2")" pip "$1" install -r "$2" ||
         die "the peers could not be installed: see above"
 }
 

@@ -38,7 +38,24 @@ def test_measures_small_calls_of_every_target_and_names_those_that_are_not_insta
     for name in MISSING:
         assert f"not measured: {name}: not installed, run scripts/bench" in done.stderr
     assert all(rounds["p50_ms"][0] > 0 and rounds["per_s"][0] > 0 for rounds in figures["calls"].values())
-    assert len(figures["goals"]) == 7 - 2 * len(MISSING)
+    assert len(figures["goals"]) == (11 if not MISSING else 5)
+
+
+def test_measures_calls_over_http_in_both_revisions_and_names_what_is_missing() -> None:
+    done = bench("--only", "http", "--json")
+    figures = json.loads(done.stdout)
+    there = {name: its for name, its in figures["http"].items() if "missing" not in its}
+    for target in ("mcpx, HTTP to stdio", "mcpx, HTTP to HTTP", "the HTTP server itself"):
+        for era in ("2025-11-25", "2026-07-28"):
+            its = there[f"{target}, {era}, JSON or SSE"]
+            assert its["p50_ms"][0] > 0
+            assert its["per_s"][0] > 0
+            assert its["errors"] == [0]
+            assert its["answers"] in {"JSON", "SSE"}
+    measured = " ".join(goal["measure"] for goal in figures["goals"])
+    assert "mcpx, HTTP to HTTP, 2026-07-28, JSON or SSE, p50, ms beyond the server's own" in measured
+    for name, its in figures["http"].items():
+        assert ("missing" in its) == (f"not measured: {name}: " in done.stderr)
 
 
 def test_shows_tables_and_the_targets() -> None:

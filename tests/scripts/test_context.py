@@ -20,7 +20,7 @@ from scripts.lab.documentation.regions import regions
 from tests.docs import pages
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ROOT / "scripts" / "benchmarks" / ".venv-peers" / ".installed"
+PEERS = ROOT / "scripts" / "lab" / "benchmarks" / ".venv-peers" / ".installed"
 
 
 def tool(name, *required, **optional):

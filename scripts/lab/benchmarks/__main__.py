@@ -19,9 +19,11 @@ from pathlib import Path
 
 import click
 from goals import goals
+from http_targets import SUPERGATEWAY
 from measure_calls import measure_calls, measure_idle
 from measure_cluster import measure_cluster
 from measure_hops import measure_hops
+from measure_http import measure_http, measure_idle_http
 from measure_large import measure_large, measure_toon
 from measure_page import measure_page
 from measure_scale import children, measure_inspect, measure_start
@@ -35,7 +37,21 @@ from targets import DIRECT, HERE, PEERS, child_with, native, targets, trusting
 LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parents[2] / "tests" / "data" / "livemcptool" / "tools.json"
-PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect", "page", "hops", "cluster")
+PARTS = (
+    "calls",
+    "idle",
+    "large",
+    "toon",
+    "start",
+    "daemon",
+    "attach",
+    "inspect",
+    "page",
+    "hops",
+    "http",
+    "http-idle",
+    "cluster",
+)
 ROUNDS = 9
 SECONDS = 0.8
 
@@ -51,7 +67,7 @@ SECONDS = 0.8
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Also draw a PNG.")
 def main(**options: object) -> None:
-    """Measure MCPX beside the direct call, mcp-compressor and FastMCP's proxy, before the same child."""
+    """Measure MCPX beside the direct call and the gateways of others, before the same child."""
     quick = options["quick"]
     rounds = options["rounds"] or (2 if quick else ROUNDS)
     seconds = options["seconds"] or (0.4 if quick else SECONDS)
@@ -120,6 +136,8 @@ def _measure(
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
         "page": lambda: measure_page(servers(), work, rounds=rounds, seconds=2.5 * seconds),
         "hops": lambda: measure_hops(work, child, rounds=rounds, seconds=seconds),
+        "http": lambda: measure_http(work, child, rounds=min(rounds, 5), seconds=seconds),
+        "http-idle": lambda: measure_idle_http(work, child, rounds=min(rounds, 5), seconds=seconds),
         "cluster": lambda: measure_cluster(work, child, rounds=rounds, seconds=seconds),
     }
     for part in wanted:
@@ -128,19 +146,25 @@ def _measure(
             figures[part] = parts[part]()
         except (Unmeasured, OSError) as error:
             problems.append(f"{part}: {error}")
+    for name, its in figures.get("http", {}).items():
+        if "missing" in its:
+            problems.append(f"{name}: {its['missing']}")
     return figures, problems
 
 
 def _machine(rounds: int) -> dict:
     info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), "?")
-    pins = (HERE / "requirements.txt").read_text().split()
+    lists = ("requirements.txt", "requirements-mcp-proxy.txt")
+    pins = " ".join((HERE / name).read_text() for name in lists).split()
+    gateway = json.loads((HERE / "package.json").read_text())["dependencies"][SUPERGATEWAY]
     return {
         "cpu": model,
         "cpus": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "peers": [pin for pin in pins if pin.startswith(("mcp-compressor==", "fastmcp=="))],
+        "peers": [pin for pin in pins if "==" in pin and not pin.startswith("matplotlib")]
+        + [f"{SUPERGATEWAY}=={gateway}"],
         "load_before": os.getloadavg()[0],
         "rounds": rounds,
     }

@@ -34,13 +34,15 @@ class _Result(msgspec.Struct):
     isError: bool = False  # noqa: N815 - the protocol's name
 
 
-class _Answer(msgspec.Struct):
+class Answer(msgspec.Struct):
+    """The answer to a call, as far as it is checked; a notification has a method."""
+
     id: int | None = None
     method: str | None = None
     result: _Result | None = None
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
+_decode = msgspec.json.Decoder(Answer).decode
 
 
 class Client:

@@ -7,12 +7,11 @@ time of all processes on the way, which the load of the machine hardly touches.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from client import Client, opened
 from measure_calls import MOST, WARM_UP, WINDOW
 from measure_hops import chain, entry_of, target_before
 from payloads import SMALL
-from process import Unmeasured, deadline
+from process import Unmeasured, cpu_of_tree, deadline
 from targets import HERE, SERVER, Target
 
 ALONE, HTTP, ATTACH, CLUSTER = "MCPX alone", "a peer over HTTP", "a peer over attach", "a cluster"
@@ -57,9 +56,12 @@ def _round(client: Client, also: list[int], seconds: float) -> dict[str, float]:
     given = {"text": SMALL}
     with client.bounded(seconds * 3 + 20, "small calls"):
         client.one_by_one(client.lines(WARM_UP, "echo", given), SMALL, seconds)
-        calls, before = client.lines(int(MOST * seconds), "echo", given), _cpu_s([client.process.pid, *also])
+        calls, before = (
+            client.lines(int(MOST * seconds), "echo", given),
+            cpu_of_tree([client.process.pid, *also]),
+        )
         took = client.one_by_one(calls, SMALL, seconds)
-        cpu = _cpu_s([client.process.pid, *also]) - before
+        cpu = cpu_of_tree([client.process.pid, *also]) - before
         calls = client.lines(int(MOST * seconds) + WINDOW, "echo", given)
         done, elapsed = client.many(calls, SMALL, seconds, WINDOW)
     points = statistics.quantiles(took, n=20)
@@ -107,16 +109,3 @@ def _one_node() -> Iterator[tuple[str, list[int]]]:
             if running.poll() is None:
                 running.kill()
                 running.wait()
-
-
-def _cpu_s(roots: Iterable[int]) -> float:
-    """Processor seconds of these processes and all their descendants, in ticks of 10 ms."""
-    ticks, waiting = 0, list(roots)
-    while waiting:
-        with suppress(OSError):
-            process = Path(f"/proc/{waiting.pop()}")
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-            for task in (process / "task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
-    return ticks / os.sysconf("SC_CLK_TCK")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +15,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from measure_calls import measure_calls
-from process import Unmeasured
+from process import Unmeasured, free_port
 from targets import SERVER, Target
 
 MOST_HOPS = 3
+NO_HOP, ONE_HTTP = "0 hops", "1 over http"
 PREFIX = "p"
 START_S = 30
 MCPX = [sys.executable, "-P", "-m", "mcpx"]
@@ -28,7 +28,7 @@ MCPX = [sys.executable, "-P", "-m", "mcpx"]
 def measure_hops(work: Path, child: list[str], *, rounds: int, seconds: float) -> dict:
     """For each way and number of hops what `measure_calls` says."""
     with ExitStack() as stack:
-        found = [target_before("0 hops", work, {SERVER: entry_of(child)}, SERVER)]
+        found = [target_before(NO_HOP, work, {SERVER: entry_of(child)}, SERVER)]
         for way in ("http", "attach"):
             found += stack.enter_context(chain(way, work, child, hops=MOST_HOPS))[0]
         return measure_calls(found, rounds=rounds, seconds=seconds)
@@ -41,8 +41,8 @@ def chain(way: str, work: Path, child: list[str], *, hops: int) -> Iterator[tupl
     entry, name = {SERVER: entry_of(child)}, SERVER
     try:
         for number in range(1, hops + 1):
-            port = _free_port()
-            config = _write(work / f"{way}-{number}.json", entry, http={"port": port})
+            port = free_port()
+            config = write_config(work / f"{way}-{number}.json", entry, http={"port": port})
             said = _daemon("start", config, work)
             running.append(config)
             pids.append(int(said.partition("pid ")[2].partition(",")[0]))
@@ -67,7 +67,7 @@ def _peer(way: str, config: Path, port: int, work: Path) -> dict:
 
 def target_before(name: str, work: Path, entries: dict, server: str, **settings: object) -> Target:
     """The client's own MCPX with these entries, whose `server` is called."""
-    config = _write(work / f"{name.replace(' ', '-')}-client.json", entries, **settings)
+    config = write_config(work / f"{name.replace(' ', '-')}-client.json", entries, **settings)
 
     def call(tool: str, given: dict) -> dict:
         return {"name": "exec", "arguments": {"server_name": server, "tool_name": tool, "arguments": given}}
@@ -81,7 +81,8 @@ def entry_of(child: list[str]) -> dict:
     return {"command": child[0], "args": child[1:]}
 
 
-def _write(file: Path, entries: dict, **settings: object) -> Path:
+def write_config(file: Path, entries: dict, **settings: object) -> Path:
+    """Write a configuration with these entries; the file again."""
     whole = {"result_token_budget": 0, "startup_wait": 20, "mcpServers": entries, **settings}
     file.write_text(json.dumps(whole))
     return file
@@ -96,9 +97,3 @@ def _daemon(do: str, config: Path, work: Path) -> str:
     if done.returncode and do == "start":
         raise Unmeasured(f"a daemon does not start: {done.stderr.strip()}")
     return done.stdout
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -80,12 +81,12 @@ class Process:
         with suppress(OSError):
             Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
-    def close(self) -> None:
-        """Close its input and wait; then end its group."""
+    def close(self, leave_s: float = LEAVE_S) -> None:
+        """Close its input and wait so many seconds; then end its group."""
         with suppress(OSError):
             self._popen.stdin.close()
         self._popen.stdout.close()
-        for number, wait in ((None, LEAVE_S), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
+        for number, wait in ((None, leave_s), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
             if number is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, number)
@@ -99,3 +100,23 @@ def _fields(path: str) -> dict[str, int]:
     """The `Name:  123 kB` lines of a file in /proc, in bytes."""
     rows = (line.split() for line in Path(path).read_text().splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}
+
+
+def cpu_of_tree(roots: Iterable[int]) -> float:
+    """Processor seconds of these processes and all their descendants, in ticks of 10 ms."""
+    ticks, waiting = 0, list(roots)
+    while waiting:
+        with suppress(OSError):
+            process = Path(f"/proc/{waiting.pop()}")
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+            for task in (process / "task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

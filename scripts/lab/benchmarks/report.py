@@ -10,7 +10,7 @@ from rich.table import Table
 from targets import COMPRESSOR, DIRECT
 
 NO_VALUE = "-"
-WIDTH = 116  # of the widest table
+WIDTH = 132  # of the widest table
 
 
 def show(figures: dict, console: Console) -> None:
@@ -23,6 +23,10 @@ def show(figures: dict, console: Console) -> None:
         console.print(_scales(figures))
     if "hops" in figures:
         console.print(_hops(figures["hops"]))
+    if "http" in figures:
+        console.print(_http(figures["http"]))
+    if "http-idle" in figures:
+        console.print(_idle_http(figures["http-idle"]))
     if "cluster" in figures:
         console.print(_cluster(figures["cluster"]))
     if "daemon" in figures:
@@ -38,6 +42,39 @@ def _hops(figures: dict) -> Table:
     for name, its in figures.items():
         p50, p99 = _median(its["p50_ms"]), _median(its["p99_ms"])
         table.add_row(name, f"{p50:.3f}", f"{p99:.2f}", f"{_median(its['per_s']):,.0f}")
+    return table
+
+
+def _http(figures: dict) -> Table:
+    """Calls over HTTP, by target and way; a target or way that is missing is told elsewhere."""
+    table = Table(title="calls over HTTP (columns at 32: with 32 in flight)")
+    columns = {"p50_ms": "p50 ms", "p99_ms": "p99 ms", "per_s": "calls/s at 32", "p50_ms_at_32": "p50 at 32"}
+    columns |= {"p99_ms_at_32": "p99 at 32", "cpu_us": "CPU µs", "client_us": "client's µs"}
+    table.add_column("accepted")
+    table.add_column("answers")
+    for column in (*columns.values(), "errors"):
+        table.add_column(column, justify="right")
+    for name, its in figures.items():
+        if "missing" not in its:
+            values = [f"{_median(its[key]):,.{_digits(key)}f}" for key in columns]
+            table.add_row(name, its["answers"], *values, f"{sum(its['errors']):.0f}")
+    return table
+
+
+def _digits(key: str) -> int:
+    return {"p50_ms": 3, "p99_ms": 2}.get(key, 0)
+
+
+def _idle_http(figures: dict) -> Table:
+    """Memory of the daemon for each idle HTTP client, and how fast one that works is beside them."""
+    table = Table(title="1,000 idle HTTP clients, and one that works")
+    for column in ("each of them", "kB each", "p50 ms alone", "beside", "p99 ms alone", "beside"):
+        table.add_column(column, justify="left" if column == "each of them" else "right")
+    for kind, its in figures.items():
+        times = [
+            f"{_median(its[place][key]):.2f}" for key in ("p50_ms", "p99_ms") for place in ("alone", "beside")
+        ]
+        table.add_row(kind, f"{its['bytes'] / 1000:.1f}", *times)
     return table
 
 
