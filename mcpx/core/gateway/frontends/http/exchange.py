@@ -63,6 +63,11 @@ class Exchange(Protocol):
         ...
 
     @property
+    def pairs(self) -> Iterable[tuple[bytes, bytes]]:
+        """All headers as they came, the names in lower case; looked at where one may have been repeated."""
+        ...
+
+    @property
     def accepts(self) -> tuple[bool, bool]:
         """Return if the client takes JSON, and if it takes a stream of events."""
         ...
@@ -192,6 +197,12 @@ class AsgiExchange:
     def repeated(self) -> bool:
         """True if any header came more than once."""
         return len(self.headers) != len(self._scope["headers"])
+
+    @property
+    def pairs(self) -> Iterable[tuple[bytes, bytes]]:
+        """All headers as they came."""
+        pairs: Iterable[tuple[bytes, bytes]] = self._scope["headers"]
+        return pairs
 
     @property
     def accepts(self) -> tuple[bool, bool]:
