@@ -25,6 +25,10 @@ def main() -> None:
 
         sys.exit(attach(arguments[1:]))
     try:
+        if arguments[:2] == ["daemon", "run"]:
+            from mcpx.cli.operations import foreground  # noqa: PLC0415 - without what a daemon does not use
+
+            foreground.main(arguments[2:])
         from mcpx.cli.main import cli  # noqa: PLC0415 - half a second that the shim does not pay
     except KeyboardInterrupt:
         sys.exit(130)

@@ -221,6 +221,7 @@ async def _run(
     for notice in config.notices:
         log.info("config.notice", notice=notice)
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
+    gc.enable()  # which the start had no use for
     beside = partial(_finish_start, hub), partial(notifier.watch, lambda: _describe(hub))
     with closing(tracing):
         return await run_watched(hub, patience, *beside, hangup=hangup if watches else None)

@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mcpx.cli.printing import echo
-from mcpx.core.daemon.launch import report, take_starter
+from mcpx.core.daemon.startup_report import report, take_starter
 from mcpx.core.text.nearest import nearest
 from mcpx.errors import CallError, ConfigError, MCPXError, leaves
 
@@ -86,19 +86,12 @@ class Cli(Group):
         take_starter()
         try:
             return super().invoke(ctx)
-        except (KeyboardInterrupt, click.Abort):
-            _end_interrupted()
         except click.UsageError as error:
             if as_json:
                 _print_error(error.format_message(), {})
             raise
-        except (MCPXError, OSError) as error:
-            _end(error, as_json=as_json)
-        except ExceptionGroup as group:
-            found = next(leaves(group))
-            if not isinstance(found, MCPXError | OSError):
-                raise
-            _end(found, as_json=as_json)
+        except (KeyboardInterrupt, click.Abort, MCPXError, OSError, ExceptionGroup) as error:
+            end(error, as_json=as_json)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write a section for each task."""
@@ -119,8 +112,17 @@ def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> clic
     return click.UsageError(f"no such command: {name}{hint}", ctx)
 
 
-def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
-    """End with what went wrong, and report it to the process that waits for the start."""
+def end(raised: BaseException, *, as_json: bool) -> NoReturn:
+    """End the process as a command that has raised this, and report it to who waits for the start.
+
+    Raises:
+        BaseException: What it was given, where that is no error of MCPX or of the system.
+    """
+    if isinstance(raised, KeyboardInterrupt | click.Abort):
+        _end_interrupted()
+    error = next(leaves(raised)) if isinstance(raised, ExceptionGroup) else raised
+    if not isinstance(error, MCPXError | OSError):
+        raise raised
     text = str(error)
     if isinstance(error, OSError):
         if error.errno == errno.EPIPE:

@@ -14,7 +14,6 @@ from mcpx.cli.group import Group
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import FOLD, NO_WRAP, RIGHT, Cell, echo, print_json, print_table, print_texts
 from mcpx.core.config import load
-from mcpx.core.config.load import cluster_link
 from mcpx.core.daemon import lifecycle
 from mcpx.core.daemon.control_client import REQUEST_TIMEOUT_S, request
 from mcpx.core.store.cluster_file import remove_cluster_file, write_cluster_file
@@ -22,10 +21,9 @@ from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import MCPXError
-from mcpx.paths import config_hint, configuration_folder
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
-    from mcpx.core.config import Config
     from mcpx.core.system.paths import DaemonPaths
 
 
@@ -139,28 +137,6 @@ def _problem(row: dict[str, Any]) -> str:
 
 
 # --- what is left to run here
-
-
-def is_clustered(config: Config) -> bool:
-    """Return True if the servers of this configuration run on the nodes of a cluster.
-
-    Raises:
-        DaemonError: That cannot be read.
-    """
-    return cluster_link(config, configuration_folder(config.source)) is not None
-
-
-def started_here(config: Config) -> Config:
-    """The configuration as its servers run, so that none is started here that belongs on a node.
-
-    Raises:
-        DaemonError: It cannot be read whether there is a cluster.
-    """
-    if not is_clustered(config):
-        return config
-    from mcpx.cluster.node.spec import cluster_config  # what runs on nodes, where there are any
-
-    return cluster_config(config)
 
 
 JOIN_TIMEOUT_S: Final = 60.0  # for Ray to be joined, and the nodes to be up: 3 s on a quiet machine

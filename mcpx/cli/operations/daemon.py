@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import click
 
 from mcpx.cli.group import Group
-from mcpx.cli.operations.cluster import started_here
+from mcpx.cli.operations import foreground
 from mcpx.cli.operations.logs import LINES, show_end
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import FOLD, NO_WRAP, RIGHT, Columns, echo, print_json, print_table, print_texts
-from mcpx.core.config import load, read_config
+from mcpx.core.config import load
 from mcpx.core.daemon import lifecycle, service
 from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import located, running_daemons, waiting_upgrade
 from mcpx.core.daemon.lifecycle import report as running_report
-from mcpx.core.running import begin
-from mcpx.core.system.light_imports import light_sdk
-from mcpx.core.system.listening import listening
-from mcpx.core.system.paths import acquire_lock, daemon_paths, lock_owner_pid
+from mcpx.core.system.paths import daemon_paths, lock_owner_pid
 from mcpx.core.system.stale import clean_up
 from mcpx.errors import MCPXError
 
@@ -67,29 +61,7 @@ def daemon() -> None:
 @with_config
 def run(config_path: str | None) -> None:
     """Run the daemon in the foreground until a signal comes: for systemd, launchd and debugging."""
-    from mcpx.core.telemetry.hangup import outlive_early_hangup  # for a daemon alone
-    from mcpx.core.telemetry.log import configure  # first, as it has structlog imported without rich
-
-    configure()
-    outlive_early_hangup()
-    from mcpx.core.servers.early_start import early_children  # after structlog
-
-    paths = daemon_paths(config_path)
-    text = read_config(paths.config)
-    loaded = text.parse(resolve=False)
-    lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
-    if loaded.login_shell:
-        begin()
-    paths.stopped.unlink(missing_ok=True)
-    try:
-        with listening(paths) as listener, early_children(text.parse, started_here) as resolved:
-            with light_sdk(serves_http=loaded.http_served):
-                from mcpx.app import LOOP, serve_daemon  # the SDK, while servers start
-
-            code = anyio.run(partial(serve_daemon, resolved(), paths, listener), backend_options=LOOP)
-    finally:
-        os.close(lock)
-    sys.exit(code)
+    foreground.run(config_path)
 
 
 @daemon.command(short_help="Start it, unless it runs.")

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from mcpx.cli.known_names import complete_server
-from mcpx.cli.operations.cluster import is_clustered
+from mcpx.cli.operations.foreground import is_clustered
 from mcpx.cli.options import with_config
 from mcpx.cli.printing import RawOutput
 from mcpx.core.config import load

@@ -6,6 +6,7 @@ process of their own then, another `mcpx serve`, at the other end of a pair of s
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -21,21 +22,13 @@ from msgspec.structs import replace
 
 from mcpx.attach.command import WAITS_FOR_CLIENT, serve_client
 from mcpx.attach.connecting import NO_CONFIG, Connecting, NoDaemon
-from mcpx.cli.operations.cluster import started_here
+from mcpx.cli.operations.foreground import started_here
 from mcpx.cli.options import config_of, with_config
 from mcpx.cli.printing import echo
 from mcpx.core.config import read_config
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.daemon.launch import (
-    BAD_CONFIG,
-    START_TIMEOUT_S,
-    STARTED,
-    ConfigProblemError,
-    StartFailedError,
-    StartupReport,
-    has_starter,
-    report,
-)
+from mcpx.core.daemon.launch import BAD_CONFIG, START_TIMEOUT_S, ConfigProblemError, StartFailedError
+from mcpx.core.daemon.startup_report import STARTED, StartupReport, has_starter, report
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.running import begin
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, EXPOSURES, Endpoint, Expose, only_of
@@ -191,6 +184,7 @@ def serve(
     http:  Streamable HTTP for any number of clients, on loopback, with a bearer token that is made at the
            first start and kept in the state folder.
     """  # noqa: D301 - click's own mark, not an escape
+    gc.disable()  # as for a daemon (`foreground`)
     from mcpx.core.telemetry.log import configure  # first, as it has structlog imported without rich
 
     configure()

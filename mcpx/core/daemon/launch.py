@@ -5,9 +5,7 @@ Standard library only, for `mcpx attach`. The daemon runs in a session of its ow
 (from which it loads nothing), with the environment of the process that starts it, less what loads code
 (`mcpx.core.system.environment`). Its log goes to a file in the state folder.
 
-The reason why a process ended at its start comes back through a pipe, whose descriptor is named by an
-environment variable, for a log may be full, or elsewhere: the command line writes the error that ends it
-there as well (`mcpx.cli.main`).
+The reason why it ended at its start comes back by `mcpx.core.daemon.startup_report`.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import MutableMapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from mcpx.core.daemon.startup_report import StartupReport
 from mcpx.core.store.folders import ensure_folder
 from mcpx.core.system.environment import for_daemon
 from mcpx.core.system.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, connect, take_lock
@@ -29,10 +26,6 @@ from mcpx.paths import STATE_VARIABLE, config_hint, home
 if TYPE_CHECKING:
     import subprocess
 
-VARIABLE: Final = "MCPX_REPORT_FD"
-STARTED: Final = "started"
-"""The report of `mcpx serve` once it can use its configuration."""
-MAX_REPORT_BYTES: Final = 4096  # of the reason; a pipe takes that at once, whoever reads
 START_TIMEOUT_S: Final = 40.0  # for a daemon to answer: LOCK_TIMEOUT_S, then Python and the SDK are loaded
 MAX_LOG_BYTES: Final = 5_000_000  # of a daemon's log; then a new one is begun, and one old one is kept
 LAST_WORDS_BYTES: Final = 2000  # of a daemon's log, read for the reason why it ended
@@ -170,53 +163,3 @@ class DaemonLauncher:
         except OSError:
             pass
         return f"it has no log; run: mcpx daemon run{config_hint(self._paths.config)}"
-
-
-# --- the report of a process that was started
-
-
-class StartupReport:
-    """The starter's end: pass `descriptor` to the process, with `environment`. `close` it in the end."""
-
-    def __init__(self) -> None:
-        self._reading, self.descriptor = os.pipe()
-        os.set_blocking(self._reading, False)
-        self._reported = b""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables that the process needs, beside its own."""
-        return {VARIABLE: str(self.descriptor)}
-
-    def read(self) -> str:
-        """Return what the process has reported so far; empty for nothing."""
-        with suppress(OSError):  # there is nothing new
-            self._reported += os.read(self._reading, MAX_REPORT_BYTES)
-        return self._reported.decode(errors="replace").strip()
-
-    def close(self) -> None:
-        """Close both ends."""
-        for descriptor in (self._reading, self.descriptor):
-            os.close(descriptor)
-
-
-_starter: int | None = None  # the pipe to whoever started this process
-
-
-def take_starter(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Note the pipe that this process was given, if it was; what it starts does not inherit its name."""
-    global _starter  # noqa: PLW0603 - a process is started once
-    named = environ.pop(VARIABLE, "")
-    _starter = int(named) if named.isdecimal() else None
-
-
-def has_starter() -> bool:
-    """Return True if another process of MCPX has started this one, and waits for its report."""
-    return _starter is not None
-
-
-def report(text: str) -> None:
-    """Report `STARTED`, or why this process ends."""
-    if _starter is not None:
-        with suppress(OSError):  # the starter is gone
-            os.write(_starter, text.encode(errors="replace")[:MAX_REPORT_BYTES])
