@@ -14,6 +14,7 @@ from mcpx.cli.printing import echo, print_json
 from mcpx.core.daemon.control_client import request_or_fail
 from mcpx.core.daemon.lifecycle import waiting_upgrade
 from mcpx.core.system.paths import daemon_paths
+from mcpx.core.text import one_line
 from mcpx.paths import config_file
 
 
@@ -54,9 +55,7 @@ def status(*, config_path: str | None, as_json: bool, watch: bool) -> None:
 def reload_config(*, config_path: str | None, every: bool) -> None:
     """Have the daemon read its configuration again: only what has changed is started, stopped, restarted."""
     if every:
-        from mcpx.cli.operations.cluster import show_reloaded  # the configuration
-
-        show_reloaded(_ask(config_path, {"mcpx": "cluster", "do": "reload"}, within=RELOAD_TIMEOUT_S))
+        _show_reloaded(_ask(config_path, {"mcpx": "cluster", "do": "reload"}, within=RELOAD_TIMEOUT_S))
         return
     response = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
     for what, names in response.items():
@@ -64,6 +63,29 @@ def reload_config(*, config_path: str | None, every: bool) -> None:
             shown = {"peers": "other MCPX"}.get(what, what.replace("_", " "))
             echo(f"{shown}: {', '.join(names) or 'none'}")
     _show_not_started(config_path, {*response.get("added", ()), *response.get("changed", ())})
+
+
+def _show_reloaded(answer: dict[str, Any]) -> None:
+    """Print which gateways have read their configurations again; exits with 1 if one has not."""
+    rows = answer["gateways"]
+    for row in rows:
+        done = "reloaded" if row["reloaded"] else gateway_problem(row) or "has not answered yet"
+        differs = (
+            "" if row["same_config"] else f"; its configuration differs from that of {gateway_name(rows[0])}"
+        )
+        echo(one_line(f"{gateway_name(row)}: {done}{differs}"), fg=None if row["reloaded"] else "red")
+    if not all(row["reloaded"] for row in rows):
+        sys.exit(1)
+
+
+def gateway_name(row: dict[str, Any]) -> str:
+    """The name of a gateway of the cluster."""
+    return f"{row['host']}:{row['pid']} {row['id'][:8]}"
+
+
+def gateway_problem(row: dict[str, Any]) -> str:
+    """The problem that a gateway has with its configuration; empty without one."""
+    return f"its configuration cannot be used: {row['problem']}" if row.get("problem") else ""
 
 
 def _show_not_started(config_path: str | None, names: set[str]) -> None:
