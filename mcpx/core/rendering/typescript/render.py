@@ -19,10 +19,9 @@ import msgspec
 from mcpx.core.catalog.model import JSON
 from mcpx.core.rendering.typescript import keywords
 from mcpx.core.rendering.typescript import types as ts
-from mcpx.core.rendering.typescript.keywords import Inexpressible
+from mcpx.core.rendering.typescript.keywords import Inexpressible, array_type, object_type
 from mcpx.core.rendering.typescript.literal import compact_json, key, literal, pattern, shortened
 from mcpx.core.rendering.typescript.refs import References, Unresolvable
-from mcpx.core.rendering.typescript.structure import array_type, object_type
 from mcpx.core.rendering.typescript.types import Note, TSType
 from mcpx.core.text import one_line
 
