@@ -27,6 +27,7 @@ from mcpx.attach.pending import decode_object, malformed
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
 from mcpx.core.system.endpoint import LIMIT_KEY, Endpoint, greeting
+from mcpx.core.system.environment import environment_of_client
 from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import DaemonError
 
@@ -110,7 +111,7 @@ class Shim:
         stdout: int,
         answers: RememberedAnswers | None,
     ) -> None:
-        self._greeting = greeting(endpoint)
+        self._greeting = greeting(endpoint, environment=environment_of_client(os.environ))
         self._stdin = stdin
         self._stdout = stdout
         self._connecting = connecting

@@ -18,12 +18,15 @@ from mcpx.core.text import one_line
 from mcpx.paths import config_file
 
 
-@click.command(short_help="The servers, a row each.")
+@click.command(short_help="The servers, a row each; or one.")
+@click.argument("server", required=False, shell_complete=complete_server)
 @with_config
 @json_option
 @click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
-def status(*, config_path: str | None, as_json: bool, watch: bool) -> None:
+def status(*, server: str | None, config_path: str | None, as_json: bool, watch: bool) -> None:
     """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error.
+
+    With a SERVER, it alone, and the variables that its process was given, each with where it came from.
 
     Calls are the requests of clients to a server, since the daemon's start. Failed are those that were sent
     and have no good answer, refused (ref) those of which nothing was sent.
@@ -31,6 +34,10 @@ def status(*, config_path: str | None, as_json: bool, watch: bool) -> None:
 
     def ask() -> dict[str, Any]:
         answer = _ask(config_path, {"mcpx": "status"})
+        if server is not None:
+            given = _ask(config_path, {"mcpx": "environment", "server": server})
+            answer["variables"] = given["variables"]
+            answer["servers"] = [each for each in answer["servers"] if each["name"] == given["server"]]
         if upgrade := waiting_upgrade(answer["daemon"], str(config_file(config_path))):
             answer["daemon"]["upgrade"] = upgrade
         return answer

@@ -31,6 +31,7 @@ from mcpx.core.daemon.status import (
     SignInStatus,
     Status,
     UpgradeStatus,
+    VariableStatus,
 )
 from mcpx.core.text import cut, one_line
 from mcpx.errors import MCPXError
@@ -148,6 +149,8 @@ def render(status: Status) -> RenderableType:
     parts += [Text(), _Servers(status.servers)]
     if said := [(server.name, *each) for server in status.servers for each in remarks(server)]:
         parts += [Text(), *_lines(said)]
+    if isinstance(status.variables, list):
+        parts += [Text(), *_variables(status.variables)]
     if isinstance(status.nodes, list):
         parts += [Text(), nodes_table(status.nodes)]
     if isinstance(status.peers, list):
@@ -186,6 +189,17 @@ def _audit(audit: AuditStatus) -> Text:
     counts = f"{audit.waiting} lines wait" + (f", {audit.lost} are lost" if audit.lost else "")
     refuses = "; calls are refused (audit_required)" if audit.required else ""
     return Text(one_line(f"audit: cannot be written: {audit.problem} ({counts}){refuses}"), style="red")
+
+
+def _variables(variables: list[VariableStatus]) -> list[Text]:
+    """List what a server's process was given, by where it came from."""
+    lines = [] if variables else [Text("no process of it has been started yet", style="dim")]
+    for source in dict.fromkeys(each.source for each in variables):
+        lines.append(Text(f"given by {one_line(source)}:", style="dim"))
+        lines += [
+            Text(f"  {one_line(f'{each.name}={each.value}')}") for each in variables if each.source == source
+        ]
+    return lines
 
 
 def _environment(environment: EnvironmentStatus) -> Text:

@@ -25,8 +25,9 @@ from mcpx.core.config import (
     Variables,
 )
 from mcpx.core.config.per_server import Era, ProcessLimits, Sessions
+from mcpx.core.running.inherited import Inherit
 
-_STARTED: Final = ("command", "args", "env", "cwd", "limits")
+_STARTED: Final = ("command", "args", "env", "cwd", "limits", "inherit")
 _TREATED: Final = ("sessions", "era", "call_limits", "health", "restart")
 """Members that a spec has as the server's configuration has them."""
 
@@ -44,6 +45,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
     cwd: str | None = None
     limits: ProcessLimits = ProcessLimits()
+    inherit: Inherit = ()
     sessions: Sessions = "shared"
     era: Literal["auto"] | Era = "auto"
     call_limits: CallLimits = CallLimits()

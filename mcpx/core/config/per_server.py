@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from mcpx.core.running.inherited import Inherit
 from mcpx.core.system.endpoint import Expose
 
 NonEmpty = Annotated[str, Meta(min_length=1)]
@@ -223,6 +224,15 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         Seconds,
         doc("Seconds for which start: auto relies on what is remembered of the server, without a listing."),
     ] = 86_400.0
+    inherit: Annotated[
+        Inherit,
+        doc(
+            "Variables of the environment that a server is given beside the usual ones: names, or patterns of"
+            ' names, such as GITHUB_HOST or MY_*. "all": every one. "none": not even the usual ones, but for'
+            " HOME, LOGNAME, PATH, SHELL, TERM and USER. A key (by its name) is given only where it is named"
+            " in full."
+        ),
+    ] = ()
     idle_stop: Annotated[
         SecondsOrNever,
         doc(

@@ -29,7 +29,7 @@ from mcpx.core.config.servers import commands_in, read_server, secrets_of_entry,
 from mcpx.core.config.settings import read_settings
 from mcpx.core.config.strings import ExpansionContext
 from mcpx.core.config.urls import bad_url
-from mcpx.core.running import Environment, own, person
+from mcpx.core.running import Environment, own, person, with_clients
 from mcpx.core.running.login_shell import find_login_shell, how_to_set
 from mcpx.core.running.secrets import fetch, forget, secret, secret_of_keychain
 from mcpx.core.text.jsonc import JSONObject
@@ -135,7 +135,7 @@ def read(
     contexts = dict.fromkeys((entry.name for entry in entries), context)
     if resolve:
         meant = [entry for entry in entries if secrets_of is None or entry.name in secrets_of]
-        _fetch_secrets(meant, environment, anew=anew, commands=commands)
+        _fetch_secrets(meant, with_clients(environment), anew=anew, commands=commands)
         known = secret if commands else secret_of_keychain
         fetched = replace(context, values=replace(context.values, secret=known))
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)

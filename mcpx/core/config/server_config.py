@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from mcpx.core.config.document import Location
 from mcpx.core.config.per_server import NonEmpty, PerServer, Place, ProcessLimits, doc
+from mcpx.core.running.inherited import Inherit
 
 # --- credentials
 
@@ -94,7 +95,7 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
     """A server as a child process. `env` is added to what children inherit; `cwd` is absolute or `None`.
 
-    `limits` are those of the server's `quota`, for itself and for what it starts.
+    `limits` are those of the server's `quota`, for itself and for what it starts; `inherit` is its setting.
     """
 
     kind: ClassVar[Literal["stdio"]] = "stdio"
@@ -104,6 +105,7 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
     env: dict[str, str] = {}
     cwd: str | None = None
     limits: ProcessLimits = ProcessLimits()
+    inherit: Inherit = ()
 
     def __repr__(self) -> str:
         hidden = f"args={len(self.args)}, env={sorted(self.env)}"

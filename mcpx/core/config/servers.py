@@ -97,7 +97,7 @@ def _read(
         with notices.gathering():
             server = replace(server, aliases=_aliases(given, entry.at))
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
-    server = _with_limits(server, given, entry.at, notices)
+    server = _with_process_settings(server, given, entry.at, notices)
     server = read_peer(server, common, given, entry.at, notices) or with_common_rules(server, common)
     off = _is_off(given, entry.at, notices)
     return replace(server, obstacles=(), disabled=SWITCHED_OFF) if off else server
@@ -140,12 +140,15 @@ def with_usable_aliases(
     return done
 
 
-def _with_limits(
+def _with_process_settings(
     server: ServerConfig, given: JSONObject, at: Location, notices: ConfigNotices
 ) -> ServerConfig:
-    """The server with the limits of its processes at the transport that starts them."""
+    """The server with what its settings say of its processes at the transport that starts them."""
     if isinstance(server.transport, Stdio):
-        return replace(server, transport=replace(server.transport, limits=server.quota.of_processes))
+        own_settings = {"limits": server.quota.of_processes, "inherit": server.inherit}
+        return replace(server, transport=replace(server.transport, **own_settings))
+    if given.get("inherit") is not None:
+        notices.add(at.key("inherit"), "has no effect on a server that is reached by a URL")
     own = given.get("limits")
     for key in keys(ProcessLimits):
         if isinstance(own, JSONObject) and own.get(key) is not None:

@@ -190,6 +190,8 @@ def _rule(wanted: Any) -> inspect.Type:
 
 def _misfit(value: Any, rule: inspect.Type, at: Location, complaint: str) -> LocatedError:
     """The error for a value that msgspec has refused with `complaint`, which says which item it was."""
+    if isinstance(rule, inspect.UnionType) and isinstance(value, list):
+        rule = next((each for each in rule.types if isinstance(each, inspect.VarTupleType)), rule)
     if isinstance(rule, inspect.VarTupleType) and (found := _ITEM.search(complaint)):
         index = int(found[1])
         value, rule, at = value[index], rule.item_type, at.item(index)
@@ -210,6 +212,10 @@ def _expected(rule: inspect.Type) -> str:
             return f"one of {', '.join(quote(str(each)) for each in rule.values)}"
         case inspect.VarTupleType():
             return "an array of strings"
+        case inspect.UnionType():
+            return " or ".join(
+                _expected(each) for each in rule.types if not isinstance(each, inspect.NoneType)
+            )
         case _:
             return "a string"
 
@@ -219,7 +225,7 @@ def _got(value: Any, rule: inspect.Type) -> str:
     match rule, value:
         case ((inspect.IntType() | inspect.FloatType()), (int() | float())) if not isinstance(value, bool):
             return cut(json.dumps(value), _DIGITS_SHOWN)
-        case inspect.LiteralType(), str():
+        case ((inspect.LiteralType() | inspect.UnionType()), str()):
             return quote(value)
         case inspect.StrType(), "":
             return "an empty one"

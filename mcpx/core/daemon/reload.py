@@ -188,7 +188,7 @@ class Reloads:
     def _put_in_force(self, config: Config) -> None:
         """Give servers and programs that are started from now on the environment of a configuration."""
         self._fleet.environment.environment = config.environment
-        put_in_force(config.environment)
+        put_in_force(config.environment, self._fleet.environment.clients)
 
     def _report_differences(
         self, names: Iterable[str], before: Mapping[str, Catalogue | None], *, of_profiles: bool = False

@@ -292,10 +292,19 @@ class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
+class VariableStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable that a server's process was given: its value as it may be shown, and where it came from."""
+
+    name: str
+    value: str
+    source: str
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Everything. The servers are in the order of the configuration.
 
-    `peers` is absent without any, `nodes` and `cluster` without a cluster.
+    `peers` is absent without any, `nodes` and `cluster` without a cluster. `variables` are there where one
+    server was asked for, and are its own.
     """
 
     daemon: DaemonStatus
@@ -303,3 +312,4 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     peers: list[PeerStatus] | msgspec.UnsetType = msgspec.UNSET
     nodes: list[NodeStatus] | msgspec.UnsetType = msgspec.UNSET
     cluster: ClusterStatus | msgspec.UnsetType = msgspec.UNSET
+    variables: list[VariableStatus] | msgspec.UnsetType = msgspec.UNSET

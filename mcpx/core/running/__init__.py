@@ -8,6 +8,28 @@ Servers are started in the environment that their hub has `InForce`. Nothing her
 `mcpx attach`; importing it starts nothing.
 """
 
-from mcpx.core.running.person import Environment, InForce, begin, in_force, own, person, put_in_force
+from mcpx.core.running.person import (
+    ClientVariables,
+    Environment,
+    InForce,
+    Inherited,
+    begin,
+    in_force,
+    own,
+    person,
+    put_in_force,
+    with_clients,
+)
 
-__all__ = ["Environment", "InForce", "begin", "in_force", "own", "person", "put_in_force"]
+__all__ = [
+    "ClientVariables",
+    "Environment",
+    "InForce",
+    "Inherited",
+    "begin",
+    "in_force",
+    "own",
+    "person",
+    "put_in_force",
+    "with_clients",
+]

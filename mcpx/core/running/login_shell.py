@@ -21,6 +21,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpx.core.running.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, running
+from mcpx.core.system.environment import FOLDERS, LOCALE, LOGINS
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,17 +34,8 @@ MAX_OUTPUT_BYTES: Final = 2 << 20  # what its start-up files print, with the var
 RESOLVING: Final = "MCPX_RESOLVING_ENVIRONMENT"
 """Set while the shell is asked, so that start-up files can leave out what is for people."""
 LOGIN_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as login(1) sets it
-_SESSION: Final = (
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DISPLAY",
-    "LANG",
-    "SSH_AUTH_SOCK",
-    "TMPDIR",
-    "TZ",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-)
-_SESSION_PREFIXES: Final = ("LC_", "XDG_")
+_SESSION: Final = frozenset({*LOCALE, *FOLDERS, *(name for login in LOGINS for name in login.names)})
+"""Variables that a login has before any start-up file."""
 _OF_THE_SHELL: Final = frozenset({"_", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", RESOLVING})
 """Variables that say something of the shell that was asked, not of the person."""
 _NO_SHELLS: Final = frozenset({"false", "nologin", "true"})
@@ -72,11 +64,7 @@ def find_login_shell(environ: Mapping[str, str]) -> LoginShell | None:
     shell = environ.get("SHELL") or (entry.pw_shell if entry else "")
     if not shell or PurePath(shell).name in _NO_SHELLS:
         return None
-    given = {
-        name: value
-        for name, value in environ.items()
-        if name in _SESSION or name.startswith(_SESSION_PREFIXES)
-    }
+    given = {name: value for name, value in environ.items() if name in _SESSION}
     user = environ.get("USER") or environ.get("LOGNAME") or (entry.pw_name if entry else "")
     home = environ.get("HOME") or (entry.pw_dir if entry else "")
     login = {"HOME": home, "USER": user, "LOGNAME": user}

@@ -6,6 +6,10 @@ The login shell is asked once for as long as this process lives, in a thread: `b
 Where both know a variable, the login shell's value counts; PATH is the login shell's, followed by what the
 PATH of this process has beyond it. One that has all of the login shell's folders stays in its own order: it
 is that of a terminal of the same person, who has put something before them (a virtual environment).
+
+A daemon serves clients of several logins, and may have been started where nothing was set. So clients say
+what their own environment has of the variables that every server is given (`ClientVariables`): what belongs
+to a login is that of the client that attached last, and what is set nowhere else is likewise a client's.
 """
 
 from __future__ import annotations
@@ -13,16 +17,32 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from itertools import count
+from typing import Final, NamedTuple
 
+from mcpx.core.running.inherited import Inherit, chosen, is_key, without_password
 from mcpx.core.running.login_shell import ANSWER_TIMEOUT_S, Answer, LoginShell, ask, find_login_shell
-from mcpx.core.system.environment import CHILD_MARK, as_written
+from mcpx.core.system.environment import CHILD_MARK, LOGINS, UNASKED, Login, as_written
 
-INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""The SDK's short list of harmless variables (`mcp.client.stdio`): all that a server is given unasked."""
+OF_CLIENT: Final = "the client that attached last"
+OF_STARTER: Final = "the program that started MCPX"
+
+
+class Inherited(NamedTuple):
+    """Variables that a server is given, and the source of each."""
+
+    variables: dict[str, str]
+    sources: dict[str, str]
+
+    def shown(self) -> list[dict[str, str]]:
+        """Return each with its source, as it may be shown: without keys, and without passwords in URLs."""
+        return [
+            {"name": name, "value": "***" if is_key(name) else without_password(value), "source": source}
+            for (name, value), source in zip(self.variables.items(), self.sources.values(), strict=True)
+        ]
 
 
 class Environment:
@@ -31,7 +51,7 @@ class Environment:
     Any two are equal: what the variables mean for a server is in its transport, and in what `find` finds.
     """
 
-    __slots__ = ("is_of_person", "problem", "shell", "variables")
+    __slots__ = ("_of_clients", "_of_shell", "is_of_person", "problem", "shell", "variables")
 
     def __init__(
         self,
@@ -40,8 +60,11 @@ class Environment:
         shell: str | None = None,
         problem: str | None = None,
         is_of_person: bool = True,
+        of_shell: Collection[str] = (),
+        of_clients: Collection[str] = (),
     ) -> None:
         self.variables = variables
+        self._of_shell, self._of_clients = of_shell, of_clients
         self.is_of_person = is_of_person
         """Whether it was made by `person`, and not for a look at a configuration."""
         self.shell = shell
@@ -58,9 +81,9 @@ class Environment:
     def source(self) -> str:
         """The source of the variables, for people."""
         if self.shell is None:
-            return "the program that started MCPX"
+            return OF_STARTER
         if self.problem is not None:
-            return f"the program that started MCPX; the login shell {self.problem}"
+            return f"{OF_STARTER}; the login shell {self.problem}"
         return f"the login shell {self.shell}"
 
     def find(self, command: str, *, path: str | None = None, folder: str | None = None) -> str | None:
@@ -72,11 +95,35 @@ class Environment:
             command = os.path.join(folder or os.curdir, command)
         return shutil.which(command, path=self.path if path is None else path)
 
-    def inherited(self) -> dict[str, str]:
-        """The variables that each server is given."""
-        values = ((name, self.variables.get(name)) for name in INHERITED)
-        # a function that bash has exported is code (bash(1))
-        return {name: value for name, value in values if value is not None and not value.startswith("()")}
+    def inherited(self, inherit: Inherit = (), own: Collection[str] = ()) -> Inherited:
+        """The variables that a server is given with that setting, and the source of each, for people.
+
+        `own` are the names that its entry sets: those count in place of these, in whatever letters.
+        """
+        owned = {name.upper() for name in own}
+        found = chosen(self.variables, inherit)
+        variables = {name: value for name, value in found.items() if name.upper() not in owned}
+        return Inherited(variables, {name: self._source_of(name) for name in variables})
+
+    def _source_of(self, name: str) -> str:
+        if name in self._of_clients:
+            return OF_CLIENT
+        return f"the login shell {self.shell}" if name in self._of_shell else OF_STARTER
+
+    def with_clients(self, clients: ClientVariables) -> Environment:
+        """Return this environment with what the clients add to it."""
+        variables = clients.merged_with(self.variables)
+        if variables == self.variables:
+            return self
+        added = {name for name, value in variables.items() if self.variables.get(name) != value}
+        return Environment(
+            variables,
+            shell=self.shell,
+            problem=self.problem,
+            is_of_person=self.is_of_person,
+            of_shell=self._of_shell,
+            of_clients=added,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Environment)
@@ -134,13 +181,73 @@ def person(
         return Environment(own(environ).variables, shell=shell.path, problem=answer.problem)
     variables = {**own(environ).variables, **answer.variables}
     variables["PATH"] = _merged(answer.variables.get("PATH", ""), environ.get("PATH", ""))
-    return Environment(variables, shell=shell.path)
+    return Environment(variables, shell=shell.path, of_shell=answer.variables.keys())
 
 
 def own(environ: Mapping[str, str] = os.environ) -> Environment:
     """The environment of this process alone."""
     variables = {name: value for name, value in as_written(environ).items() if name != CHILD_MARK}
     return Environment(variables, is_of_person=False)
+
+
+class ClientVariables:
+    """The variables that attached clients have said: those of a login of the last that is there."""
+
+    def __init__(self) -> None:
+        self._attached: dict[int, dict[str, str]] = {}  # in the order in which they came
+        self._numbers = count(1)
+        self._left: dict[str, str] = {}  # of the last that has left, until another comes
+        self._logins: dict[Login, dict[str, str]] = {}  # of the one that counts, also when it has left
+
+    def attach(self, variables: Mapping[str, str]) -> int:
+        """Take in the variables of a client, but for those that no server is given; return its number."""
+        number = next(self._numbers)
+        said = {name: variables[name] for name in UNASKED if name in variables}
+        self._attached[number] = {name: value for name, value in said.items() if "\0" not in value}
+        self._left = {}
+        self._choose()
+        return number
+
+    def leave(self, number: int) -> None:
+        """Note that a client has left."""
+        said = self._attached.pop(number, {})
+        if not self._attached:
+            self._left = said
+        self._choose()
+
+    def _choose(self) -> None:
+        for login in LOGINS:
+            having = [each for each in self._attached.values() if _has(each, login)]
+            if having:
+                self._logins[login] = {name: having[-1][name] for name in login.names if name in having[-1]}
+
+    def are_gone(self, given: Mapping[str, str]) -> bool:
+        """True if a login that a server was started with is another than that of each attached client."""
+        return any(
+            _has(given, login)
+            and login in self._logins
+            and not any(_equal(given, each, login) for each in self._attached.values())
+            for login in LOGINS
+        )
+
+    def merged_with(self, variables: Mapping[str, str]) -> Mapping[str, str]:
+        """Return these variables with those of clients: where one is missing, and where it is of a login."""
+        of_logins = {name for login in self._logins for name in login.names}
+        merged = {name: value for name, value in variables.items() if name not in of_logins}
+        rest: dict[str, str] = {}
+        for said in (self._left, *self._attached.values()):
+            rest |= {name: value for name, value in said.items() if name not in of_logins}
+        for said in self._logins.values():
+            rest |= said
+        return rest | merged
+
+
+def _has(variables: Mapping[str, str], login: Login) -> bool:
+    return any(variables.get(name) for name in login.known_by)
+
+
+def _equal(some: Mapping[str, str], others: Mapping[str, str], login: Login) -> bool:
+    return all(some.get(name) == others.get(name) for name in login.known_by)
 
 
 class InForce:
@@ -152,10 +259,11 @@ class InForce:
 
     def __init__(self, environment: Environment | None = None) -> None:
         self.environment = environment
+        self.clients = ClientVariables()
 
     def value(self) -> Environment:
-        """Return the environment."""
-        return own() if self.environment is None else self.environment
+        """Return the environment, with what clients add to it."""
+        return (own() if self.environment is None else self.environment).with_clients(self.clients)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -171,9 +279,19 @@ _of_process: Final = InForce()  # for what runs in no hub: the first processes o
 _current: Final[ContextVar[InForce]] = ContextVar("environment in force", default=_of_process)
 
 
-def put_in_force(environment: Environment | None) -> None:
-    """Have what runs in no hub use this environment from now on; None stands for that of this process."""
+def put_in_force(environment: Environment | None, clients: ClientVariables | None = None) -> None:
+    """Have what runs in no hub use this environment from now on; None stands for that of this process.
+
+    `clients` are those whose variables count for it, too.
+    """
     _of_process.environment = environment
+    if clients is not None:
+        _of_process.clients = clients
+
+
+def with_clients(environment: Environment) -> Environment:
+    """Return an environment with what the clients of this process add to it."""
+    return environment.with_clients(_of_process.clients)
 
 
 def in_force() -> Environment:

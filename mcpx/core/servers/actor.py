@@ -115,6 +115,11 @@ class Session(Supervised):
         """True if a call runs or waits, or is to be gone on with; or the session is not open."""
         return self.idleness is None or self.idleness.is_busy()
 
+    def loses_nothing(self, *, if_used: bool) -> bool:
+        """True if nobody would miss anything after a restart; `if_used`: nor if it has had calls before."""
+        idleness = self.idleness
+        return idleness is None or not (idleness.is_in_use() if if_used else idleness.is_or_was_in_use())
+
     def submit(self, request: Request, reply: RawReply) -> None:
         """Send or queue a request, or resume the suspended call that it names.
 

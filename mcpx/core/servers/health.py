@@ -201,15 +201,15 @@ class Idleness:
 
         One that is on demand and was started only to list what it offers rests when it has done so.
         """
-        if self._session.only_lists and self._is_unused():
+        if self._session.only_lists and not self.is_or_was_in_use():
             await self._session.await_descriptions()
-            if self._is_unused():
+            if not self.is_or_was_in_use():
                 self._rest()
                 return
         limit, used_at = self._session.config.idle_stop, self._opened_at
         while limit:
             now = time.monotonic()
-            used_at = now if self._is_in_use() else max(used_at, self._last_use())
+            used_at = now if self.is_in_use() else max(used_at, self._last_use())
             if (left := used_at + limit - now) <= 0:
                 self._rest()
                 return
@@ -220,12 +220,12 @@ class Idleness:
     def _last_use(self) -> float:
         return max(self._calls.answered_at, self._queue.wanted_at)
 
-    def _is_unused(self) -> bool:
-        """True if nobody has had a use for the server since it was last asleep."""
+    def is_or_was_in_use(self) -> bool:
+        """True if anybody has had a use for the server since it was last asleep."""
         has_answered = self._calls.answered_at > self._opened_at
-        return not (self._is_in_use() or has_answered or math.isfinite(self._queue.wanted_at))
+        return self.is_in_use() or has_answered or math.isfinite(self._queue.wanted_at)
 
-    def _is_in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """True if the server is doing something, or keeps something that a client relies on."""
         return self.is_busy() or self._changes.is_set() or self._session.keeps_something()
 

@@ -18,6 +18,7 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import ServerConfig
 from mcpx.core.policy.policy import ServerPolicy
 from mcpx.core.protocol.requests import Request
+from mcpx.core.running import Inherited
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.health import Health
@@ -124,6 +125,8 @@ class Supervised:
         """Its own, at the supervisor and in the ledger."""
         self.account = server.account
         self.pid: int | None = None
+        self.inherited: Inherited | None = None
+        """Variables of the environment that its process was given, or its last one."""
         self.health: Health | None = None
         """The health check, while it serves."""
         self.last_error: str | None = None
@@ -172,7 +175,7 @@ class Supervised:
 
     def _opened(self, link: Link) -> None:
         """Note the process of a connection, before anything is sent."""
-        self.pid = link.pid
+        self.pid, self.inherited = link.pid, link.inherited
         if link.pid is not None:
             self._host.ledger.add(self.child, link.pid, link.mark)
 

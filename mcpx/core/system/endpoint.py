@@ -76,6 +76,9 @@ PROBE_KEY: Final = "mcpx/probe"
 It is no client: nothing is counted for it, and nothing of it is remembered."""
 
 
-def greeting(endpoint: Endpoint) -> bytes:
-    """The shim's control request: once answered, the connection is an MCP client's, at that endpoint."""
-    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(endpoint)}) + b"\n"
+def greeting(endpoint: Endpoint, **about: object) -> bytes:
+    """The shim's control request: once answered, the connection is an MCP client's, at that endpoint.
+
+    `about` is what it says of the client beside: its `environment`.
+    """
+    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(endpoint), **about}) + b"\n"

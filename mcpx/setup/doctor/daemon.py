@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcpx.core.config import Config
+from mcpx.core.daemon.control_client import request
 from mcpx.core.daemon.lifecycle import running_daemons
 from mcpx.core.policy.tokens import TokenError, load_named, named_tokens_file, token_file
+from mcpx.core.system.environment import BASIC
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.system.processes import PROC, group_memory, has_proc, processes
 from mcpx.core.system.stale import clean_up
-from mcpx.core.text import one_line
+from mcpx.core.text import cut, one_line
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.errors import DaemonError, MCPXError
-from mcpx.setup.doctor.installation import Finding, Fix, Installation, note, ok, wrong
+from mcpx.setup.doctor.installation import STATUS_TIMEOUT_S, Finding, Fix, Installation, note, ok, wrong
 from mcpx.setup.doctor.servers import offline_text
 from mcpx.version import __version__
 
@@ -34,6 +36,7 @@ UNUSED_S: Final = 3600.0
 MAX_LEFT_OUT: Final = 5  # servers of another MCPX that are named
 MAX_NAMED: Final = 8  # nodes
 MIB: Final = 1 << 20
+MAX_SHOWN: Final = 60  # characters of a variable
 OPEN: Final = (
     "Ray answers without a token: whoever reaches it, other users of its machines too, can run programs there"
     " and read the token and key of the nodes"
@@ -132,6 +135,7 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
     if path != installation.environment.path:
         text = f"looks for commands on another PATH than you have now: {path}"
         yield note(SUBJECT, text, installation.command("reload"))
+    yield from _given(installation)
     if problem := about.get("config_error"):
         text = f"goes on with what it read before, because the file was changed and cannot be used: {problem}"
         yield wrong(SUBJECT, text, installation.command("check"))
@@ -144,6 +148,23 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
     yield from _its_peers(installation, answer.get("peers", ()))
     if (cluster := answer.get("cluster")) is not None:
         yield from check_cluster(installation, cluster, answer.get("nodes", ()), about["version"])
+
+
+def _given(installation: Installation) -> Iterator[Finding]:
+    """Report what servers are given of the environment, beside the basic variables, and from where."""
+    if installation.paths is None:
+        return
+    try:
+        said = request(installation.paths, {"mcpx": "environment"}, within=STATUS_TIMEOUT_S) or {}
+    except MCPXError:  # that it does not answer is found elsewhere
+        return
+    found = [each for each in said.get("variables", ()) if each["name"] not in BASIC]
+    by_source: dict[str, list[str]] = {}
+    for each in found:
+        by_source.setdefault(each["source"], []).append(f"{each['name']}={cut(each['value'], MAX_SHOWN)}")
+    text = "; ".join(f"{', '.join(given)} (from {source})" for source, given in by_source.items())
+    more = f"servers are given, beside {', '.join(BASIC)}: {text or 'nothing'}"
+    yield ok("environment", more, variables=found)
 
 
 def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> Iterator[Finding]:

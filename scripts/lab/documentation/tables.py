@@ -27,6 +27,7 @@ from mcpx.core.gateway.clients.known_clients import KNOWN_CLIENTS
 from mcpx.core.gateway.tools.definitions import tools
 from mcpx.core.rendering.descriptions import describe, instructions
 from mcpx.core.servers.offers.catalogue_cache import _TEXT_TYPES as TEXT_TYPES
+from mcpx.core.system.environment import GROUPS
 from mcpx.errors import CallError, Code
 from mcpx.setup.clients.rows import CLIENTS
 
@@ -125,6 +126,10 @@ def tables() -> dict[str, str]:
         "settings": settings(),
         "server-keys": server_keys(),
         "transport-types": transport_types(),
+        "environment": _table(
+            ("about", "variables"),
+            [(group.about, " ".join(f"`{name}`" for name in group.names)) for group in GROUPS],
+        ),
         "errors": errors(),
         "states": _table(("state", "meaning"), [(f"`{state}`", STATES[state]) for state in State]),
         "commands": commands(),

@@ -24,8 +24,10 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "cluster", "do"?, "node"?, "timeout"?}        the cluster (`mcpx.cluster.membership`),
                                                            after start_nodes, stop_nodes, leave, drain or
                                                            undrain
-    {"mcpx": "environment"}                                what servers are started with: PATH, its source
-    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?}
+    {"mcpx": "environment", "server"?}                     what servers are started with: PATH, its source,
+                                                           {"variables": [{name, value, source}]}, masked;
+                                                           of a server, what it was given
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?, "environment"?}
                                                            from now on this is an MCP client at that endpoint
                                                            (`mcpx.core.system.endpoint`), which knows that the
                                                            daemon lives: nothing is sent to a dying one
@@ -58,6 +60,7 @@ import msgspec
 
 from mcpx.core.catalog.model import JSON
 from mcpx.core.catalog.snapshot import State
+from mcpx.core.config import Stdio
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.events.stats import report
@@ -152,8 +155,7 @@ class Control:
             case "stop":
                 return {"stopping": os.getpid()}
             case "environment":
-                environment = self._hub.fleet.environment.value()
-                return {"path": environment.path, "source": environment.source}
+                return self._environment(request.server)
             case "attach":
                 return self._attach(request)
             case method if method in PERFORMERS:
@@ -169,6 +171,21 @@ class Control:
             return {"lines": lines, "elsewhere": server is not None and server.config.is_remote_mcpx}
         info = await self._hub.restart(name)
         return {"restarted": info.name, "state": info.describe_state()}
+
+    def _environment(self, name: str | None) -> JSON:
+        """Say what servers are given of the environment now, or what one was given."""
+        environment = self._hub.fleet.environment.value()
+        said: JSON = {"path": environment.path, "source": environment.source}
+        if name is None:
+            return said | {"variables": environment.inherited().shown()}
+        known = self._hub.registry.upstream(self._hub.calls.own_name(name))  # or an error
+        name = known.name
+        server = self._hub.upstreams[name]
+        variables = [] if (given := server.main.inherited) is None else given.shown()
+        transport = server.config.transport
+        own = transport.env if isinstance(transport, Stdio) else {}
+        variables += [{"name": each, "value": "***", "source": "its own env"} for each in own]
+        return said | {"server": name, "variables": sorted(variables, key=lambda each: each["name"])}
 
     def _attach(self, request: ControlRequest) -> JSON:
         if request.server is not None:

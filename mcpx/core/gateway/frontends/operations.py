@@ -66,6 +66,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
     address: str = ""
     do: str = ""
     node: str | None = None
+    environment: dict[str, str] = {}
 
     @property
     def endpoint(self) -> Endpoint:

@@ -26,7 +26,8 @@ from mcpx.core.daemon.leaving import Use
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.control import LOOKS, Control, PageLink, no_page
 from mcpx.core.gateway.frontends.newcomers import Newcomers
-from mcpx.core.system.endpoint import CONTROL_PREFIX, DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.gateway.frontends.operations import ControlRequest
+from mcpx.core.system.endpoint import CONTROL_PREFIX, Endpoint
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
@@ -81,6 +82,8 @@ def claimed_streams() -> Iterator[tuple[int, int]]:
 
 
 log = structlog.get_logger()
+PLAIN_ATTACH: Final = ControlRequest(mcpx="attach")
+"""For a connection that begins with MCP."""
 LINUX: Final = sys.platform.startswith("linux")
 MAX_CONTROL_BYTES: Final = 1 << 24  # of a control request: the arguments of a call may be long
 CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its response to be read
@@ -159,11 +162,12 @@ class SocketFrontend:
                     first = peer.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
                     if first == CONTROL_PREFIX:
                         line = await self._read_control(peer)
-                endpoint = DEFAULT_ENDPOINT if first not in {b"", CONTROL_PREFIX} else None
+                attach = PLAIN_ATTACH if first not in {b"", CONTROL_PREFIX} else None
                 if line:
-                    endpoint = await self._handle_control(peer, line)
-                if endpoint is not None:
-                    await self._serve(peer, endpoint, incarnation)
+                    attach = await self._handle_control(peer, line)
+                if attach is not None:
+                    with self._hub.fleet.attached(attach.environment):
+                        await self._serve(peer, attach.endpoint, incarnation)
             except OSError as error:  # gone already, or the frontend ends before it said anything
                 log.debug("socket.gone", reason=str(error))
             except Exception:
@@ -201,8 +205,8 @@ class SocketFrontend:
             self._used += 1
             log.info("client.left", clients=self.clients)
 
-    async def _handle_control(self, peer: socket.socket, line: bytes) -> Endpoint | None:
-        """Answer a control request, unless its sender leaves; return the endpoint to serve next, if any."""
+    async def _handle_control(self, peer: socket.socket, line: bytes) -> ControlRequest | None:
+        """Answer a control request, unless its sender leaves; return one after which a client is served."""
         response, request, reports = b"", None, _Reports(peer)
         async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
@@ -214,8 +218,7 @@ class SocketFrontend:
             self._used += request.mcpx not in LOOKS
             if request.mcpx == "stop":
                 self.end("control")
-        attaches = request is not None and request.mcpx == "attach"
-        return request.endpoint if request is not None and attaches else None
+        return request if request is not None and request.mcpx == "attach" else None
 
 
 class _Reports:

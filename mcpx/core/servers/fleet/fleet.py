@@ -8,7 +8,8 @@ reload changes the fleet is said in `mcpx.core.servers.fleet.reload`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -17,7 +18,7 @@ import anyio
 import structlog
 
 from mcpx.core.catalog.diff import EVERYTHING
-from mcpx.core.config import Config, ServerConfig, redactor_of, starting_limit
+from mcpx.core.config import Config, ServerConfig, Stdio, redactor_of, starting_limit
 from mcpx.core.policy.pin_store import PinStore
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.running import InForce
@@ -30,6 +31,7 @@ from mcpx.core.servers.fleet.supervision import (
     await_start,
     child_spec,
     log_event,
+    renew,
     restart,
     try_again,
 )
@@ -197,6 +199,33 @@ class Fleet:
         """True if a server need not run, because what it offers is known well enough."""
         known = upstream.catalogue
         return may_sleep(upstream.config, None if known is None else known.listed_at)
+
+    @contextmanager
+    def attached(self, variables: Mapping[str, str]) -> Iterator[None]:
+        """Count the variables of a client's environment for what is started while it is attached."""
+        clients = self.environment.clients
+        number = clients.attach(variables)
+        try:
+            self._renew_by_environment()
+            yield
+        finally:
+            clients.leave(number)
+
+    def _renew_by_environment(self) -> None:
+        """Start servers again that were given other variables than now, where nobody would lose anything.
+
+        One that has been used goes on with what it has, unless the login that it was started in is gone.
+        """
+        environment, clients = self.environment.value(), self.environment.clients
+        for upstream in self.upstreams.values():
+            session, transport = upstream.main, upstream.config.transport
+            if not isinstance(transport, Stdio) or (given := session.inherited) is None:
+                continue
+            if environment.inherited(transport.inherit, transport.env).variables == given.variables:
+                continue
+            if session.loses_nothing(if_used=clients.are_gone(given.variables)):
+                log.info("upstream.environment_changed", server=upstream.name)
+                renew(session, self.supervisor)
 
     # --- its changes
 

@@ -31,12 +31,18 @@ def server_identity(server: ServerConfig) -> str:
     known = [[field, msgspec.to_builtins(getattr(server, field))] for field in _FIELDS]
     if isinstance(server.transport, Placed):  # its programs are on the nodes
         known[1][1] = ["placed", msgspec.to_builtins(server.transport.stdio)]
-        del known[1][1][1]["limits"]
+        known[1][1][1] = _as_started(known[1][1][1])
     if isinstance(server.transport, Stdio):
-        del known[1][1]["limits"]
+        known[1][1] = _as_started(known[1][1])
         known.append(["programs", list(_programs(server.transport))])
     written = json.dumps(known, sort_keys=True)  # ASCII: values may hold bytes that are no UTF-8
     return hashlib.sha256(written.encode()).hexdigest()
+
+
+def _as_started(stdio: dict[str, object]) -> dict[str, object]:
+    """A command without what does not make another server of it; nor is an empty setting a difference."""
+    without = {"limits"} if stdio["inherit"] else {"limits", "inherit"}
+    return {name: value for name, value in stdio.items() if name not in without}
 
 
 def _programs(stdio: Stdio) -> Iterator[tuple[str | int, ...]]:

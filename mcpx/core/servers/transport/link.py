@@ -18,6 +18,7 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
 from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.running import Inherited
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
@@ -89,6 +90,8 @@ class Link:
         """The child process, where there is one."""
         self.mark = ""
         """Value of `MCPX_CHILD` that the process was started with."""
+        self.inherited: Inherited | None = None
+        """Variables that it was given of the environment."""
         self.lost = Ending()
         """Set when the connection has ended."""
         self.closing = Ending()

@@ -97,7 +97,7 @@ class ChildProcess:
     def __init__(
         self, spawned: Spawned, on_stderr: Callable[[bytes], None], redact: Callable[[str], str]
     ) -> None:
-        popen, self.mark = spawned
+        popen, self.mark, self.inherited = spawned
         assert popen.stdin and popen.stdout and popen.stderr  # spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()

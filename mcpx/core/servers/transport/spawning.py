@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from mcpx.core.config import Stdio
 from mcpx.core.config.per_server import ProcessLimits
-from mcpx.core.running import in_force
+from mcpx.core.running import Inherited, in_force
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.limits import limit_processes, restore_for
@@ -39,33 +39,36 @@ class Spawned(NamedTuple):
     popen: subprocess.Popen[bytes]
     mark: str
     """The value of `MCPX_CHILD` that it was started with, which its descendants inherit."""
+    inherited: Inherited
+    """Its variables that are not of its entry."""
 
 
 def spawn(stdio: Stdio) -> Spawned:
     """Start the command. The caller ends it, and reads its standard error before the pipe is full.
 
-    The child is given a short list of harmless variables of the environment in force and what is configured,
-    never the whole environment; and a random mark, by which a later MCPX recognises it as ours. Its command
-    is looked for on its own PATH. Its `limits` are set once it runs.
+    The child is given a stated list of variables of the environment in force, those that `inherit` names, and
+    what is configured, never the whole environment; and a random mark, by which MCPX recognises it and its
+    descendants as ours. Its command is looked for on its own PATH. Its `limits` are set once it runs.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
     """
     mark = os.urandom(MARK_BYTES).hex()
+    inherited = in_force().inherited(stdio.inherit, stdio.env)
     popen = subprocess.Popen(  # as asyncio itself does it: vfork, a millisecond
         [stdio.command, *stdio.args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env=in_force().inherited() | stdio.env | {CHILD_MARK: mark},
+        env=inherited.variables | stdio.env | {CHILD_MARK: mark},
         cwd=stdio.cwd,
         start_new_session=True,
     )
     restore_for(popen.pid)
     if stdio.limits != NO_LIMITS:
         limit_processes(popen.pid, **asdict(stdio.limits))
-    return Spawned(popen, mark)
+    return Spawned(popen, mark, inherited)
 
 
 class EarlyChildren:

@@ -166,7 +166,7 @@ def effective(config: Config) -> dict[str, Any]:
     nested = {f"{outer}.{key}": value for outer in NESTED for key, value in (plain | server)[outer].items()}
     ours = {"source", "servers", "peers", "notices", "http", "http_served", "digest", "environment"}
     rest = {key: plain[key] for key in plain if key not in ours}
-    names = ("auto_describe", "sessions", "era", "start", "remembered_for", "idle_stop", "native")
+    names = ("auto_describe", "sessions", "era", "start", "remembered_for", "inherit", "idle_stop", "native")
     names += ("expose", "pinned", "result_token_budget", "approve", "annotations", "trust_annotations")
     names += ("pin", "quarantine", "place")
     rest |= {key: server[key] for key in names}

@@ -149,8 +149,3 @@ def test_a_command_is_found_on_the_path_or_where_it_says(home):
     assert found.find(str(program)) == str(program)
     program.chmod(0o644)
     assert found.find("tool") is None
-
-
-def test_a_server_is_given_a_few_variables_and_no_function():
-    variables = {"HOME": "/h", "PATH": "/p", "SECRET": "s", "SHELL": "() { :; }"}
-    assert Environment(variables).inherited() == {"HOME": "/h", "PATH": "/p"}

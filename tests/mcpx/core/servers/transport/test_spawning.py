@@ -8,13 +8,11 @@ import sys
 import time
 
 import pytest
-from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from mcpx.core.config import Stdio
-from mcpx.core.running.person import INHERITED
 from mcpx.core.servers.transport.process import running
 from mcpx.core.servers.transport.spawning import EARLY, spawn
-from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.environment import CHILD_MARK, UNASKED
 
 CAT = Stdio(command="cat")
 
@@ -70,14 +68,16 @@ def test_those_that_nobody_takes_are_ended_and_stand_in_the_ledger_until_then(st
     assert not list((state / "children").iterdir())
 
 
-def test_a_child_inherits_what_the_sdk_would_let_it_and_its_mark(monkeypatch):
-    assert set(INHERITED) == set(DEFAULT_INHERITED_ENV_VARS)
+def test_a_child_is_given_the_stated_variables_and_its_mark_and_no_others(monkeypatch):
     monkeypatch.setenv("SHELL", "() { :; }")  # as bash exported functions
     monkeypatch.setenv("SECRET", "1")
-    child = spawn(Stdio(command="env", env={"A": "b"}))
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    monkeypatch.setenv("MY_HOST", "h")
+    child = spawn(Stdio(command="env", env={"A": "b"}, inherit=("MY_*",)))
     lines = child.popen.communicate(timeout=20)[0].decode().splitlines()
-    assert {line.partition("=")[0] for line in lines} <= {*INHERITED, "A", CHILD_MARK} - {"SHELL"}
-    assert {"A=b", f"{CHILD_MARK}={child.mark}"} <= set(lines)
+    given = {line.partition("=")[0] for line in lines}
+    assert given <= {*UNASKED, "A", "MY_HOST", CHILD_MARK} - {"SHELL"}
+    assert {"A=b", f"{CHILD_MARK}={child.mark}", "HTTPS_PROXY=http://proxy", "MY_HOST=h"} <= set(lines)
 
 
 def test_nothing_of_the_sdk_is_imported_for_it():
