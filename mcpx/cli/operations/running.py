@@ -18,7 +18,7 @@ from mcpx.core.text import one_line
 from mcpx.paths import config_file
 
 
-@click.command(short_help="The servers, a row each; or one.")
+@click.command(short_help="The servers, a row each.")
 @click.argument("server", required=False, shell_complete=complete_server)
 @with_config
 @json_option
