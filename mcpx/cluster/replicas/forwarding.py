@@ -8,7 +8,6 @@ taken whole before its first byte goes on, so that one that is lost on the way b
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -22,6 +21,7 @@ from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind
 from mcpx.core.gateway.peer.results import encoded_error
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.result_address import SERVER
+from mcpx.core.system import keepalive
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError, Code, MCPXError, Outcome
 
@@ -36,8 +36,6 @@ _SHOWN: Final = {
 }
 CONNECT_TIMEOUT_S: Final = 3.0
 WRITE_TIMEOUT_S: Final = 60.0
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-"""After 25 s without a sign of life from the holder's machine the connection is lost."""
 _NOT_PASSED_ON: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade"
     b" host content-length accept-encoding expect".split()
@@ -177,15 +175,9 @@ class Forwarder:
     """The connections to the other replicas."""
 
     def __init__(self) -> None:
-        options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-        options += [
-            (socket.IPPROTO_TCP, getattr(socket, name), value)
-            for name, value in _KEEPALIVE
-            if hasattr(socket, name)
-        ]
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         transport = httpx2.AsyncHTTPTransport(
-            limits=limits, retries=0, trust_env=False, socket_options=options
+            limits=limits, retries=0, trust_env=False, socket_options=keepalive.options()
         )
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S)
         self._client = httpx2.AsyncClient(

@@ -15,19 +15,15 @@ import os
 import socket
 import ssl
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from mcpx.core.store.private_files import create_file
+from mcpx.core.system.keepalive import keep_alive
 from mcpx.core.wire.channel import MAX_JOINED_BYTES, READ_BYTES, Channel
-
-KEEPALIVE_IDLE_S: Final = 20  # a peer whose machine has gone without a word is noticed within 35 s
-KEEPALIVE_INTERVAL_S: Final = 5
-KEEPALIVE_PROBES: Final = 3
-UNACKNOWLEDGED_S: Final = 30.0  # the same for a peer to which something was sent (Linux, tcp(7))
 
 
 async def connected_to(host: str, port: int) -> socket.socket:
@@ -66,19 +62,8 @@ async def _connect(made: socket.socket, address: tuple[str, int] | tuple[str, in
 
 def configure(connected: socket.socket) -> None:
     """Have small messages sent at once, and a peer noticed that has gone without a word."""
-    option = partial(connected.setsockopt, socket.IPPROTO_TCP)
-    option(socket.TCP_NODELAY, 1)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPALIVE", KEEPALIVE_IDLE_S),  # the same, on macOS
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        ("TCP_USER_TIMEOUT", int(UNACKNOWLEDGED_S * 1000)),
-    ):
-        if hasattr(socket, name):
-            with suppress(OSError):
-                option(getattr(socket, name), value)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_alive(connected)
 
 
 @lru_cache(maxsize=64)
