@@ -22,6 +22,7 @@ Patterns = tuple[NonEmpty, ...]
 Approve = Literal["off", "writes"]
 Pin = Literal["off", "warn", "block"]
 Audit = Literal["off", "on", "full"]
+FitImages = Literal["auto", "never"]
 MAX_AMOUNT: Final = 1_000_000_000
 Amount = Annotated[float, Meta(ge=0, le=MAX_AMOUNT)]
 YEAR_S: Final = 31_536_000
@@ -267,6 +268,14 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
             " off."
         ),
     ] = 8000
+    fit_images: Annotated[
+        FitImages,
+        doc(
+            "Pictures in results that are over 2,000 pixels on a side, or over what the client takes, are"
+            " scaled (auto), or passed as they are (never). The original is kept for an hour, and the result"
+            " says where."
+        ),
+    ] = "auto"
     restart: Annotated[
         RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
     ] = RestartPolicy()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 import anyio
@@ -49,6 +49,8 @@ class KeptResult(msgspec.Struct, frozen=True, eq=False):
     """What is shown of it at a time."""
     source: tuple[msgspec.Raw, ShapingJob] | None = None
     """A large result, and the job that made its first page."""
+    pictures: tuple[bytes, ...] = ()
+    """Blocks, in JSON, that were replaced by smaller pictures or by a text."""
 
 
 class KeptResults:
@@ -91,6 +93,11 @@ class KeptResults:
         """Keep a result under an id that was given out."""
         size = _ENTRY_BYTES + sum(map(sys.getsizeof, texts))
         self._put(KeptResult(result_id, texts, size, anyio.current_time(), limit), client)
+
+    def keep_pictures(self, result_id: str, blocks: Sequence[bytes], client: ClientId | None) -> None:
+        """Keep the pictures of a result that were replaced, under an id that was given out."""
+        size = _ENTRY_BYTES + sum(map(sys.getsizeof, blocks))
+        self._put(KeptResult(result_id, (), size, anyio.current_time(), pictures=tuple(blocks)), client)
 
     def _put(self, kept: KeptResult, client: ClientId | None) -> bool:
         owner = client or SESSIONLESS

@@ -33,10 +33,11 @@ from mcpx.core.events.costs import CountedPieces
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import SERVER, ResultAddress
-from mcpx.core.rendering import projection
+from mcpx.core.rendering import pictures, projection
 from mcpx.core.rendering.large_results import MAX_QUESTION_BYTES
+from mcpx.core.rendering.pictures import FIT_TASK, FitJob, PictureLimits, decode_fitted
 from mcpx.core.rendering.projection import Projected
-from mcpx.core.rendering.result_members import enveloped
+from mcpx.core.rendering.result_members import Bytes, enveloped
 from mcpx.core.rendering.results import ToolResult, members_of
 from mcpx.core.wire.intake import INTAKE
 from mcpx.core.wire.workers.pool import Job, NoAnswer, WorkerPool
@@ -45,6 +46,7 @@ from mcpx.errors import CallError, Code, Outcome
 T_co = TypeVar("T_co", covariant=True)
 
 DEADLINE_S: Final = 10.0  # for one result: 60 MB take a second or two
+PICTURES_DEADLINE_S: Final = 15.0  # for those of one result: one of 80 million pixels takes two seconds
 _ROOM_BYTES: Final = 1 << 20  # of an answer, beside what is made of the result
 SHARED_DEADLINE_S: Final = 2.0  # for one projection, while others wait for a process
 MAX_VALUE_BYTES: Final = 64 << 20  # of a projection; one larger could not be kept
@@ -121,6 +123,43 @@ class LargeResults:
         if shaped.texts is not None:
             self._kept.keep_as(result_id, tuple(shaped.texts), client, kept.limit)
         return decode_page(shaped.page)
+
+    async def fitted(
+        self, raw: msgspec.Raw, request: Exec | Read, limits: PictureLimits, *, as_resource: bool
+    ) -> msgspec.Raw:
+        """A result whose pictures a client and its model take; the originals are kept for the client.
+
+        Raises:
+            CallError: `response_too_large`, `overloaded`: as from `pieces`.
+        """
+        server, client = request.server_name, request.context.client
+        job = FitJob(limits, self._kept.new_id(client), as_resource)
+        answer = await self._fit(raw, job, client, server)
+        if isinstance(answer, NoAnswer) and answer.began:  # one of them was too much for the worker
+            answer = await self._fit(raw, replace(job, decodes=False), client, server)
+        if isinstance(answer, NoAnswer):
+            raise _not_made(answer, len(raw), server)
+        made = decode_fitted(answer)
+        if made.originals:
+            self._kept.keep_pictures(job.result_id, made.originals, client)
+        return raw if made.result is None else msgspec.Raw(made.result)
+
+    async def _fit(
+        self, raw: msgspec.Raw, fitting: FitJob, client: ClientId | None, server: str
+    ) -> Bytes | NoAnswer:
+        encoded = pictures.encode_job(fitting)
+        job = Job(
+            FIT_TASK,
+            (len(encoded).to_bytes(LENGTH_BYTES) + encoded, memoryview(raw)),
+            PICTURES_DEADLINE_S if fitting.decodes else DEADLINE_S,
+            patience_for(self._results, server),
+            client=client,
+            exclusive=("pictures",),
+            max_answer_bytes=3 * len(raw) + _ROOM_BYTES,
+            counted=False,
+        )
+        with INTAKE.at_work(raw):
+            return await self._pool.run(job)
 
     async def kind(self, raw: msgspec.Raw, client: ClientId | None, server: str) -> str | None:
         """The `resultType` of a large result, "" where it has none, None where it cannot be read.

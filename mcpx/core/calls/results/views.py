@@ -3,7 +3,8 @@
 Called by the gateway for `exec` and for resources, on every path to a client; programs and the command line
 get results whole. What is over its limit is cut (`mcpx.core.calls.results.parts`), its texts are kept
 for the client (`mcpx.core.calls.results.kept`), and the last line says how much there is and under
-which address. Images, audio and links are neither cut nor counted.
+which address. Pictures that a client cannot take are made to fit (`mcpx.core.rendering.pictures`); else
+images, audio and links are neither cut nor counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResults
+from mcpx.core.calls.results.kept import MAX_AGE_S, KeptResult, KeptResults
 from mcpx.core.calls.results.large import LargeResults, NoTurn, Projector, patience_for
 from mcpx.core.calls.results.parts import (
     Limit,
@@ -24,10 +25,12 @@ from mcpx.core.calls.results.parts import (
 )
 from mcpx.core.calls.results.shaping import Order, ResultRenderer, ResultShaper
 from mcpx.core.calls.tasks import Tasks
+from mcpx.core.catalog.model import JSON
 from mcpx.core.config import PerServer
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import SERVER, ResultAddress
+from mcpx.core.rendering.pictures import USUAL, PictureLimits
 from mcpx.core.rendering.results import ToolResult
 from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.wire.workers.pool import WorkerPool
@@ -66,6 +69,18 @@ class ResultLimits:
         config = self._results.settings.servers.get(request.server_name)
         budget = _DEFAULT if config is None else config.result_token_budget
         return Limit(budget, as_resource=as_resource)
+
+    def of_pictures(self, request: Exec | Read, client: PictureLimits | None) -> PictureLimits | None:
+        """The limits for the pictures of a result; None where they are to pass as they are.
+
+        `client` is what is known of the client. Native tools and their like are as their server has them, so
+        there only what is known counts.
+        """
+        config = self._results.settings.servers.get(request.server_name)
+        if config is not None and config.fit_images == "never":
+            return None
+        is_native = isinstance(request, Exec) and request.rest_as_resource
+        return client if client is not None or is_native else USUAL
 
     def _claim(self, request: Exec) -> int | None:
         """The characters that a tool claims for its results."""
@@ -171,6 +186,8 @@ class ResultViews:
             check_expression(address.select, server=SERVER)
         if kept.source is not None:
             return await self.large.page(kept, address, client)
+        if kept.pictures:
+            return ToolResult(content=[_picture(kept, address)])
         if address.select is None:
             return self.shaper.page(kept.texts, kept.id, kept.limit, address)
         try:
@@ -182,6 +199,16 @@ class ResultViews:
     def _keep(self, texts: tuple[str, ...], client: ClientId | None, limit: Limit) -> str | None:
         kept = self.kept.keep(texts, client, limit)
         return None if kept is None else kept.id
+
+
+def _picture(kept: KeptResult, address: ResultAddress) -> JSON:
+    """The block of the result that was a picture before it was made to fit."""
+    if address.block > len(kept.pictures) or address.start or address.count or address.select:
+        least = f"block=1 to {len(kept.pictures)}" if len(kept.pictures) > 1 else "block=1"
+        text = f"{ResultAddress(kept.id)} has pictures alone: it takes {least}, and nothing else"
+        raise CallError(Code.INVALID_ARGUMENTS, text, server=SERVER)
+    block: JSON = msgspec.json.decode(kept.pictures[address.block - 1])
+    return block
 
 
 def _not_kept(address: ResultAddress) -> CallError:

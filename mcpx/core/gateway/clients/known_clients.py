@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from mcpx.core.config import StructuredContent
+from mcpx.core.rendering.pictures import PictureLimits
 
 
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +22,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     its model is shown, None for all; `instructions_chars` and `instructions_bytes` are the most of the
     instructions. `note` says what else its model is not shown.
     `shows_structured_content` is whether its model is given `structuredContent`, in place of `content` or
-    beside it, which undoes the saving.
+    beside it, which undoes the saving. `pictures` is what it takes of those; None: it is not known.
     """
 
     prefix: str
@@ -32,6 +33,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     instructions_bytes: int | None = None
     note: str | None = None
     shows_structured_content: bool = False
+    pictures: PictureLimits | None = None
 
 
 _MAX_PREFIX_LEN: Final = 32  # characters of a name that are looked at
@@ -44,7 +46,16 @@ KNOWN_CLIENTS: Final = (
         note="With its tool search on, its model sees a tool's name alone until it is loaded; inspect and"
         " exec ask to be loaded at once.",
         shows_structured_content=True,
-        source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944",
+        pictures=PictureLimits(),
+        source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944;"
+        " pictures: #21230, #50530; docs.claude.com, Vision",
+    ),
+    KnownClient(
+        prefix="claude-ai",
+        title="Claude Desktop",
+        note="It refuses a result of more than 1 MB.",
+        pictures=PictureLimits(of_result=1_000_000),
+        source="mobile-next/mobile-mcp #140; trycua/cua #884",
     ),
     KnownClient(
         prefix="cursor",

@@ -51,7 +51,16 @@ async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str)
         read = await hub.views.read(address, client)
     except CallError as error:
         raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
-    return [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
+    return [_contents(uri, block) for block in read.content]
+
+
+def _contents(uri: str, block: JSON) -> JSON:
+    """A block as contents of a resource: a text, or a picture."""
+    held = block.get("resource", block)
+    if "text" in held:
+        return {"uri": uri, "mimeType": "text/plain", "text": held["text"]}
+    data = held["data"] if "data" in held else held["blob"]
+    return {"uri": uri, "mimeType": held.get("mimeType"), "blob": data}
 
 
 MAX_STREAMS: Final = 1024  # as in the SDK

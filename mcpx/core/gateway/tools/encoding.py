@@ -8,6 +8,8 @@ to be read (`mcpx.core.rendering.large_results`). Used on every way to a client,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from mcpx.core.calls.results.large import Apart, refuse_large_question
@@ -15,17 +17,24 @@ from mcpx.core.calls.results.parts import NO_LIMIT, Limit, Selectable, selectabl
 from mcpx.core.calls.results.shaping import Order
 from mcpx.core.calls.results.views import SURELY_WITHIN, ResultViews
 from mcpx.core.catalog.model import JSON
-from mcpx.core.gateway.clients.known_clients import shows_structured_content, wants_structured_content
+from mcpx.core.gateway.clients.known_clients import (
+    known_client,
+    shows_structured_content,
+    wants_structured_content,
+)
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.context import NO_CAPABILITIES, TASKS, Capabilities
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.rendering.passed_through import passed_through
+from mcpx.core.rendering.pictures import PictureLimits, may_hold_pictures, mentions_picture
 from mcpx.core.rendering.result_members import Bytes, enveloped
 from mcpx.core.rendering.result_reading import TASK, UnknownResultType
 from mcpx.core.rendering.results import ToolResult, members_of
 from mcpx.core.telemetry.tracing import note_failure
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.errors import CallError, Code
+
+Made = list[Bytes] | Apart[list[Bytes]]
 
 
 class ResultEncoder:
@@ -50,6 +59,8 @@ class ResultEncoder:
         self._views = views
         self._name = name or ""
         self._capabilities = capabilities
+        known = known_client(name)
+        self._pictures = None if known is None else known.pictures
         self.structured_is_shown = structured_is_shown
         self._results = views.results
         self._structured = structured
@@ -75,15 +86,17 @@ class ResultEncoder:
             capabilities=capabilities,
         )
 
-    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes] | Apart[list[Bytes]]:
+    def tool(self, raw: msgspec.Raw, request: Exec, *, fits: bool = False) -> Made:
         """The result of a tool. One of a type that MCPX does not know is for clients of 2026-07-28 to judge.
 
-        A task is for those that take tasks.
+        A task is for those that take tasks. `fits` says that its pictures are as the client takes them.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
+        if not fits and mentions_picture(memoryview(raw)) and (limits := self._picture_limits(raw, request)):
+            return Apart(lambda: self._fitted(raw, request, limits, self.tool))
         size = len(raw)
         if size > LARGE_BYTES:
             return Apart(lambda: self._made_apart(raw, request))
@@ -92,11 +105,13 @@ class ResultEncoder:
         made = passed_through(raw, structured=self._structured, stamp=self._stamp)
         return made or self._shaped(raw, request, None, may_pass=False)
 
-    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes] | Apart[list[Bytes]]:
+    def resource(self, raw: msgspec.Raw, request: Read, *, fits: bool = False) -> Made:
         """The result of the resources tool.
 
         It raises what `tool` does.
         """
+        if not fits and mentions_picture(memoryview(raw)) and (limits := self._picture_limits(raw, request)):
+            return Apart(lambda: self._fitted(raw, request, limits, self.resource))
         size = len(raw)
         if size > LARGE_BYTES:
             return Apart(lambda: self._made_apart(raw, request))
@@ -110,6 +125,24 @@ class ResultEncoder:
         """
         found = None if len(raw) > LARGE_BYTES else selectable(raw, server=request.server_name)
         return found or self.tool(raw, request)
+
+    def _picture_limits(self, raw: msgspec.Raw, request: Exec | Read) -> PictureLimits | None:
+        """The limits for the pictures of a result; None where there are none, or they pass as they are."""
+        limits = self._views.limits.of_pictures(request, self._pictures)
+        return limits if limits is not None and may_hold_pictures(raw) else None
+
+    async def _fitted(
+        self,
+        raw: msgspec.Raw,
+        request: Exec | Read,
+        limits: PictureLimits,
+        encode: Callable[..., Made],
+    ) -> list[Bytes]:
+        """The result with pictures that the client takes."""
+        as_resource = isinstance(request, Exec) and request.rest_as_resource
+        fitted = await self._views.large.fitted(raw, request, limits, as_resource=as_resource)
+        pieces = encode(fitted, request, fits=True)
+        return await pieces if isinstance(pieces, Apart) else pieces
 
     async def _made_apart(self, raw: msgspec.Raw, request: Exec | Read) -> list[Bytes]:
         """A large result, or the part of it that the request selects."""

@@ -36,6 +36,7 @@ AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "ht
 """Settings that the tree and its frontends are built with."""
 LOOKED_UP: Final = (
     "result_token_budget",
+    "fit_images",
     "expose",
     "pinned",
     "aliases",
