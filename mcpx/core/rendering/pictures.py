@@ -18,6 +18,7 @@ import msgspec
 FIT_TASK: Final = "mcpx.core.calls.results.picture_work:fit"
 MAX_PIXELS: Final = 89_478_485  # of a picture that is decoded: 340 MB; above, Pillow calls it a bomb
 FULL_CHECK_BYTES: Final = 2 << 20  # of a result; what is larger goes to a worker without a closer look
+_LEAST_CHARS: Final = 36  # of base64: no picture has fewer than 26 bytes
 mentions_picture: Final = re.compile(rb"image").search
 """Search a result for what stands in every type and media type of a picture."""
 
@@ -57,12 +58,13 @@ class Fitted(msgspec.Struct, array_like=True):
 
 
 class _Held(msgspec.Struct, gc=False):
+    blob: msgspec.Raw = msgspec.Raw()
     mime_type: str | None = msgspec.field(name="mimeType", default=None)
 
 
 class _Block(msgspec.Struct, gc=False):
     type: str = ""
-    mime_type: str | None = msgspec.field(name="mimeType", default=None)
+    data: msgspec.Raw = msgspec.Raw()
     resource: _Held | None = None
 
 
@@ -91,11 +93,14 @@ def may_hold_pictures(raw: msgspec.Raw) -> bool:
         found = _decode(view)
     except (msgspec.DecodeError, RecursionError):  # it is refused elsewhere
         return False
-    read = any(is_picture(each.mime_type) for each in found.contents)
-    return read or any(map(_is_of_picture, found.content))
+    return any(map(_holds, found.contents)) or any(map(_is_of_picture, found.content))
 
 
 def _is_of_picture(block: _Block) -> bool:
     if block.type == "image":
-        return True
-    return block.resource is not None and is_picture(block.resource.mime_type)
+        return len(memoryview(block.data)) >= _LEAST_CHARS
+    return block.resource is not None and _holds(block.resource)
+
+
+def _holds(item: _Held) -> bool:
+    return is_picture(item.mime_type) and len(memoryview(item.blob)) >= _LEAST_CHARS

@@ -13,7 +13,8 @@ import base64
 import binascii
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -49,11 +50,14 @@ class _NotShown(Exception):
 
 
 class _Picture(NamedTuple):
-    """A picture within a block, which is a dictionary; `holder` has its data under `key`."""
+    """A picture within a block: its data and media type, and how to put others in their place."""
 
-    block: dict[str, Any]
-    holder: dict[str, Any]
-    key: str
+    data: str
+    media_type: str | None
+    uri: str
+    """Of the item of a resource; "" where it has none."""
+    replace: Callable[[str, str], bytes]
+    """Makes the block, in JSON, with other data and another media type; all else stays as it came."""
 
 
 class _Made(NamedTuple):
@@ -63,58 +67,100 @@ class _Made(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A block in place of a picture, if any, and what there is to say of it, if anything."""
+    """A block in place of a picture, in JSON, if any, and what there is to say of it, if anything."""
 
-    block: dict[str, Any] | None
+    block: bytes | None
     note: str
+
+
+class _Holder(msgspec.Struct, gc=False):
+    """The members of a block, of an item, or of an embedded resource that are read."""
+
+    type: str = ""
+    data: str | None = None
+    blob: str | None = None
+    uri: str = ""
+    mime_type: str | None = msgspec.field(name="mimeType", default=None)
+    resource: msgspec.Raw = msgspec.Raw()
+
+
+_read: Final = msgspec.json.Decoder(_Holder).decode
+_encode: Final = msgspec.json.encode
+Members = dict[str, msgspec.Raw]
 
 
 def fit(payload: memoryview) -> bytes:
     """Fit the pictures of a result: from a length, a `FitJob` and the result to a `Fitted`."""
     begins = LENGTH_BYTES + int.from_bytes(payload[:LENGTH_BYTES])
-    return msgspec.msgpack.encode(fitted(decode_job(payload[LENGTH_BYTES:begins]), payload[begins:]))
+    job, raw = decode_job(payload[LENGTH_BYTES:begins]), payload[begins:]
+    try:
+        made = fitted(job, raw)
+    except (msgspec.DecodeError, RecursionError):  # no result of MCP: who reads it next says so
+        made = Fitted()
+    return msgspec.msgpack.encode(made)
 
 
 def fitted(job: FitJob, raw: memoryview | bytes) -> Fitted:
     """The result with pictures that fit."""
-    members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    members = msgspec.json.decode(raw, type=Members)
     key = "content" if "content" in members else "contents"
     blocks = msgspec.json.decode(members.get(key, b"[]"), type=list[msgspec.Raw])
     found = {at: each for at, block in enumerate(blocks) if (each := _picture_in(block, key))}
-    sizes = [len(each.holder[each.key]) for each in found.values()]
+    sizes = [len(each.data) for each in found.values()]
     room = _room(job.limits, len(raw) - sum(sizes), len(sizes))
-    made: list[msgspec.Raw | bytes] = []
+    made: list[bytes] = []
     originals: list[bytes] = []
+    changed = False
     for at, block in enumerate(blocks):
-        made.append(block)
+        made.append(bytes(block))
         if (picture := found.get(at)) is None:
             continue
         limits = msgspec.structs.replace(job.limits, size=next(room))
         shown = _shown(job, picture, limits)
         if shown is None:
             continue
-        made[-1:] = [] if shown.block is None else [msgspec.json.encode(shown.block)]
+        made[-1:] = [] if shown.block is None else [shown.block]
+        changed = True
         if shown.note:
             originals.append(bytes(block))
-            made.append(msgspec.json.encode(_note(shown.note, job, len(originals), picture, key)))
-    if made == blocks:
+            made.append(_encode(_note(shown.note, job, len(originals), picture.uri, key)))
+    if not changed:
         return Fitted()
-    members[key] = msgspec.Raw(b"[" + b",".join(map(bytes, made)) + b"]")
-    return Fitted(msgspec.json.encode(members), originals)
+    members[key] = msgspec.Raw(b"[" + b",".join(made) + b"]")
+    return Fitted(_encode(members), originals)
 
 
 def _picture_in(raw: msgspec.Raw, key: str) -> _Picture | None:
+    """The picture in a block of a tool's result, or in an item of a resource's."""
     if b"image" not in bytes(raw):
         return None
-    block = msgspec.json.decode(raw)
-    if not isinstance(block, dict):
+    try:
+        held = _read(raw)
+        if key == "contents":
+            return _blob_in(held, partial(_with, raw, "blob"))
+        if held.type == "image" and held.data is not None:
+            return _Picture(held.data, held.mime_type, "", partial(_with, raw, "data"))
+        if held.type == "resource" and held.resource:
+            return _blob_in(_read(held.resource), partial(_with_resource, raw, held.resource))
+    except msgspec.DecodeError:  # a block that is as no other; it passes
         return None
-    embedded = block if key == "contents" else block.get("resource")
-    if key == "content" and block.get("type") == "image":
-        return _Picture(block, block, "data") if isinstance(block.get("data"), str) else None
-    if not isinstance(embedded, dict) or not isinstance(embedded.get("blob"), str):
+    return None
+
+
+def _blob_in(item: _Holder, replace: Callable[[str, str], bytes]) -> _Picture | None:
+    if item.blob is None or not is_picture(item.mime_type):
         return None
-    return _Picture(block, embedded, "blob") if is_picture(embedded.get("mimeType")) else None
+    return _Picture(item.blob, item.mime_type, item.uri, replace)
+
+
+def _with(raw: msgspec.Raw, key: str, data: str, media_type: str) -> bytes:
+    given = {key: msgspec.Raw(_encode(data)), "mimeType": msgspec.Raw(_encode(media_type))}
+    return _encode(msgspec.json.decode(raw, type=Members) | given)
+
+
+def _with_resource(raw: msgspec.Raw, resource: msgspec.Raw, data: str, media_type: str) -> bytes:
+    changed = msgspec.Raw(_with(resource, "blob", data, media_type))
+    return _encode(msgspec.json.decode(raw, type=Members) | {"resource": changed})
 
 
 def _room(limits: PictureLimits, others: int, pictures: int) -> Iterator[int]:
@@ -129,26 +175,23 @@ def _room(limits: PictureLimits, others: int, pictures: int) -> Iterator[int]:
 
 def _shown(job: FitJob, picture: _Picture, limits: PictureLimits) -> _Shown | None:
     """Fit one picture; None where it is to stay as it is."""
-    given = picture.holder[picture.key]
     try:
-        made = _made(given, picture.holder.get("mimeType"), limits, decodes=job.decodes)
+        made = _made(picture.data, picture.media_type, limits, decodes=job.decodes)
     except _NotShown as reason:
-        return _Shown(None, f"A picture of {_size(len(given))} is not shown: {reason}.")
+        return _Shown(None, f"A picture of {_size(len(picture.data))} is not shown: {reason}.")
     if made is None:
         return None
-    picture.holder[picture.key] = base64.b64encode(made.data).decode()
-    picture.holder["mimeType"] = made.media_type
-    return _Shown(picture.block, made.note)
+    return _Shown(picture.replace(base64.b64encode(made.data).decode(), made.media_type), made.note)
 
 
-def _note(text: str, job: FitJob, number: int, picture: _Picture, key: str) -> dict[str, Any]:
+def _note(text: str, job: FitJob, number: int, uri: str, key: str) -> dict[str, Any]:
     """The block that says what became of a picture, and where the original is."""
     address = ResultAddress(job.result_id, block=number)
     how = f"read the resource {address}" if job.as_resource else address.call
     said = f"[{text} The original is kept: {how}]"
     if key == "content":
         return {"type": "text", "text": said}
-    return {"uri": picture.block.get("uri", ""), "mimeType": "text/plain", "text": said}
+    return {"uri": uri, "mimeType": "text/plain", "text": said}
 
 
 def _made(given: str, claimed: str | None, limits: PictureLimits, *, decodes: bool) -> _Made | None:
@@ -162,7 +205,7 @@ def _made(given: str, claimed: str | None, limits: PictureLimits, *, decodes: bo
     try:
         data = base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
-        raise _NotShown("its data is no base64") from None
+        return None  # it stands for a picture, perhaps, but is none that anybody could show
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             return _fitting(image, data, claimed, len(given), limits)

@@ -167,8 +167,16 @@ def effective(config: Config) -> dict[str, Any]:
     ours = {"source", "servers", "peers", "notices", "http", "http_served", "digest", "environment"}
     rest = {key: plain[key] for key in plain if key not in ours}
     names = ("auto_describe", "sessions", "era", "start", "remembered_for", "inherit", "idle_stop", "native")
-    names += ("expose", "pinned", "result_token_budget", "approve", "annotations", "trust_annotations")
-    names += ("pin", "quarantine", "place")
+    names += (
+        "expose",
+        "pinned",
+        "result_token_budget",
+        "fit_images",
+        "approve",
+        "annotations",
+        "trust_annotations",
+    )
+    names += ("pin", "quarantine", "place", "fit_images")
     rest |= {key: server[key] for key in names}
     nested |= {f"http.replica.{key}": value for key, value in nested.pop("http.replica").items()}
     return {**rest, **server["call_limits"], **server["health"]} | nested

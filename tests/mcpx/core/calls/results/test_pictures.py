@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from PIL import Image
 
+from mcpx.core.calls.results.picture_work import fit as fit_task
 from mcpx.core.calls.results.picture_work import fitted
 from mcpx.core.calls.results.shaping import ResultRenderer
 from mcpx.core.calls.results.views import ResultViews
@@ -211,9 +212,38 @@ async def test_what_cannot_be_shown_is_said_and_kept(views, data, why):
     assert kept.content == [block(data)]
 
 
-def test_no_base64():
-    _, result = fit(raw({**block(b"x" * 100), "data": "?" * 200}))
-    assert "no base64" in result["content"][0]["text"]
+ODD = [
+    {**block(b""), "data": "?" * 200},
+    {**block(b""), "data": 5},
+    {"type": "image"},
+    {"type": "image", "data": "A" * 99, "mimeType": [1]},
+    {"type": "resource", "resource": {"uri": "a:b", "blob": 5, "mimeType": "image/png"}},
+    {"type": "resource", "resource": ["image"]},
+    {"type": ["image"], "data": "A" * 99},
+]
+
+
+@pytest.mark.parametrize("given", ODD, ids=range(len(ODD)))
+async def test_what_is_no_picture_passes_as_it_came(views, given):
+    made, result = fit(raw(given, block(drawn(2001, 1))))
+    assert result["content"][0] == given
+    assert len(made.originals) == 1
+    assert (await shown(views, raw(given)))["content"] == [given]
+
+
+def test_members_that_nobody_knows_are_the_bytes_that_came():
+    odd = b'"z":{"b":1e400,"f":1' + b"0" * 30 + b',"a":null},"":"\\u2028"'
+    shape = b'{"content":[{"type":"image","mimeType":"image/png",%s,"data":"%s"}],%s}'
+    data = base64.b64encode(drawn(2100, 3))
+    made, _ = fit(msgspec.Raw(shape % (odd, data, odd)))
+    assert made.result.count(odd) == 2
+
+
+def test_json_that_is_no_result():
+    job = msgspec.msgpack.encode(FitJob(USUAL, "abcd", as_resource=False))
+    for given in (b"[1]", b'{"content":5,"image":1}', b'{"content":[5,null,"image"]}', b"{"):
+        answer = fit_task(memoryview(len(job).to_bytes(4) + job + given))
+        assert msgspec.msgpack.decode(answer) == [None, []]
 
 
 async def test_the_original_is_read_by_its_address_and_by_nobody_else(views):
