@@ -13,7 +13,6 @@ the transport calls back meanwhile, because it has ended too, says nothing of an
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +31,7 @@ from mcpx.core.servers.session.senders import Sender
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.core.wire.channel import CAN_COUNT_UNREAD
+from mcpx.core.wire.channel import CAN_COUNT_UNREAD, TURN, after_turn
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.outgoing import ConnectionEnded
 from mcpx.errors import CallError, Code
@@ -59,7 +58,6 @@ class Calls:
         queue: CallQueue,
         on_proof: Callable[[], None],
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._mailbox = queue.ref.mailbox
         self._put_back = queue.put_back
         self._server = config.name
@@ -175,6 +173,8 @@ class Calls:
             self._mailbox.put_back(envelope)
             return
         wire = self._wire
+        if wire is None and TURN.before:
+            TURN.prepare()  # a channel sees to that by itself
         call = InFlight(envelope.message, reply, None if wire is None else wire.channel.position)
         self._counters.sent()
         self._in_flight.add(call)
@@ -191,8 +191,8 @@ class Calls:
             return
         if len(self._in_flight.deadlines) >= self._max_in_flight:
             self._mailbox.detach()
-        if alone and self._link.pid is not None:
-            self._loop.call_soon(call.check_seen, self._link)  # when it has been written
+        if alone and self._link.pid is not None:  # when it has been written
+            after_turn(partial(call.check_seen, self._link))
 
     def _takes_calls(self, *, alone: bool) -> bool:
         """True if the server can take a call: it reads what it is sent, and is neither dead nor dying.

@@ -25,6 +25,7 @@ from typing import Final
 
 import anyio
 
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.intake import LARGE_BYTES
 
 READ_BYTES: Final = 65536  # the size of a Linux pipe
@@ -177,6 +178,8 @@ class Channel:
     def flush(self) -> None:
         """Write what is queued, as far as the peer takes it now."""
         self._flush_due = False
+        if TURN.before:
+            TURN.prepare()
         try:
             while self._out and not self._broken:
                 if not self._write_some():
@@ -299,9 +302,24 @@ _DIRTY: list[Channel] = []
 
 
 class Turn:
-    """Whoever takes messages sets `is_open` meanwhile, and calls `flush_all` itself at the end of that."""
+    """The turn of the loop in which messages are taken, and what is put off to be done once for all of them.
+
+    Whoever takes messages sets `is_open`, and calls `flush_all` at the end, which closes it. A fault of what
+    is put off is logged, and costs nothing else.
+    """
 
     is_open = False
+
+    def __init__(self) -> None:
+        self.before: list[Callable[[], None]] = []
+        """What is to be done before anything is written."""
+        self.after: list[Callable[[], None]] = []
+        """What is to be done when all is written, while the peers are at work."""
+
+    def prepare(self) -> None:
+        """Do what is to be done before anything is written."""
+        due, self.before = self.before, []
+        _do(due)
 
 
 TURN: Final = Turn()
@@ -309,11 +327,35 @@ TURN: Final = Turn()
 
 def flush_all() -> None:
     """Write what all channels have queued. Called at the end of each turn of the loop."""
-    while _DIRTY:
-        batch = _DIRTY.copy()
-        _DIRTY.clear()
-        for channel in batch:
-            channel.flush()
+    try:
+        if TURN.before:
+            TURN.prepare()
+        while _DIRTY:
+            batch = _DIRTY.copy()
+            _DIRTY.clear()
+            for channel in batch:
+                channel.flush()
+    finally:
+        TURN.is_open = False
+    if TURN.after:
+        due, TURN.after = TURN.after, []
+        _do(due)
+
+
+def after_turn(work: Callable[[], None]) -> None:
+    """Do something when what is queued in this turn has been written."""
+    if TURN.is_open:
+        TURN.after.append(work)
+    else:
+        asyncio.get_running_loop().call_soon(work)  # behind `flush_all`
+
+
+def _do(due: list[Callable[[], None]]) -> None:
+    for work in due:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - what is put off by one must not keep the others from writing
+            contain(error, "turn")
 
 
 def _nothing() -> None:

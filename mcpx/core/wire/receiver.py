@@ -123,7 +123,6 @@ class Receiver(Generic[D]):
                     contain(error, "message")
                     self._refuse(malformed.describe(line))
         finally:
-            TURN.is_open = False
             flush_all()  # the end of this turn, without another round of the loop
 
     def _take_delayed(self) -> None:

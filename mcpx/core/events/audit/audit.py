@@ -1,7 +1,8 @@
 """The audit log of one hub: a line for each record of a call, sent or refused (`mcpx.core.events.records`).
 
-A line is written at the end of the turn of the event loop in which its call has ended, or under load with
-those of the next milliseconds. Nothing here costs a call anything but time, with one exception: with
+Calls that begin or end in one turn of the event loop are noted together (`mcpx.core.events.audit.calls`)
+before anything of that turn is written, to a server or to a client. Lines are written after that, under load
+those of some milliseconds together. Nothing here costs a call anything but time, with one exception: with
 `audit_required`, `begun` refuses what could not be written.
 
 Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
@@ -19,18 +20,18 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mcpx.core.events.audit.calls import MAX_SAID, beginning, encoded, line_of, recovered, said_of, values
+from mcpx.core.events.audit.calls import beginning, encoded, lines_of, recovered, said_of, say, values
 from mcpx.core.events.audit.chain import Chain, open_chain
 from mcpx.core.events.records import Record
-from mcpx.core.text import cut
+from mcpx.core.wire.channel import TURN, after_turn
 from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()
-MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
-MAX_ENDED: Final = 24  # calls whose lines are written together: more would hold up the others for long
+MAX_ENDED: Final = 64  # calls whose lines are written together: more would hold up the others for long
 MAX_WAITING_BYTES: Final = 4 << 20
+UNSAID: Final = b"?"  # until the end of the turn
 
 
 class Backlog:
@@ -69,12 +70,14 @@ class Audit:
         self._chain: Chain | None = None
         self.problem: str | None = None
         """The reason why it cannot be written at the moment."""
-        self._ended: list[Record] = []
+        self._begun: list[Record] = []  # in this turn, as those that are over
+        self._over: list[Record] = []
+        self._ended: list[Record] = []  # whose lines are to be written
         self.backlog = Backlog()
         self._retry: asyncio.TimerHandle | None = None
-        self._scheduled = self._soon = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
         self._flushed_at = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
         """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
@@ -126,6 +129,8 @@ class Audit:
     def close(self) -> None:
         """Write what is to be written, and give the chain back."""
         self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._retry is not None:
             self._retry.cancel()
             self._try_again(again=False)
@@ -137,25 +142,56 @@ class Audit:
 
     def describe(self, record: Record) -> None:
         """Have a record get a line that was refused before its arguments were looked at."""
-        record.said = said_of(*record.target, None)
+        record.said = said_of(record.target, b"null")
 
     def begun(self, record: Record) -> None:
         """Have a record that begins on disk, so that it gets a line even if MCPX is killed.
 
+        It is there before anything is sent: with those that begin in the same turn, at the end of that.
+
         Raises:
             CallError: `overloaded`: the log is required, and cannot be written.
         """
-        record.said = said_of(*record.target, record.arguments)
+        record.said = UNSAID
+        if TURN.is_open and not self._required:
+            if not self._begun and not self._over:
+                TURN.before.append(self._note_turn)
+            self._begun.append(record)
+            return
+        self._begin([record])
+        if self._required and not self._has_room(record):
+            raise _not_audited(self.problem or "it is full", record)
+
+    def ended(self, record: Record) -> None:
+        """Have the line of a call written, soon; before its answer is, its end stands in its slot."""
+        if TURN.is_open:
+            if not self._begun and not self._over:
+                TURN.before.append(self._note_turn)
+            self._over.append(record)
+        else:
+            self._end([record])
+
+    def _note_turn(self) -> None:
+        """Note in the slots which calls have begun in this turn, and which have ended."""
+        begun, self._begun = self._begun, []
+        over, self._over = self._over, []
+        if begun:
+            self._begin(begun)
+        if over:
+            self._end(over)
+
+    def _begin(self, records: list[Record]) -> None:
+        say(records)
         if self._chain is None:
             self.open()
         if self._chain is not None:
-            said = record.said
-            if len(said) > MAX_SAID:
-                origin, server, kind, name = record.target
-                said = said_of(origin, server, kind, cut(name, MAX_SLOT_NAME_CHARS), None)
-            record.slot = self._chain.slots.begin(record.at_us, said)
-        if self._required and not self._has_room(record):
-            raise _not_audited(self.problem or "it is full", record)
+            self._chain.slots.begin(records)
+
+    def _end(self, records: list[Record]) -> None:
+        self._ended += records
+        is_noted = self._chain is not None and self._chain.slots.end(records)
+        if not self._is_due:
+            self._schedule(at_once=not is_noted or len(self._ended) >= MAX_ENDED)
 
     def _has_room(self, record: Record) -> bool:
         """Return True if the line of a call that begins can be written, as far as can be known."""
@@ -168,39 +204,33 @@ class Audit:
             return False
         return True
 
-    def ended(self, record: Record) -> None:
-        """Have the line of a call written: at the end of this turn, or where there are many, in a moment.
-
-        In between, its end stands in its slot.
-        """
-        self._ended.append(record)
-        chain, slot = self._chain, record.slot
-        kept = chain is not None and slot is not None and chain.slots.end(slot, record.mark)
-        if len(self._ended) >= MAX_ENDED:
-            self.flush()
-        elif not self._scheduled or not (kept or self._soon):
-            self._schedule(soon=not kept)
-
-    def _schedule(self, *, soon: bool) -> None:
-        loop = self._loop = self._loop or asyncio.get_running_loop()
-        self._scheduled = True
-        if soon or loop.time() - self._flushed_at > LINES_EVERY_S:
-            self._soon = True
-            loop.call_soon(self.flush)
-        else:
-            loop.call_later(LINES_EVERY_S, self.flush)
-
     # --- lines
+
+    def _schedule(self, *, at_once: bool) -> None:
+        """Have lines written when this turn is over; or under load a moment later, unless `at_once`."""
+        if not at_once and self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if not at_once and loop.time() - self._flushed_at < LINES_EVERY_S:
+            self._timer = loop.call_later(LINES_EVERY_S, self._time_is_up)
+            return
+        self._is_due = True
+        after_turn(self.flush)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self.flush()
 
     def flush(self) -> None:
         """Write the lines of the calls that have ended."""
-        self._scheduled = self._soon = False
-        if self._loop is not None:
-            self._flushed_at = self._loop.time()
+        if self._begun or self._over:
+            self._note_turn()
         records, self._ended = self._ended, []
+        self._is_due = False
         if not records:
             return
-        texts = [line_of(record, self._redact) for record in records]
+        self._flushed_at = asyncio.get_running_loop().time()
+        texts = lines_of(records, self._redact)
         slots = [record.slot for record in records if record.slot is not None]
         if self._chain is None or self.problem is not None:
             self.backlog.keep(texts, slots)

@@ -1,6 +1,6 @@
 """A call in the audit log: its slot while it is open, and its line once it has ended.
 
-A line is a JSON object in a fixed order: what is known at the beginning (`said_of`), then how the call ended,
+A line is a JSON object in a fixed order: what is known at the beginning (`say`), then how the call ended,
 then its place in the chain (`mcpx.core.events.audit.chain`). It is made of the call's record, and changes
 nothing.
 
@@ -19,7 +19,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +27,11 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.events.audit.chain_files import UNREADABLE
-from mcpx.core.events.records import ENDS, Kind, Record
-from mcpx.core.protocol.context import Origin
+from mcpx.core.events.records import ENDS, Record, Target
 from mcpx.core.text import cut
 
 MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
+MAX_SLOT_NAME_CHARS: Final = 200  # the same, where the beginning of a call is too long to be kept whole
 MAX_ARGUMENTS: Final = 64  # that are named
 MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
 MAX_ARGUMENTS_TEXT: Final = 512  # bytes; beyond it, the two limits above hold
@@ -40,36 +40,52 @@ MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _SAID: Final = b'%b,"arguments":%b'
-_ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+_BEGINNING: Final = b'{"time":"%b.%06dZ",%b'
+_LINE: Final = _BEGINNING + b',%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+_OK: Final = b'"outcome":"ok","code":null'
+_NOBODY: Final = b'"approval":null,"rule":null'
 _RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
 
 SLOT_BYTES: Final = 1024
 FIRST_SLOTS: Final = 32
 MAX_SLOTS: Final = 16384
+SECOND_US: Final = 1_000_000
 MAX_TIME_US: Final = 1 << 57  # that a clock can show as a date
 IN_PLACE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 """File systems that write a block where it is."""
-_SLOT: Final = struct.Struct("<QQHB")
-_MARK_AT: Final = 18  # where the number of the end stands
+_SLOT: Final = struct.Struct("=QQHB")  # the number of the call, its time, the length of its text, its end
+_LENGTH: Final = struct.Struct("=H")
+_LENGTH_AT: Final = 16
+_MARK_AT: Final = 18
 MAX_SAID: Final = SLOT_BYTES - _SLOT.size
 
 
 # --- the line
 
 
-def line_of(record: Record, redact: Callable[[Any], Any] | None) -> bytes:
-    """Return the members of the line of a call that has ended.
+def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> list[bytes]:
+    """Return the members of the lines of calls that have ended.
 
     `redact` takes the secrets out of values; None: they are not written.
     """
-    outcome, code, size = record.how()
-    took_ms = max(0, record.ended_at_us - record.at_us) / 1000
-    by = _by(record.approval, record.rule)
-    ending = _ENDING % (_how(outcome, code), took_ms, len(record.arguments), size, by)
-    text = b"%b,%b" % (beginning(record.at_us, record.said), ending)
-    if record.trace_id is not None:
-        text += b',"trace_id":%b' % encoded(record.trace_id)
-    return text if redact is None else text + values(record.arguments, redact)
+    texts: list[bytes] = []
+    begins_us, at = 0, b""
+    for record in records:  # most are like each other, and go well
+        outcome, code, size = record.how()
+        at_us = record.at_us
+        rest = at_us - begins_us
+        if not 0 <= rest < SECOND_US:
+            second, rest = divmod(at_us, SECOND_US)
+            begins_us, at = second * SECOND_US, _utc(second)
+        how = _OK if outcome == "ok" and code is None else _how(outcome, code)
+        approval, rule = record.approval, record.rule
+        by = _NOBODY if approval is None and rule is None else _by(approval, rule)
+        took_ms = max(0, record.ended_at_us - at_us) / 1000
+        text = _LINE % (at, rest, record.said, how, took_ms, len(record.arguments), size, by)
+        if record.trace_id is not None:
+            text += b',"trace_id":%b' % encoded(record.trace_id)
+        texts.append(text if redact is None else text + values(record.arguments, redact))
+    return texts
 
 
 def recovered(mark: int) -> bytes:
@@ -78,28 +94,34 @@ def recovered(mark: int) -> bytes:
     return _RECOVERED % (_how(outcome, code), _by(None, None))
 
 
-def said_of(
-    origin: Origin, server: str, kind: Kind, name: str, arguments: msgspec.Raw | bytes | None
-) -> bytes:
-    """Return the members that say who asks for what, with which arguments; None: they are not known."""
-    if arguments is None:
-        return _SAID % (members_of(origin, server, kind, name), b"null")
-    if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
-        try:
-            return _said_before(origin, server, kind, name, tuple(_names(arguments)))
-        except UNREADABLE:
-            pass
-    return _SAID % (members_of(origin, server, kind, name), argument_names(arguments))
+def say(records: Iterable[Record]) -> None:
+    """Put into each record the members of its line that say who asks for what, with which arguments."""
+    for record in records:
+        arguments = record.arguments
+        if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
+            try:
+                record.said = _said_before(record.target, tuple(_names(arguments)))
+            except UNREADABLE:
+                pass
+            else:
+                continue
+        record.said = said_of(record.target, argument_names(arguments))
+
+
+def said_of(target: Target, names: bytes) -> bytes:
+    """Return the members that say who asks for what; `names` are those of the arguments, or null."""
+    return _SAID % (members_of(target), names)
 
 
 @lru_cache(maxsize=4096)
-def _said_before(origin: Origin, server: str, kind: Kind, name: str, names: tuple[str, ...]) -> bytes:
-    return _SAID % (members_of(origin, server, kind, name), _encode(names))
+def _said_before(target: Target, names: tuple[str, ...]) -> bytes:
+    return said_of(target, _encode(names))
 
 
 @lru_cache(maxsize=4096)
-def members_of(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
+def members_of(target: Target) -> bytes:
     """Return the members that say who asks for what."""
+    origin, server, kind, name = target
     return _texts_or_null(
         ("client", origin.client),
         ("user", origin.user),
@@ -189,34 +211,56 @@ class Slots:
         self._map: mmap.mmap | None = None
         self._count = 0
         self._free: list[int] = []
+        self._said: list[bytes] = []  # of each slot, the text that stands there
 
-    def begin(self, at_us: int, said: bytes) -> int | None:
-        """Note that a call begins: the slot that it takes; None where it cannot be noted."""
-        length = len(said)
-        if length > MAX_SAID or not (self._free or self._grow_if_possible()):
-            return None
-        slot = self._free.pop()
-        self.begun = begun = self.begun + 1
-        data = _SLOT.pack(begun, at_us, length, 0) + said
-        at = self._start + slot * SLOT_BYTES
-        if self._map is not None:
-            self._map[at : at + len(data)] = data
-        elif not self._written(data, at):
-            self._free.append(slot)
-            return None
-        return slot
+    def begin(self, records: Iterable[Record]) -> None:
+        """Note that calls begin: each gets the slot that it takes, or none where it cannot be noted.
 
-    def end(self, slot: int, mark: int) -> bool:
-        """Note how a call has ended, by a number from 1 to 255; false where that is not possible."""
-        at = self._start + slot * SLOT_BYTES + _MARK_AT
-        if self._map is not None:
-            self._map[at] = mark
-            return True
-        return self._written(bytes((mark,)), at)
+        MCPX may be killed between any two stores, and the next one believes what it finds. So an end is
+        taken away first, and the number and the time, by which a call counts as open, come last.
+        """
+        free, there = self._free, self._said
+        for record in records:
+            said = record.said
+            length = len(said)
+            if length > MAX_SAID:
+                said = said_of((*record.target[:3], cut(record.target[3], MAX_SLOT_NAME_CHARS)), b"null")
+                length = len(said)
+            if length > MAX_SAID or not (free or self._grow_if_possible()):
+                continue
+            slot = free.pop()
+            self.begun = begun = self.begun + 1
+            at, table = self._start + slot * SLOT_BYTES, self._map
+            if table is None:
+                if not self._written(_SLOT.pack(begun, record.at_us, length, 0) + said, at):
+                    free.append(slot)
+                    continue
+            else:
+                table[at + _MARK_AT] = 0
+                if there[slot] is not said:  # most calls are like the last one in their slot
+                    there[slot] = said
+                    table[at + _SLOT.size : at + _SLOT.size + length] = said
+                    _LENGTH.pack_into(table, at + _LENGTH_AT, length)
+                _SLOT.pack_into(table, at, begun, record.at_us, length, 0)
+            record.slot = slot
 
-    def free(self, slot: int) -> None:
-        """Give back the slot of a call that has its line."""
-        self._free.append(slot)
+    def end(self, records: Iterable[Record]) -> bool:
+        """Note how calls have ended; false where that is not possible for all of them."""
+        table, are_noted = self._map, True
+        for record in records:
+            slot = record.slot
+            if slot is None:
+                are_noted = False
+            elif table is not None:
+                table[self._start + slot * SLOT_BYTES + _MARK_AT] = record.mark
+            else:
+                at = self._start + slot * SLOT_BYTES + _MARK_AT
+                are_noted = self._written(bytes((record.mark,)), at) and are_noted
+        return are_noted
+
+    def free(self, slots: Iterable[int]) -> None:
+        """Give back the slots of calls that have their lines."""
+        self._free += slots
 
     @property
     def open(self) -> int:
@@ -254,6 +298,7 @@ class Slots:
             self.close()
             self._map = mmap.mmap(self._state, size)
         self._free[:0] = range(count - 1, self._count - 1, -1)
+        self._said += [b""] * (count - self._count)
         self._count = max(count, self._count)
 
     def close(self) -> None:
@@ -283,8 +328,8 @@ def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list
 
 def beginning(at_us: int, said: bytes) -> bytes:
     """The beginning of a line: the time, in microseconds since the epoch, and the members behind it."""
-    second, rest = divmod(at_us, 1_000_000)
-    return b'{"time":"%b.%06dZ",%b' % (_utc(second), rest, said)
+    second, rest = divmod(at_us, SECOND_US)
+    return _BEGINNING % (_utc(second), rest, said)
 
 
 @lru_cache(maxsize=4)

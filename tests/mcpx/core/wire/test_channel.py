@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from mcpx.core.wire.channel import HIGH_WATER, MAX_UNSENT_BYTES, Channel, PeerNotReading, flush_all
+from mcpx.core.wire.channel import (
+    HIGH_WATER,
+    MAX_UNSENT_BYTES,
+    TURN,
+    Channel,
+    PeerNotReading,
+    after_turn,
+    flush_all,
+)
 
 
 class Pipes:
@@ -169,3 +179,32 @@ async def test_large_messages_do_not_count_among_what_a_peer_may_leave_unread():
         pipes.channel.write(b"one more")
         assert isinstance(pipes.broken[0], PeerNotReading)
         assert "more than 4 MB" in str(pipes.broken[0])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("flushed", ["the turn", "the channel"])
+async def test_what_is_put_off_is_done_before_anything_is_written_or_after_all_of_it(flushed):
+    def readable():
+        return bool(select.select([pipes.far_read], [], [], 0)[0])
+
+    def fails():
+        raise ValueError("a fault")
+
+    with Pipes() as pipes:
+        found = {}
+        TURN.is_open = True
+        TURN.before += [fails, lambda: found.update(before=readable())]
+        after_turn(lambda: found.update(after=readable()))
+        pipes.channel.write(b"one\n")
+        if flushed == "the channel":  # as where the pipe was full and has room again
+            pipes.channel.flush()
+            assert found == {"before": False}
+        flush_all()
+        assert found == {"before": False, "after": True}
+        assert not TURN.is_open
+        assert await pipes.take(4) == b"one\n"
+        pipes.channel.write(b"two\n")
+        after_turn(lambda: found.update(later=readable()))
+        assert "later" not in found
+        await anyio.lowlevel.checkpoint()
+        assert found["later"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
+import struct
 from hashlib import sha256
 
 import anyio
@@ -12,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpx.core.events.audit import chain
+from mcpx.core.events.audit import calls, chain
 from mcpx.core.events.audit.calls import MAX_SLOTS, SLOT_BYTES
 from mcpx.core.events.audit.reading import Selection, last_lines
+from mcpx.core.wire.channel import TURN
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
 from tests.mcpx.core.events.audit.conftest import RESULT, Audit, begin, call
@@ -103,6 +106,84 @@ async def test_on_any_file_system_an_end_is_known_to_the_next_process(log, mappe
     ]
     assert not open_one.settled
     assert log.problems() == []
+
+
+async def test_what_begins_and_ends_in_a_turn_is_noted_before_anything_of_it_is_written(log):
+    audit = left(log)
+    TURN.is_open = True
+    replies = [begin(audit, f"call {number}") for number in range(3)]
+    TURN.prepare()
+    replies[0].resolve(RESULT)
+    begin(audit, "at once").resolve(RESULT)
+    open_one = begin(audit, "open")
+    TURN.prepare()
+    TURN.is_open = False
+    TURN.after.clear()  # the turn in which its lines would have been written
+    kill(audit)
+    log.write("next")
+    assert [(line["name"], line["outcome"]) for line in log.lines()] == [
+        ("call 0", "ok"),
+        ("call 1", "unknown"),
+        ("call 2", "unknown"),
+        ("at once", "ok"),
+        ("open", "unknown"),
+        ("next", "ok"),
+    ]
+    assert log.problems() == []
+    assert not open_one.settled
+
+
+class Stores(mmap.mmap):
+    """A mapping that remembers what it was after each store."""
+
+    states: list[bytes]
+
+    def __setitem__(self, place, value):
+        super().__setitem__(place, value)
+        self.states.append(self[:])
+
+
+class Fields(struct.Struct):
+    """A struct that is packed one field after the other, as it is."""
+
+    def pack_into(self, table, at, *values):
+        for field, value in zip(self.format[1:], values, strict=True):
+            struct.pack_into(f"={field}", table, at, value)
+            table.states.append(table[:])
+            at += struct.calcsize(f"={field}")
+
+
+@pytest.mark.parametrize("name", ["before", "after", "x" * 300])
+@pytest.mark.parametrize("is_headed", [True, False])
+async def test_a_kill_between_any_two_stores_of_a_beginning_invents_nothing(
+    log, monkeypatch, name, is_headed
+):
+    audit = left(log)
+    call(audit, "before")
+    audit.flush()
+    if is_headed:
+        audit._chain._write_head()
+    slots, state = audit._chain.slots, log.folder / "1.state"
+    slots.close()
+    slots._map = Stores(audit._chain._state, state.stat().st_size)
+    slots._map.states = states = []
+    for each in ("_SLOT", "_LENGTH"):
+        monkeypatch.setattr(calls, each, Fields(getattr(calls, each).format))
+    open_one = begin(audit, name)
+    kill(audit)
+    monkeypatch.undo()
+    assert len(states) >= 5
+    [lines] = log.files
+    whole = lines.read_bytes()
+    for each in states:
+        state.write_bytes(each)
+        lines.write_bytes(whole)
+        log.write("next")
+        assert log.names() in (["before", "next"], ["before", name, "next"])
+        assert [line["outcome"] for line in log.lines()[1:-1]] in ([], ["unknown"])
+        assert log.problems() == []
+    assert len(log.names()) == 3
+    assert not open_one.settled
 
 
 async def test_a_call_that_has_ended_is_not_written_again_whatever_the_head_says(log):
