@@ -15,7 +15,8 @@ any of these keys:
 * `stderr`: text said at start. `exit`: leave at once with this code. `exit_at`: leave when this method comes.
 * `silent`: read everything and answer nothing. `unread`: the same, for resources/read only.
 * `noise`: print lines that are no messages before every answer.
-* `stubborn`: ignore SIGTERM and the end of standard input. `grandchild`: leave a stubborn child behind.
+* `stubborn`: ignore SIGTERM and the end of standard input. `grandchild`: leave a stubborn child behind;
+  `session`: in a session of its own, as a browser is, `hidden`: and with an empty environment.
 * `tools`: a file with the list of tools (read at every listing), in place of the built-in ones.
 * `about`: a file with what it says of itself: a JSON object with `name`, `title`, `instructions`.
 * `endless`: `same` or `new`, the kind of cursor that every page of tools ends with. `pages`: so many pages.
@@ -148,8 +149,8 @@ class ScriptedServer:
     def begin(self) -> None:
         if self.script.get("stubborn"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if self.script.get("grandchild"):
-            self.leave_grandchild()
+        if kind := self.script.get("grandchild"):
+            self.leave_grandchild(kind)
         self.note("started", pid=os.getpid())
         if gate := self.script.get("gate"):
             os.read(os.open(gate, os.O_RDONLY), 1)
@@ -164,9 +165,13 @@ class ScriptedServer:
                 sys.exit(3)
             self.script["silent"] = True
 
-    def leave_grandchild(self) -> None:
+    def leave_grandchild(self, kind: object) -> None:
         if (pid := os.fork()) == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if kind in {"session", "hidden"}:
+                os.setsid()
+            if kind == "hidden":
+                os.execve("/bin/sleep", ["sleep", "600"], {})
             while True:
                 signal.pause()
         self.note("grandchild", pid=pid)

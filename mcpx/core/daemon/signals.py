@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import anyio
@@ -90,13 +89,10 @@ async def _reload(hub: Hub) -> None:
 
 
 def end_at_once(hub: Hub, why: str, code: int) -> NoReturn:
-    """Kill every child's process group and leave. May be called in any thread."""
+    """Kill every child with all that it has started, and leave. May be called in any thread."""
     upstreams = hub.fleet.children()
     stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in upstreams:
-        if upstream.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(upstream.pid, signal.SIGKILL)
+    hub.fleet.ledger.end_children()
     EARLY.end()
     os._exit(code)

@@ -109,7 +109,7 @@ def _task_of(hub: HubView, ctx: Context) -> Task:
     task_id = (ctx.params or {}).get("taskId")
     if not isinstance(task_id, str):
         raise MCPError(INVALID_PARAMS, f"taskId must be a string, got {kind_of(task_id)}; nothing was sent")
-    client = session_client(connection_of(ctx.session), hub)
+    client = session_client(connection_of(ctx.session))
     task = hub.views.tasks.find(task_id, owner=client.principal + (client_name(ctx.session) or ""))
     if task is None or hub.hides(task.server):
         shown = shown_name(cut(task_id, MAX_ID_CHARS))
@@ -236,7 +236,7 @@ class EndpointServer(Server[Any]):
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:
         """Send the client log messages of all servers from this level on (before 2026-07-28)."""
-        handle = self.hub.clients.handles.get(client_of(connection_of(ctx.session), self.hub))
+        handle = self.hub.clients.handles.get(client_of(connection_of(ctx.session)))
         if handle is not None:
             handle.log_level = params.level
             self.hub.clients.changed()

@@ -19,7 +19,7 @@ file touches the SDK's server runner, which is declared provisional.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from mcpx.core.gateway.clients.handles import stream_caller
 from mcpx.core.gateway.clients.identity import bind_client
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.protocol.context import ClientId, Transport
@@ -54,6 +55,11 @@ class Era(Enum):
 
 class EraServer:
     """Serves one connection. `era` and `connection` tell the fast path what it may take."""
+
+    token: str | None = None
+    has_one_wire = True
+    agrees: Callable[[Any, Any], bool] | None = None
+    caller = staticmethod(stream_caller)
 
     def __init__(
         self, server: EndpointServer, dispatcher: WireDispatcher, transport: Transport = "stdio"

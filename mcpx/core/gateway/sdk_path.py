@@ -9,7 +9,7 @@ know, and refuses blocks of unknown types. So handlers that pass on what others 
 middleware of ours (`unsieved`), with checked parameters as ever, and own their results whole: the envelope of
 2026-07-28 (`resultType`, the `_meta` with MCPX's `serverInfo`) too. They return `enclose(pieces)`
 (`mcpx.core.wire.enclosed`), which goes through all transports and comes out as these bytes: on a stream by
-`mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.frontends.http.endpoints`. For a further handler on
+`mcpx.core.wire.incoming`, over HTTP by `mcpx.core.gateway.over_http`. For a further handler on
 the gateway's server, add its method to `METHODS`; another server gets `unsieved(server, methods)` among its
 `middleware`. A middleware may as well answer by itself with `enclose(raw)`, and
 `MCPError(code, message, enclose(data))` does the same for the data of an error.
@@ -107,7 +107,7 @@ async def run(hub: HubView, ctx: Context, request: Request, render: Render[R]) -
     notifications = RequestQueue(hub.clients)
     with_context = replace(request, context=_context(hub, ctx, notifications, request.context.watched))
     if isinstance(with_context, Exec):
-        with_context = replace(with_context, given=await as_sent(ctx))
+        with_context = replace(with_context, given=as_sent(ctx.session))
     return await notifications.deliver_during(hub.calls.run(with_context, render))
 
 
@@ -130,7 +130,7 @@ def _context(
             notifications.put(partial(outbound.notify, "notifications/progress", params), len(step))
 
     return RequestContext(
-        client=session_client(connection_of(ctx.session), hub),
+        client=session_client(connection_of(ctx.session)),
         caller=caller,
         answers=_answers(ctx),
         on_progress=None if token is None else progressed,

@@ -160,7 +160,7 @@ def note_listing(hub: HubView, ctx: Context, three: Iterable[mcp_types.Tool], ex
         cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
         cost += exposure.cost_of_native()
         hub.meter.note_listing(
-            session_client(connection, hub),
+            session_client(connection),
             client_name(ctx.session),
             cost,
             hub.upstreams,

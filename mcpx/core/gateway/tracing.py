@@ -11,7 +11,7 @@ from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.gateway.clients.identity import origin_of
+from mcpx.core.gateway.clients.identity import origin_of, wire_context
 from mcpx.core.protocol.context import Origin
 from mcpx.core.telemetry.tracing import PARENT, STATE, ServedRequest, short, target_in
 from mcpx.core.wire.envelope import RequestId
@@ -66,10 +66,10 @@ def _begun(hub: HubView, ctx: Context) -> ServedRequest:
 
 def _headers(ctx: Context) -> dict[str, str]:
     """Read trace and session from the headers, where the request came over HTTP."""
-    if ctx.request is None:
-        return {}
-    given = ctx.request.headers
-    return {name: given[name] for name in (PARENT, STATE, _SESSION) if name in given}
+    context = wire_context(ctx.session)
+    given = {} if context is None else context.headers
+    names = {name: name.encode() for name in (PARENT, STATE, _SESSION)}
+    return {name: given[key].decode("latin-1") for name, key in names.items() if key in given}
 
 
 def client_attributes(

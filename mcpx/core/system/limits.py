@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
 import structlog
 
-from mcpx.core.system.processes import PROC
+from mcpx.core.system.processes import PROC, children
 
 log = structlog.get_logger()
 MAX_DESCRIPTORS: Final = (
@@ -96,16 +95,9 @@ def _set_limit(pid: int, kind: int, most: int) -> None:
     _, hard = resource.prlimit(pid, kind)
     target = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, kind, (target, target))
-    for child in _children(pid):  # those before now: the others have inherited it
+    for child in children(pid):  # those before now: the others have inherited it
         with suppress(ProcessLookupError):
             _set_limit(child, kind, most)
-
-
-def _children(pid: int) -> Iterator[int]:
-    """The children of a process; none where the system does not say (proc(5), children)."""
-    with suppress(OSError):
-        for task in (PROC / str(pid) / "task").iterdir():
-            yield from map(int, (task / "children").read_text().split())
 
 
 def _set_niceness(pid: int, nice: int) -> None:

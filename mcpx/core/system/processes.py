@@ -48,6 +48,7 @@ class _Stat(NamedTuple):
     """Fields of /proc/PID/stat."""
 
     state: str
+    parent: int
     group: int
     started: str
     used: tuple[str, str]
@@ -96,7 +97,7 @@ def has_proc() -> bool:
 def start_time(pid: int) -> str | None:
     """When a process started, as the system gives it; None if it does not exist, or is dead."""
     if not has_proc():
-        return _ps("-o", "lstart=", "-p", str(pid)) or None
+        return ask_ps("-o", "lstart=", "-p", str(pid)) or None
     found = _stat(pid)
     return None if found is None or found.state in _DEAD else found.started
 
@@ -134,13 +135,29 @@ def processes() -> Iterator[int]:
             yield int(entry.name)
 
 
-def started_with(pid: int, variable: str, value: str) -> bool:
-    """True if the process was started with that variable (proc(5), environ); False if we may not look."""
-    try:
-        environ = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return False
-    return os.fsencode(f"{variable}={value}") in environ.split(b"\0")
+def children(pid: int) -> Iterator[int]:
+    """The children of a process; none where the system does not say (proc(5), children)."""
+    with suppress(OSError):
+        for task in os.listdir(f"{PROC}/{pid}/task"):  # noqa: PTH208 - a third of the time
+            with open(f"{PROC}/{pid}/task/{task}/children", "rb", buffering=0) as file:
+                yield from map(int, file.read().split())
+
+
+def descendants(pid: int, started: str) -> dict[int, str]:
+    """The descendants of a process with that start time, each with its own: together they name one for good.
+
+    Those whose parents have died are not among them. Needs /proc.
+    """
+    found: dict[int, str] = {}
+    waiting = [(pid, started)]
+    while waiting:
+        parent, its_start = waiting.pop()
+        seen = {child: stat for child in children(parent) if (stat := _stat(child)) is not None}
+        if start_time(parent) == its_start:  # else these are the children of another process of that number
+            mine = {child: stat.started for child, stat in seen.items() if stat.parent == parent}
+            waiting += mine.items()
+            found |= mine
+    return found
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -149,8 +166,8 @@ def _stat(pid: int) -> _Stat | None:
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    # proc(5): the fields 3, 5, 22, 14, 15 and 24
-    return _Stat(fields[0], int(fields[2]), fields[19], (fields[11], fields[12]), fields[21])
+    # proc(5): the fields 3, 4, 5, 22, 14, 15 and 24
+    return _Stat(fields[0], int(fields[1]), int(fields[2]), fields[19], (fields[11], fields[12]), fields[21])
 
 
 # --- what process groups use
@@ -263,13 +280,13 @@ def _proportional(pid: int) -> int:
 
 def _by_ps() -> Iterator[tuple[int, Usage]]:
     """Yield the use of all processes; nothing if `ps` does not answer."""
-    for line in _ps("-A", "-o", "pid=,pgid=,rss=,time=").splitlines():
+    for line in ask_ps("-A", "-o", "pid=,pgid=,rss=,time=").splitlines():
         with suppress(ValueError):
             pid, group, size, used = line.split()
             yield int(pid), Usage(int(group), "", int(size) * KIB, _seconds(used))
 
 
-def _ps(*arguments: str) -> str:
+def ask_ps(*arguments: str) -> str:
     """The output of `ps`; empty if it gives none."""
     command = [_PS, *arguments]
     try:

@@ -90,6 +90,11 @@ class Batch:
         self._bytes = 0
         self._open = 1
 
+    @property
+    def is_open(self) -> bool:
+        """True if a request is not settled, or not all messages have been taken."""
+        return self._open > 0
+
     def open(self) -> None:
         """Wait for one more request."""
         self._open += 1

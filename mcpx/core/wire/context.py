@@ -16,7 +16,7 @@ from mcpx.core.wire.batch import Batch
 from mcpx.core.wire.envelope import RequestId, Step
 
 if TYPE_CHECKING:
-    from mcp.shared.dispatcher import Dispatcher
+    from mcp.shared.dispatcher import Outbound
 
 BOTH_WAYS: Final = TransportContext(kind="stdio", can_send_request=True)
 NOTHING: Final = msgspec.Raw()
@@ -30,12 +30,16 @@ class WireContext(DispatchContext[TransportContext]):
 
     def __init__(
         self,
-        dispatcher: Dispatcher[TransportContext],
+        dispatcher: Outbound,
         request_id: RequestId | None,
         params: Mapping[str, Any] | None = None,
         raw: msgspec.Raw = NOTHING,
     ) -> None:
         self._dispatcher = dispatcher
+        self.is_local = True
+        """Whether the request came from this machine."""
+        self.headers: Mapping[bytes, bytes] = {}
+        """The headers of the request, where it came over HTTP, by their names in lower case."""
         self._request_id = request_id
         self.raw = raw
         """The params of a request, as they came."""

@@ -161,6 +161,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._writable.pulse()
         self.on_drained()
 
+    def take_slowly(self, request_id: RequestId, method: str, params: msgspec.Raw) -> None:
+        """Have the SDK's handlers serve a request that the fast path has had."""
+        self.receiver.incoming.take_request(request_id, method, params)
+
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as the connection lives; what it raises is logged."""
         self.receiver.incoming.spawn(function, *arguments)

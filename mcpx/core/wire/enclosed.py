@@ -4,7 +4,7 @@ The SDK takes results, and the `data` of errors, as objects, which pydantic and 
 way: numbers beyond a double become null, members that are null vanish. So what is to go out as it is, is
 enclosed in an object with the text of the JSON as its one member (`enclose`), which every serializer leaves
 alone, and the JSON itself is put in its place in what has been written (`restore`). Two ends do that: a
-stream's `Incoming`, and `mcpx.core.gateway.frontends.http.endpoints` for what goes out over HTTP.
+stream's `Incoming`, and `mcpx.core.gateway.over_http` for what goes out over HTTP.
 
 An enclosure holds its own text, and nothing is kept elsewhere: one whose response never leaves is freed with
 the response, and one that is stored (for a client whose stream broke) counts with its message. The member's

@@ -123,7 +123,7 @@ def split_large_answer(line: bytes) -> RPCMessage | None:
     return RPCMessage(id=int(head[1]), result=msgspec.Raw(memoryview(line)[head.end() : -1]))
 
 
-def split_large(line: LargeMessage) -> RPCMessage | None:
+def split_large(line: LargeMessage | bytes) -> RPCMessage | None:
     """Split a large message without decoding it, in the usual spellings; None for anything else.
 
     Whether what it holds is JSON shows when that is decoded.
@@ -138,9 +138,10 @@ def split_large(line: LargeMessage) -> RPCMessage | None:
     values = {each[1]: msgspec.json.decode(each[2]) for each in given}
     message = RPCMessage(id=values.get(b"id"), method=values.get(b"method"))
     kind, start = head[2], head.end()
-    line.content_at = start
-    if kind == b"result":  # without white space, so that it can go on as the answer that it is
-        line[start - len(RESULT) : start] = RESULT
+    if isinstance(line, LargeMessage):
+        line.content_at = start
+        if kind == b"result":  # without white space, so that it can go on as the answer that it is
+            line[start - len(RESULT) : start] = RESULT
     setattr(message, kind.decode(), msgspec.Raw(memoryview(line)[start : tail.start() + 1]))
     return message if (message.method is None) == (kind != b"params") else None
 

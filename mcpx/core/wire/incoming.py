@@ -103,7 +103,7 @@ class Incoming:
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as messages are served; what it raises is logged."""
         if self._tasks is not None:
-            self._tasks.start_soon(_contained, function, *arguments)
+            self._tasks.start_soon(contained, function, *arguments)
 
     # --- messages
 
@@ -112,12 +112,12 @@ class Incoming:
         if self._tasks is None or self._is_too_large(raw):
             return
         try:
-            params = _object(raw)
+            params = decode_params(raw)
         except (msgspec.DecodeError, RecursionError):
             return
         if not run_notify_intercept(self._intercept, method, params):
             context = WireContext(self._dispatcher, None)
-            self._tasks.start_soon(_contained, self._on_notify, context, method, params)
+            self._tasks.start_soon(contained, self._on_notify, context, method, params)
 
     def take_request(
         self, request_id: RequestId, method: str, raw: msgspec.Raw, batch: Batch | None = None
@@ -127,7 +127,7 @@ class Incoming:
             return
         try:
             refusal = self._refusal(method, raw)
-            params = None if refusal else _object(raw)
+            params = None if refusal else decode_params(raw)
         except (msgspec.DecodeError, RecursionError):
             refusal, params = UNREADABLE, None
         if refusal is not None:
@@ -145,15 +145,12 @@ class Incoming:
         self._tasks.start_soon(self._serve, context, scope, method, params)
 
     def _refusal(self, method: str, raw: msgspec.Raw) -> bytes | None:
-        if self._is_too_large(raw):
-            return TOO_LARGE
-        if len(method) > MAX_METHOD_CHARS:
-            return _NO_METHOD
-        return _TOO_MANY if len(self.open) >= MAX_OPEN_REQUESTS else None
+        if len(self.open) >= MAX_OPEN_REQUESTS:
+            return TOO_MANY
+        return refusal_of(method, raw, self._max_bytes)
 
     def _is_too_large(self, raw: msgspec.Raw) -> bool:
-        size = len(raw)
-        return size > self._max_bytes or (size > LARGE_BYTES and takes_long(bytes(raw)))
+        return is_too_large(raw, self._max_bytes)
 
     def cancel(self, request_id: RequestId) -> bool:
         """Cancel a request for the peer; False for an unknown one."""
@@ -175,7 +172,7 @@ class Incoming:
                 result = await self._on_request(context, method, params)
                 answer = envelope.answer(request_id, [encode_restored(result)])
         except Exception as error:  # noqa: BLE001 - the one boundary from handlers to the wire
-            answer = envelope.failure(request_id, _encoded(_error_data(error, method)))
+            answer = envelope.failure(request_id, encoded_error(error, method))
         finally:
             self._settle(context, answer)
             if method == INITIALIZE:
@@ -200,27 +197,47 @@ class Incoming:
             batch.add(request_id, answer)
 
 
-async def _contained(function: Any, *arguments: Any) -> None:
-    """A callback that fails must not end the session."""
+def is_too_large(raw: msgspec.Raw, max_bytes: int) -> bool:
+    """Return True if the parameters of a message are too large, or too dense, to be decoded here."""
+    size = len(raw)
+    return size > max_bytes or (size > LARGE_BYTES and takes_long(bytes(raw)))
+
+
+def refusal_of(method: str, raw: msgspec.Raw, max_bytes: int) -> bytes | None:
+    """Return the error of a request that is not even looked at; None for one that is."""
+    if is_too_large(raw, max_bytes):
+        return TOO_LARGE
+    return NO_METHOD if len(method) > MAX_METHOD_CHARS else None
+
+
+async def contained(function: Any, *arguments: Any) -> None:
+    """Run a coroutine function; what it raises is logged, and ends nothing else."""
     try:
         await function(*arguments)
     except Exception as error:  # noqa: BLE001 - the boundary that the docstring names
         contain(error, "callback")
 
 
-def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
+def decode_params(raw: msgspec.Raw) -> dict[str, Any] | None:
+    """Decode the parameters of a message; None where there are none, or they are no object.
+
+    Raises:
+        msgspec.DecodeError: They are no JSON.
+        RecursionError: They are nested too deeply.
+    """
     if not raw:
         return None
     value = msgspec.json.decode(raw)
     return value if isinstance(value, dict) else None
 
 
-def _error_data(error: Exception, method: str) -> ErrorData:
+def encoded_error(error: Exception, method: str) -> bytes:
+    """Encode an exception of a handler of that method as the `error` of the answer."""
     known = handler_exception_to_error_data(error)
     if known is None:
         contain(error, "handler", method=method)
-        return ErrorData(code=INTERNAL_ERROR, message="Internal server error")
-    return known
+        known = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
+    return _encoded(known)
 
 
 def _encoded(error: ErrorData) -> bytes:
@@ -238,7 +255,7 @@ def overloaded(why: str) -> bytes:
     return _encoded(ErrorData(code=CONNECTION_CLOSED, message=message))  # -32000, the first of a server's own
 
 
-_TOO_MANY: Final = overloaded(f"{MAX_OPEN_REQUESTS} requests are open")
+TOO_MANY: Final = overloaded(f"{MAX_OPEN_REQUESTS} requests are open")
 IN_USE: Final = _encoded(
     ErrorData(
         code=INVALID_REQUEST,
@@ -246,5 +263,5 @@ IN_USE: Final = _encoded(
         " Give each request an id of its own.",
     )
 )
-_NO_METHOD: Final = _encoded(ErrorData(code=METHOD_NOT_FOUND, message="Method not found"))
+NO_METHOD: Final = _encoded(ErrorData(code=METHOD_NOT_FOUND, message="Method not found"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))

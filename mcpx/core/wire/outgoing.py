@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
@@ -20,7 +20,6 @@ from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 
 from mcpx.core.wire import envelope
-from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage
 from mcpx.core.wire.malformed import MalformedMessage, ResponseTooLarge, UnreadableAnswer, find_id
 
@@ -65,6 +64,18 @@ class PeerError(MCPError):
         self.raw = raw
 
 
+Write = Callable[..., object]
+"""Sends the pieces of one message, with the line's end."""
+
+
+class Writer(Protocol):
+    """Sends messages to the peer."""
+
+    def write(self, *pieces: Bytes) -> object:
+        """Send a message in pieces, with the line's end."""
+        ...
+
+
 class _Open(msgspec.Struct):
     """A request that awaits its answer; with `is_raw`, as it comes or not at all."""
 
@@ -76,7 +87,7 @@ class _Open(msgspec.Struct):
 class Outgoing:
     """The requests that are open on one channel."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Writer) -> None:
         self._channel = channel
         self._last_id = 0
         self._open: dict[RequestId, _Open] = {}
@@ -110,13 +121,20 @@ class Outgoing:
         self._open[request_id] = _Open(on_answer, on_progress, is_raw=True)
         self._channel.write(*envelope.request(request_id, method, *params))
 
-    def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
-        """Send a request under an id of the caller's, which no open one has."""
+    def call_as(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: Bytes | None,
+        on_answer: OnAnswer,
+        write: Write | None = None,
+    ) -> None:
+        """Send a request under an id of the caller's, which no open one has; `write` is as for `request`."""
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
         self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_raw=True)
-        self._channel.write(*envelope.request(request_id, method, params))
+        (write or self._channel.write)(*envelope.request(request_id, method, params))
 
     async def request(
         self,
@@ -126,8 +144,11 @@ class Outgoing:
         on_progress: OnProgress | None,
         *,
         is_raw: bool,
+        write: Write | None = None,
     ) -> msgspec.Raw:
         """Send a request and wait for its result; unless `is_raw`, numbers that are no JSON are null in it.
+
+        `write` sends it another way than over the channel, and what cancels it too.
 
         Raises:
             MCPError: An error answer, a timeout, the end.
@@ -146,29 +167,30 @@ class Outgoing:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
         self._open[key] = _Open(settling(answer), on_progress, is_raw=is_raw)
-        self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
+        send = write or self._channel.write
+        send(*envelope.request(request_id, method, envelope.encode(body) if body else None))
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
                 return await answer
         except TimeoutError:
-            self._abandon(request_id, opts, f"timed out after {timeout}s")
+            self._abandon(request_id, opts, f"timed out after {timeout}s", send)
             raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
         except asyncio.CancelledError:
-            self._abandon(request_id, opts, "caller cancelled")
+            self._abandon(request_id, opts, "caller cancelled", send)
             raise
         finally:
             self._open.pop(key, None)
 
-    def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
+    def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str, write: Write) -> None:
         if opts.get("cancel_on_abandon", True):
-            self.cancel(request_id, reason)
+            self.cancel(request_id, reason, write)
 
-    def cancel(self, request_id: RequestId, reason: str) -> None:
+    def cancel(self, request_id: RequestId, reason: str, write: Write | None = None) -> None:
         """Cancel a request at the peer; a late answer is dropped."""
         if self._open.pop(coerce_request_id(request_id), None) is not None:
             params = envelope.encode({"requestId": request_id, "reason": reason})
-            self._channel.write(*envelope.notification("notifications/cancelled", params))
+            (write or self._channel.write)(*envelope.notification("notifications/cancelled", params))
 
     def discard(self, request_id: RequestId) -> None:
         """Forget a request that was cancelled by other means; a late answer is dropped."""

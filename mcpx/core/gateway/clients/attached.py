@@ -119,7 +119,7 @@ class AttachedClients:
         connection = connection_of(session)
         if is_probe(connection):
             return
-        client = session_client(connection, hub)
+        client = session_client(connection)
         if client.sessionless:
             self._note_sessionless(connection, client.principal, hub.endpoint)
             return

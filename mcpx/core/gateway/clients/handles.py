@@ -7,9 +7,9 @@ task of their own delivers them in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from mcp.server.connection import Connection
@@ -31,7 +31,7 @@ from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue, s
 from mcpx.core.protocol.context import NO_CAPABILITIES, Caller, Capabilities, OnStep, read_capabilities
 from mcpx.core.servers.relay.clients import LOG, ConnectedClients
 from mcpx.core.wire import envelope
-from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import Bytes, RequestId
 
 
 def capabilities_of(declared: ClientCapabilities | None) -> Capabilities:
@@ -77,7 +77,7 @@ class ConnectionHandle:
     """A client of the revisions before 2026-07-28, between its requests."""
 
     def __init__(self, connection: Connection, hub: HubView, outbox: NotificationOutbox) -> None:
-        self.client = client_of(connection, hub)
+        self.client = client_of(connection)
         self.log_level: str | None = None
         self._hub = hub
         self._connection = connection
@@ -108,10 +108,46 @@ class ConnectionHandle:
         self._outbox.send(self._connection, method, params)
 
 
-class StreamLog(msgspec.Struct):
-    """A sender of log messages on a stream of ours; at 2026-07-28 open until its request is answered."""
+class Writer(Protocol):
+    """Takes answers."""
 
-    wire: WireDispatcher
+    def write(self, *pieces: Bytes) -> None:
+        """Send an answer in pieces."""
+        ...
+
+
+class Wire(Outbound, Protocol):
+    """What requests come over: a stream, or one POST of HTTP. See `WireDispatcher`."""
+
+    fast_cancels: dict[RequestId, Callable[[], None]]
+
+    @property
+    def channel(self) -> Writer:
+        """What answers are written to."""
+        ...
+
+    @property
+    def take_slowly(self) -> Callable[[RequestId, str, msgspec.Raw], None]:
+        """Has the SDK's handlers serve a request that the fast path has had."""
+        ...
+
+    def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
+        """Run a coroutine function."""
+        ...
+
+    def notify_lossy(self, method: str, params: Bytes | None) -> None:
+        """Send a progress or log message."""
+        ...
+
+    def notify_progress(self, token: RequestId, members: bytes) -> None:
+        """Send progress on a request."""
+        ...
+
+
+class StreamLog(msgspec.Struct):
+    """A sender of log messages with a request of ours; at 2026-07-28 open until that is answered."""
+
+    wire: Wire
     peer: str | None
     is_open: bool = True
 
@@ -121,15 +157,16 @@ class StreamLog(msgspec.Struct):
 
 
 def stream_caller(
-    wire: WireDispatcher,
+    wire: Wire,
     client: object,
     capabilities: Capabilities,
     *,
     clients: ConnectedClients | None = None,
     level: str | None = None,
     peer: str | None = None,
+    is_local: bool = True,
 ) -> Caller:
-    """The client on a stream of ours: for all its calls, or without `clients` (2026-07-28) for one.
+    """The client on a wire of ours: for all its calls, or without `clients` (2026-07-28) for one.
 
     With `peer` it is another MCPX, at the endpoint of that server. Its calls may come from several clients
     there, so at 2026-07-28 each counts as one of its own: no question goes to the wrong person. Nor is it
@@ -139,7 +176,7 @@ def stream_caller(
         client=client if peer is None or clients is not None else object(),
         capabilities=capabilities,
         modern=clients is None,
-        is_local=peer is None,
+        is_local=is_local and peer is None,
         is_peer=peer is not None,
         level=level,
         sessions=None if clients is None else clients.handles,
@@ -158,9 +195,9 @@ def request_caller(ctx: ServerRequestContext[Any, Any], hub: HubView, queue: Req
         params = own_logger(params, peer)
         queue.put(partial(outbound.notify, LOG, params), size_of(params))
 
-    is_near = bearer_of(connection) is None and is_of_this_machine(ctx.request)
+    is_near = bearer_of(connection) is None and is_of_this_machine(session)
     return Caller(
-        client=object() if modern and peer is not None else client_of(connection, hub),
+        client=object() if modern and peer is not None else client_of(connection),
         capabilities=capabilities_in(ctx.params) if modern else capabilities_of(session.client_capabilities),
         modern=modern,
         is_local=peer is None and is_near,

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 import msgspec
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.core.config.urls import is_loopback
 from mcpx.core.daemon.hub_view import HubView
-from mcpx.core.protocol.context import SESSIONLESS, ClientId, Origin, Transport, client_text, this_user
+from mcpx.core.protocol.context import ClientId, Origin, Transport, client_text, this_user
 from mcpx.core.servers.passthrough.client import DirectClient
 from mcpx.core.system.endpoint import PROBE_KEY
 from mcpx.core.wire.context import WireContext
@@ -61,12 +58,6 @@ def bearer_in(scope: MutableMapping[str, Any]) -> Bearer | None:
     return cast("Bearer | None", scope.get(_BEARER_KEY))
 
 
-def bind_bearer(connection: Connection, request: Any) -> None:
-    """Note on a connection the bearer of an HTTP request that came over it; `request` is None on a stream."""
-    if request is not None and (bearer := bearer_in(request.scope)) is not None:
-        connection.state[_BEARER_KEY] = bearer
-
-
 def bearer_of(connection: Connection) -> Bearer | None:
     """The bearer that is bound to a connection."""
     return cast("Bearer | None", connection.state.get(_BEARER_KEY))
@@ -76,10 +67,14 @@ _KEY: Final = "mcpx.client"
 _TRANSPORT_KEY: Final = "mcpx.transport"
 
 
-def bind_client(connection: Connection, client: ClientId, transport: Transport = "stdio") -> None:
-    """Make this client the one behind the connection, which is a stream of that kind."""
+def bind_client(
+    connection: Connection, client: ClientId, transport: Transport = "stdio", bearer: Bearer | None = None
+) -> None:
+    """Make this client the one behind the connection of that kind, which the bearer was let in for."""
     connection.state[_KEY] = client
     connection.state[_TRANSPORT_KEY] = transport
+    if bearer is not None:
+        connection.state[_BEARER_KEY] = bearer
 
 
 def origin_of(session: ServerSession, hub: HubView) -> Origin:
@@ -117,46 +112,37 @@ def request_outbound(session: ServerSession) -> Outbound:
     return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
 
 
-async def as_sent(ctx: ServerRequestContext[Any, Any]) -> bytes | msgspec.Raw:
-    """The request that is being handled as the client has sent it: its params, or over HTTP its body.
+def wire_context(session: ServerSession) -> WireContext | None:
+    """What the request that is being handled came with; None where it did not come over a wire of ours."""
+    channel = request_outbound(session)
+    return channel if isinstance(channel, WireContext) else None
 
-    The SDK reads both, and of two members by one name it keeps one.
+
+def as_sent(session: ServerSession) -> bytes | msgspec.Raw:
+    """The params of the request that is being handled, as the client has sent them.
+
+    The SDK reads them, and of two members by one name it keeps one.
     """
-    if ctx.request is not None:
-        body: bytes = await ctx.request.body()
-        return body
-    channel = request_outbound(ctx.session)
-    return channel.raw if isinstance(channel, WireContext) else b""
+    context = wire_context(session)
+    return b"" if context is None else context.raw
 
 
-def is_of_this_machine(request: Any) -> bool:
-    """Return True for a request from this machine; `request` is None on a stream, which always is."""
-    if request is None:
-        return True
-    ends = request.scope.get("client"), request.scope.get("server")
-    return all(end is not None and is_loopback(end[0]) for end in ends)
+def is_of_this_machine(session: ServerSession) -> bool:
+    """Return True if the request that is being handled came from this machine."""
+    context = wire_context(session)
+    return context is None or context.is_local
 
 
-def session_client(connection: Connection, hub: HubView) -> ClientId:
-    """The client whose session the connection is; without a session, who stands for all such requests.
-
-    For a session over HTTP it is made on first use, and the hub is told when the session ends.
-    """
-    known = cast("ClientId | None", connection.state.get(_KEY))
-    if known is None:
-        bearer = bearer_of(connection)
-        if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return SESSIONLESS if bearer is None else bearer.sessionless
-        known = ClientId(principal="" if bearer is None else bearer.principal)
-        bind_client(connection, known, "http")
-        connection.exit_stack.callback(hub.client_left, known)
+def session_client(connection: Connection) -> ClientId:
+    """The client whose session the connection is; without a session, who stands for all such requests."""
+    known: ClientId = connection.state[_KEY]
     return known
 
 
-def client_of(connection: Connection, hub: HubView) -> object:
+def client_of(connection: Connection) -> object:
     """Return what identifies the client from request to request.
 
     Without a session (2026-07-28 over HTTP) each request is a client of its own.
     """
-    known = session_client(connection, hub)
+    known = session_client(connection)
     return connection if known.sessionless else known

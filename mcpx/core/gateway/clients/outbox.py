@@ -160,8 +160,12 @@ class RequestQueue:
             finally:
                 self._closed = True
                 self._changed.set()
+        self.tasks = None
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                failure = None  # which leads here: the collector does not see all that it leads to
         return result
 
     async def _deliver(self) -> None:

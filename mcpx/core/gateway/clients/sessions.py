@@ -24,7 +24,7 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.attached import AttachedClients
 from mcpx.core.gateway.clients.handles import ConnectionHandle
-from mcpx.core.gateway.clients.identity import bind_bearer, client_of, connection_of
+from mcpx.core.gateway.clients.identity import client_of, connection_of
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
 from mcpx.core.gateway.clients.subscribers import Subscribers
 from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
@@ -41,8 +41,7 @@ DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification 
 
 def client_name(session: ServerSession) -> str | None:
     """Return the client's name for itself, from `initialize` or the request's envelope."""
-    params = session.client_params
-    return params.client_info.name if params else None
+    return _name_of(connection_of(session))
 
 
 class ClientSessions:
@@ -57,7 +56,7 @@ class ClientSessions:
         self._lists: WeakValueDictionary[Endpoint, ToolList] = (
             WeakValueDictionary()
         )  # of the endpoints in use
-        self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
+        self._sessions: dict[Connection, ToolList] = {}
         self._changed = Signal()
         self._changes: dict[str, Diff] = {}
         self._noticed: set[str] = set()
@@ -82,14 +81,13 @@ class ClientSessions:
 
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
-            bind_bearer(connection, ctx.request)
             if ctx.request_id is not None:
                 self.attached.note(ctx.session, tools.hub)
             if (
                 connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
                 and connection not in self._sessions
             ):
-                self._sessions[connection] = ctx.session, tools
+                self._sessions[connection] = tools
                 self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
                 connection.exit_stack.callback(self._forget, connection, tools.hub)
             return await call_next(ctx)
@@ -98,7 +96,7 @@ class ClientSessions:
 
     def _forget(self, connection: Connection, hub: HubView) -> None:
         self._sessions.pop(connection, None)
-        hub.clients.leave(client_of(connection, hub))
+        hub.clients.leave(client_of(connection))
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -138,9 +136,9 @@ class ClientSessions:
                     except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
                         contain(error, "list changed")
             async with anyio.create_task_group() as notifying:
-                for connection, (session, tools) in list(self._sessions.items()):
+                for connection, tools in list(self._sessions.items()):
                     if connection.initialized.is_set() and due_of.get(tools):
-                        notifying.start_soon(self._notify, session, due_of[tools])
+                        notifying.start_soon(self._notify, connection, due_of[tools])
 
     def _log_unused_patterns(self) -> None:
         config, upstreams = self._hub.config, self._hub.upstreams
@@ -152,25 +150,30 @@ class ClientSessions:
                 self._noticed.add(notice)
                 log.info("config.notice", notice=notice)
 
-    async def _notify(self, session: ServerSession, events: list[ServerEvent]) -> None:
+    async def _notify(self, connection: Connection, events: list[ServerEvent]) -> None:
         """Notify one client, which must neither delay the others nor end the announcements."""
         with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
             try:
                 for event in events:
-                    await _send(session, event)
+                    await _send(connection, event)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                log.debug("client.gone", client=client_name(session))
+                log.debug("client.gone", client=_name_of(connection))
             except Exception as error:  # noqa: BLE001 - the docstring's promise
                 contain(error, "list changed")
         if scope.cancelled_caught:
-            log.warning("client.deaf", client=client_name(session), waited_s=DELIVERY_TIMEOUT_S)
+            log.warning("client.deaf", client=_name_of(connection), waited_s=DELIVERY_TIMEOUT_S)
 
 
-async def _send(session: ServerSession, event: ServerEvent) -> None:
+def _name_of(connection: Connection) -> str | None:
+    params = connection.client_params
+    return params.client_info.name if params else None
+
+
+async def _send(connection: Connection, event: ServerEvent) -> None:
     match event:
         case ToolsListChanged():
-            await session.send_tool_list_changed()
+            await connection.send_tool_list_changed()
         case ResourcesListChanged():
-            await session.send_resource_list_changed()
+            await connection.send_resource_list_changed()
         case PromptsListChanged():
-            await session.send_prompt_list_changed()
+            await connection.send_prompt_list_changed()

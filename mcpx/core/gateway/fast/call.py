@@ -1,4 +1,4 @@
-"""The shared half of the fast paths of streams: a request's context, and its answer, without SDK and task.
+"""The shared half of the fast paths: a request's context, and its answer, without SDK and task.
 
 `FastContexts` is the base of what decodes requests: it knows which client they come from, and how that is
 reached. A `FastCall` is one request until it is answered: what follows on its result, up to the response.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
+from mcp.server.connection import Connection
 from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
@@ -23,17 +24,28 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import ClientMeter, tool_label
 from mcpx.core.events.stats import RESOURCES
-from mcpx.core.gateway.clients.handles import StreamLog, capabilities_of, stream_caller
-from mcpx.core.gateway.eras import Era, EraServer
+from mcpx.core.gateway.clients.handles import StreamLog, Wire, capabilities_of
+from mcpx.core.gateway.eras import Era
 from mcpx.core.gateway.fast.parameters import (
     NOTHING,
     ClientInfo,
     Meta,
+    Named,
     NativeParams,
     Params,
     ReadParams,
 )
-from mcpx.core.protocol.context import InputAnswers, Origin, client_text, read_capabilities, this_user
+from mcpx.core.protocol.context import (
+    Caller,
+    Capabilities,
+    ClientId,
+    InputAnswers,
+    Origin,
+    Transport,
+    client_text,
+    read_capabilities,
+    this_user,
+)
 from mcpx.core.protocol.messages import Exec, Read, as_call_error
 from mcpx.core.protocol.requests import RequestContext, Watched
 from mcpx.core.rendering.result_reading import InputRequired
@@ -41,7 +53,6 @@ from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.tracing import ServedRequest
 from mcpx.core.wire import envelope
-from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import Bytes, RequestId
 from mcpx.core.wire.incoming import FAILED, UNREADABLE, overloaded
 from mcpx.errors import CallError
@@ -74,8 +85,32 @@ class Encoder(Protocol):
         ...
 
 
+class Connected(Protocol):
+    """The client that requests come from. `wire` is what one of them came over."""
+
+    era: Era
+    identity: ClientId
+    transport: Transport
+    token: str | None
+    """The name of its token, if that has one."""
+    has_one_wire: bool
+    """True if all its requests come over the same."""
+    agrees: Callable[[Any, Any], bool] | None
+    """Returns True if the headers of a request of 2026-07-28 say what its params say; None: it has none."""
+
+    @property
+    def connection(self) -> Connection:
+        """The SDK's connection."""
+        ...
+
+    @property
+    def caller(self) -> Callable[..., Caller]:
+        """Makes the caller of a request (`stream_caller`)."""
+        ...
+
+
 class FastCall:
-    """A request that was taken from a stream, until it is answered. `key` is its id, which cancels it.
+    """A request that was taken, until it is answered. `key` is its id, which cancels it.
 
     `meter` counts its answer, where answers are counted; `served` is its span, where calls are traced.
     """
@@ -84,7 +119,7 @@ class FastCall:
 
     def __init__(
         self,
-        wire: WireDispatcher,
+        wire: Wire,
         request_id: RequestId,
         request: Exec | Read,
         encoder: Encoder,
@@ -203,25 +238,32 @@ class FastCall:
 class FastContexts:
     """The contexts of one connection's requests."""
 
-    def __init__(self, hub: HubView, connection: EraServer) -> None:
+    def __init__(self, hub: HubView, connection: Connected) -> None:
         self._clients = hub.clients
         self._records = hub.records
         self._profile = hub.endpoint.profile
         self._peer = hub.endpoint.peer
         self._connection = connection
         self._large_requests = hub.large_requests
-        self._plain: RequestContext | None = None  # of calls without members of their own
+        self._plain: RequestContext | None = None  # of calls without members of their own, over one wire
+        self._about_session: tuple[Capabilities, Origin] | None = None
 
-    def _is_open(self, meta: Meta | None) -> bool:
+    def _is_open(self, wire: Wire, params: Params | NativeParams | ReadParams | Named) -> bool:
         """Return True if the connection is past its opening, and the request is of its era."""
-        connection = self._connection
+        connection, meta = self._connection, params.meta
         if connection.era is Era.HANDSHAKE:
             return connection.connection.initialize_accepted and not (meta and meta.version)
         if connection.era is Era.MODERN:
-            return bool(meta and meta.version in MODERN_PROTOCOL_VERSIONS and meta.capabilities)
+            agrees = connection.agrees
+            return bool(
+                meta
+                and meta.version in MODERN_PROTOCOL_VERSIONS
+                and meta.capabilities
+                and (agrees is None or agrees(wire, params))
+            )
         return False
 
-    def _context(self, wire: WireDispatcher, params: Params | NativeParams | ReadParams) -> RequestContext:
+    def _context(self, wire: Wire, params: Params | NativeParams | ReadParams) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         watched = None if self._records.watch is None else Watched()
@@ -236,18 +278,25 @@ class FastContexts:
             watched=watched,
         )
 
-    def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
-        client = self._connection.identity
-        if self._connection.era is Era.MODERN and meta is not None:
+    def _context_of_client(self, wire: Wire, meta: Meta | None) -> RequestContext:
+        connection = self._connection
+        client = connection.identity
+        if connection.era is Era.MODERN and meta is not None:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
-            caller = stream_caller(wire, client, capabilities, level=meta.log_level, peer=self._peer)
+            caller = connection.caller(wire, client, capabilities, level=meta.log_level, peer=self._peer)
             return RequestContext(client=client, caller=caller, origin=self._origin(meta))
-        if self._plain is None:
-            capabilities = capabilities_of(self._connection.connection.client_capabilities)
-            caller = stream_caller(wire, client, capabilities, clients=self._clients, peer=self._peer)
-            self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
-        return self._plain
+        if self._plain is not None:
+            return self._plain
+        if self._about_session is None:
+            declared = connection.connection.client_capabilities
+            self._about_session = capabilities_of(declared), self._origin(meta)
+        capabilities, origin = self._about_session
+        caller = connection.caller(wire, client, capabilities, clients=self._clients, peer=self._peer)
+        context = RequestContext(client=client, caller=caller, origin=origin)
+        if connection.has_one_wire:
+            self._plain = context
+        return context
 
     def _origin(self, meta: Meta | None) -> Origin:
         """Return the origin of a request."""
@@ -258,14 +307,18 @@ class FastContexts:
             params = self._connection.connection.client_params
             info = params.client_info if params else None
         name, client = (None, None) if info is None else (info.name, client_text(info.name, info.version))
-        transport = self._connection.transport
-        return Origin(transport=transport, client=client, name=name, user=this_user(), profile=self._profile)
+        return Origin(
+            transport=self._connection.transport,
+            client=client,
+            name=name,
+            user=this_user(),
+            profile=self._profile,
+            token=self._connection.token,
+        )
 
     # --- large calls
 
-    def _take_large(
-        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, take: TakeLarge
-    ) -> None:
+    def _take_large(self, wire: Wire, request_id: RequestId, raw: msgspec.Raw, take: TakeLarge) -> None:
         """Serve a large call, once a worker has taken it apart."""
         scope = anyio.CancelScope()
         wire.fast_cancels[request_id] = scope.cancel
@@ -273,7 +326,7 @@ class FastContexts:
 
     async def _serve_large(
         self,
-        wire: WireDispatcher,
+        wire: Wire,
         request_id: RequestId,
         raw: msgspec.Raw,
         take: TakeLarge,
@@ -287,10 +340,10 @@ class FastContexts:
                 refusal = UNREADABLE if error.unreadable else overloaded(f"{error}")
         if scope.cancelled_caught:
             return
-        del wire.fast_cancels[request_id]
+        wire.fast_cancels.pop(request_id, None)
         try:
             if refusal is None and not (call and self._is_taken(call, take)):
-                wire.receiver.incoming.take_request(request_id, CALL, raw)
+                wire.take_slowly(request_id, CALL, raw)
         except Exception as error:  # noqa: BLE001 - as where messages are received: its sender is answered
             contain(error, "request", method=CALL)
             refusal = FAILED

@@ -1,4 +1,4 @@
-"""The fast path of stream connections: `exec` and `resources` from line to line, with no SDK and no task.
+"""The fast path of clients: `exec` and `resources` from line to line, with no SDK and no task.
 
 A request that is plainly one of these, on a connection whose era is settled, is decoded just far enough to
 find its server and tool, and is handed to `ToolCalls` at once; the response is written when the result comes.
@@ -17,8 +17,9 @@ from mcpx.core.calls.exposure import Shown, has_output_schema
 from mcpx.core.calls.results.large_requests import LargeCall
 from mcpx.core.config import StructuredContent
 from mcpx.core.events.meter import ClientMeter
-from mcpx.core.gateway.eras import Era, EraServer
-from mcpx.core.gateway.fast.call import CALL, FastCall, FastContexts
+from mcpx.core.gateway.clients.handles import Wire
+from mcpx.core.gateway.eras import Era
+from mcpx.core.gateway.fast.call import CALL, Connected, FastCall, FastContexts
 from mcpx.core.gateway.fast.parameters import (
     CALLS,
     NATIVE_CALLS,
@@ -43,7 +44,6 @@ from mcpx.core.validation.arguments import unreadable
 from mcpx.core.validation.bounds import MAX_INLINE_BYTES
 from mcpx.core.validation.errors import unreadable_arguments
 from mcpx.core.wire import envelope
-from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.envelope import RequestId
 from mcpx.core.wire.intake import LARGE_BYTES
 
@@ -51,9 +51,9 @@ _BRACE: Final = ord("{")
 
 
 class FastPath(FastContexts):
-    """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
+    """Serves what it can of one connection's requests. It is offered each before the SDK."""
 
-    def __init__(self, server: GatewayServer, connection: EraServer) -> None:
+    def __init__(self, server: GatewayServer, connection: Connected) -> None:
         hub = server.hub
         super().__init__(hub, connection)
         self._calls = hub.calls
@@ -70,7 +70,7 @@ class FastPath(FastContexts):
         self._stamp = server.stamp
         self._tracing = hub.tracing if hub.tracing.on else None
 
-    def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+    def take(self, wire: Wire, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method != CALL:
             return False
@@ -86,7 +86,7 @@ class FastPath(FastContexts):
             if (rich := self._decoded_richly(raw, error)) is None:
                 return False
             params = rich
-        if not self._is_open(params.meta):
+        if not self._is_open(wire, params):
             return False
         request = self._request(wire, params, raw)
         if request is None:
@@ -95,9 +95,7 @@ class FastPath(FastContexts):
         self._run(wire, request_id, request, params)
         return True
 
-    def _take_call(
-        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
-    ) -> bool:
+    def _take_call(self, wire: Wire, request_id: RequestId, raw: msgspec.Raw, call: LargeCall) -> bool:
         """Serve a large call, as `take` does a small one."""
         shown = self._exposure.shown
         native = NATIVE_CALLS.rich(msgspec.Raw(call.params))
@@ -106,14 +104,14 @@ class FastPath(FastContexts):
             return self._take_native(wire, request_id, native, shown, raw)
         params = CALLS.rich(msgspec.Raw(call.exec_params))
         params.arguments.arguments = call.tool_arguments
-        if not self._is_open(params.meta) or (request := self._request(wire, params, raw)) is None:
+        if not self._is_open(wire, params) or (request := self._request(wire, params, raw)) is None:
             return False
         self._run(wire, request_id, request, params)
         return True
 
     def _take_native(
         self,
-        wire: WireDispatcher,
+        wire: Wire,
         request_id: RequestId,
         params: NativeParams,
         shown: Shown,
@@ -121,7 +119,7 @@ class FastPath(FastContexts):
     ) -> bool:
         """Serve a call of a native tool whose server has listed, unless its arguments are no object."""
         tool, arguments = shown.native[params.name], params.arguments
-        if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
+        if not self._is_open(wire, params) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
         upstream = self._upstreams.get(tool.server_name)
         if upstream is None or not upstream.has_listed:
@@ -131,7 +129,7 @@ class FastPath(FastContexts):
         return True
 
     def _run(
-        self, wire: WireDispatcher, request_id: RequestId, request: Exec | Read, params: Params | NativeParams
+        self, wire: Wire, request_id: RequestId, request: Exec | Read, params: Params | NativeParams
     ) -> None:
         """Hand a request on, to be answered with its result."""
         meta = params.meta
@@ -158,9 +156,7 @@ class FastPath(FastContexts):
         except (msgspec.DecodeError, RecursionError):
             return None
 
-    def refuse_too_deep(
-        self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
-    ) -> bool:
+    def refuse_too_deep(self, wire: Wire, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Refuse a call whose arguments are nested too deeply; false for any other request."""
         if method != CALL:
             return False
@@ -168,7 +164,7 @@ class FastPath(FastContexts):
             named = self._named(raw)
         except msgspec.DecodeError:
             return False
-        if named is None or not self._is_open(named.meta):
+        if named is None or not self._is_open(wire, named):
             return False
         self._refuse(wire, request_id, named, unreadable(RecursionError()))
         return True
@@ -186,7 +182,7 @@ class FastPath(FastContexts):
         """Return True for the name of the query tool, where there is one."""
         return name == tools.QUERY and self._exposure.shown.query
 
-    def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
+    def _refuses(self, wire: Wire, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
         given = params.arguments
         try:
@@ -197,9 +193,7 @@ class FastPath(FastContexts):
             return True
         return False
 
-    def _refuse(
-        self, wire: WireDispatcher, request_id: RequestId, params: Params | Named, problem: str
-    ) -> None:
+    def _refuse(self, wire: Wire, request_id: RequestId, params: Params | Named, problem: str) -> None:
         if self._tracing is None:
             self._say_refused(wire, request_id, params, problem)
             return
@@ -208,9 +202,7 @@ class FastPath(FastContexts):
             self._say_refused(wire, request_id, params, problem)
         served.end()
 
-    def _say_refused(
-        self, wire: WireDispatcher, request_id: RequestId, params: Params | Named, problem: str
-    ) -> None:
+    def _say_refused(self, wire: Wire, request_id: RequestId, params: Params | Named, problem: str) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         tool = self._exposure.shown.native.get(params.name)
@@ -223,7 +215,7 @@ class FastPath(FastContexts):
 
     # --- the request
 
-    def _request(self, wire: WireDispatcher, params: Params, raw: msgspec.Raw) -> Exec | Read | None:
+    def _request(self, wire: Wire, params: Params, raw: msgspec.Raw) -> Exec | Read | None:
         """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""
         given = params.arguments
         upstream = self._upstreams.get(given.server_name)

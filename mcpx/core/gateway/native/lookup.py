@@ -44,7 +44,7 @@ async def kept_page(hub: HubView, ctx: ServerRequestContext[Any, Any], uri: str)
     """
     try:
         address = read_address(uri)
-        client = session_client(connection_of(ctx.session), hub)
+        client = session_client(connection_of(ctx.session))
         server = hub.upstreams.get(KEPT_SERVER)  # its URIs look the same
         if address is None or (server is not None and not hub.views.has(address, client)):
             return None

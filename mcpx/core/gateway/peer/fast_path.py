@@ -1,4 +1,4 @@
-"""The fast path of peers on streams: calls and reads from line to line, with no SDK and no task.
+"""The fast path of peers: calls and reads from line to line, with no SDK and no task.
 
 A hop costs little: params are decoded as far as the names of the tool and the resource, and the result goes
 out as the bytes that came. What is unusual is left to the SDK's server (`mcpx.core.gateway.peer.server`),
@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from mcpx.core.calls.results.large_requests import LargeCall
+from mcpx.core.gateway.clients.handles import Wire
 from mcpx.core.gateway.eras import Era, EraServer
-from mcpx.core.gateway.fast.call import CALL, FastCall, FastContexts
+from mcpx.core.gateway.fast.call import CALL, Connected, FastCall, FastContexts
 from mcpx.core.gateway.fast.parameters import (
     NATIVE_CALLS,
     READS,
@@ -37,9 +38,9 @@ _BRACE: Final = ord("{")
 
 
 class PeerFastPath(FastContexts):
-    """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
+    """Serves what it can of one connection's requests. It is offered each before the SDK."""
 
-    def __init__(self, server: PeerServer, connection: EraServer) -> None:
+    def __init__(self, server: PeerServer, connection: Connected) -> None:
         super().__init__(server.hub, connection)
         self._endpoint = server
         self._server = server.server_name
@@ -51,13 +52,15 @@ class PeerFastPath(FastContexts):
         self._decode_read = Decoder(READS)
         self._encoder_of_session: PeerEncoder | None = None  # before 2026-07-28
 
-    def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+    def take(self, wire: Wire, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method not in {CALL, READ}:
             return False
         upstream = self._upstreams.get(self._server)
         if upstream is None or not upstream.has_listed:
             return False
+        if upstream.per_client and self._connection.identity.sessionless:
+            return False  # the SDK's path says why not
         if len(raw) > LARGE_BYTES and method == CALL:
             self._take_large(wire, request_id, raw, partial(self._take_large_call, wire, request_id, raw))
             return True
@@ -68,34 +71,28 @@ class PeerFastPath(FastContexts):
         except (msgspec.DecodeError, RecursionError):
             return False
 
-    def _take_large_call(
-        self, wire: WireDispatcher, request_id: RequestId, raw: msgspec.Raw, call: LargeCall
-    ) -> bool:
+    def _take_large_call(self, wire: Wire, request_id: RequestId, raw: msgspec.Raw, call: LargeCall) -> bool:
         params = NATIVE_CALLS.rich(msgspec.Raw(call.params))
         params.arguments = call.arguments
         return self._take_call(wire, request_id, params, raw)
 
-    def _take_call(
-        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, raw: msgspec.Raw
-    ) -> bool:
+    def _take_call(self, wire: Wire, request_id: RequestId, params: NativeParams, raw: msgspec.Raw) -> bool:
         arguments = params.arguments
-        if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
+        if not self._is_open(wire, params) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
         context = self._context(wire, params)
         request = Exec(self._server, params.name, arguments, context, given=raw)
         self._run(wire, request_id, request, params.meta)
         return True
 
-    def _take_read(self, wire: WireDispatcher, request_id: RequestId, params: ReadParams) -> bool:
-        if not self._is_open(params.meta):
+    def _take_read(self, wire: Wire, request_id: RequestId, params: ReadParams) -> bool:
+        if not self._is_open(wire, params):
             return False
         context = self._context(wire, params)
         self._run(wire, request_id, Read(self._server, params.uri, context), params.meta)
         return True
 
-    def _run(
-        self, wire: WireDispatcher, request_id: RequestId, request: Exec | Read, meta: Meta | None
-    ) -> None:
+    def _run(self, wire: Wire, request_id: RequestId, request: Exec | Read, meta: Meta | None) -> None:
         """Hand a request on, and answer with its result."""
         FastCall(wire, request_id, request, self._encoder(meta, request.context)).send(self._calls)
 

@@ -271,7 +271,7 @@ class PeerServer(EndpointServer):
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         encoder = PeerEncoder.for_request(self.hub.views, ctx, self.stamp_for(ctx))
         client, origin = (
-            session_client(connection_of(ctx.session), self.hub),
+            session_client(connection_of(ctx.session)),
             origin_of(ctx.session, self.hub),
         )
         server, tool = self.server_name, params.name

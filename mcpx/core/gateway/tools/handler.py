@@ -56,7 +56,7 @@ class ToolCall:
         self._ctx = ctx
         name, capabilities = client_name(ctx.session), capabilities_in(ctx.params)
         self._encoder = ResultEncoder.for_client(hub.views, name, stamp, capabilities)
-        self._client = session_client(connection_of(ctx.session), hub)
+        self._client = session_client(connection_of(ctx.session))
         """Which results are kept for."""
         watched = None if hub.records.watch is None else Watched()
         self._context = RequestContext(

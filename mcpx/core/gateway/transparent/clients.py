@@ -1,33 +1,26 @@
-"""Clients of a transparent endpoint: on a stream, bytes in and bytes out; over HTTP, past the SDK's models.
+"""Clients of a transparent endpoint, on a stream or over HTTP: bytes in and bytes out.
 
 `TransparentConnection` serves a client of stdio or of the socket, and takes its lines before the SDK does.
-`TransparentServer` serves those of `/mcp/servers/NAME`: a server of the SDK whose one middleware takes all
-requests and notifications. Params are read from the body of the HTTP request; results, the data of errors and
-messages to the client go out enclosed (`mcpx.core.wire.enclosed`): so they pass as the bytes that came, too.
+`TransparentService` serves those of `/mcp/servers/NAME`; the SDK only says what headers must hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol
 
-import anyio
-import anyio.abc
 import msgspec
 from mcp import MCPError
-from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import Server
-from mcp.shared.dispatcher import DispatchContext, Outbound
+from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.inbound import x_mcp_header_map
 from mcp.shared.transport_context import TransportContext
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types import METHOD_NOT_FOUND
 
-from mcpx.core.catalog.model import JSON
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.gateway.clients.identity import Bearer, connection_of, is_of_this_machine, request_outbound
-from mcpx.core.gateway.clients.outbox import NotificationOutbox, RequestQueue
+from mcpx.core.gateway.clients.identity import Bearer
+from mcpx.core.gateway.over_http import Posted, Request, acknowledge, route_of
 from mcpx.core.gateway.transparent.requests import TOOLS_CALL, as_call_error, to_answer
 from mcpx.core.gateway.transparent.sessions import TransparentSessions
 from mcpx.core.protocol.context import Transport
@@ -43,20 +36,14 @@ from mcpx.core.servers.passthrough.messages import (
     value_of,
     with_member,
 )
-from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.dispatcher import LOSSY, WireDispatcher
-from mcpx.core.wire.enclosed import enclose, encode_read
-from mcpx.core.wire.envelope import RequestId, escaped
+from mcpx.core.wire.enclosed import encode_read
+from mcpx.core.wire.envelope import Bytes, RequestId, RPCMessage, escaped
 from mcpx.core.wire.incoming import IN_USE, spellings
+from mcpx.core.wire.outgoing import Outgoing
 from supervisors import Reply
-
-Context = ServerRequestContext[Any, Any]
-_CLIENT_KEY: Final = "mcpx.direct"
-Admits = Callable[[str, msgspec.Raw], bool]
-"""Returns True if a notification of the server, by its method and params, may go to the client."""
-
 
 # --- streams
 
@@ -109,14 +96,7 @@ class TransparentConnection:
     def _answer(self, request: Passed, key: RequestId, reply: Reply[msgspec.Raw]) -> None:
         self._wire.fast_cancels.pop(key, None)
         self._standing.pop(key, None)
-        if reply.error is not None or reply.value is None:
-            error = as_call_error(
-                reply.error or RuntimeError("no answer"), self._sessions.server, request.method
-            )
-            answer = to_answer(error)
-        else:
-            answer = self._sessions.shown(request, reply.value)
-        self._wire.channel.write(*answer_line(request.id, answer))
+        self._wire.channel.write(*answer_line(request.id, answer_of(self._sessions, request, reply)))
 
     def _take_notification(self, method: str, params: msgspec.Raw) -> bool:
         if method == CANCELLED:
@@ -149,23 +129,8 @@ class TransparentConnection:
 
     def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
         """Send a request of the server."""
-        outgoing = self._wire.outgoing
-        request_id = outgoing.new_id()
-
-        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
-            if isinstance(error, MCPError):
-                on_answer(error_answer(error))
-            elif error is not None:
-                on_answer(to_answer(as_call_error(error, self._sessions.server, method)))
-            else:
-                on_answer(result_answer(result or msgspec.Raw()))
-
-        def cancel(said: msgspec.Raw) -> None:
-            outgoing.discard(request_id)
-            self.notify(CANCELLED, with_member(said, "requestId", msgspec.Raw(b"%d" % request_id)))
-
-        outgoing.call_as(request_id, escaped(method), bytes(params) if params else None, answered)
-        return cancel
+        asking = _Asking(self._sessions.server, self._wire.outgoing, self._wire.channel.write, self.notify)
+        return asking.ask(method, params, on_answer)
 
 
 async def _no_notification(
@@ -174,167 +139,180 @@ async def _no_notification(
     """Never called, as above."""
 
 
-# --- HTTP
-
-
-class TransparentServer(Server[Any]):
-    """Serves the clients of one server's transparent endpoint over HTTP."""
+class _Asking:
+    """Sends requests of a server to its client by `write`, and what cancels them by `notify`."""
 
     def __init__(
         self,
-        hub: Hub,
         server: str,
-        outbox: NotificationOutbox,
-        tasks: anyio.abc.TaskGroup,
-        bearer: Bearer | None = None,
+        outgoing: Outgoing,
+        write: Callable[..., object],
+        notify: Callable[[str, msgspec.Raw], None],
     ) -> None:
-        """`tasks` runs a client's work outside its requests; `bearer` as for `TransparentSessions`."""
-        super().__init__(server, get_tool_input_schema=self._input_schema)
-        self.middleware = [self._serve]
-        self._sessions = TransparentSessions(hub, server, "http", bearer)
-        self._is_default = bearer is None
-        self._clients = hub.clients
-        self._outbox = outbox
-        self._tasks = tasks
+        self._server = server
+        self._outgoing = outgoing
+        self._write = write
+        self._notify = notify
+        self.ids: list[RequestId] = []
+        """Of all that were sent."""
 
-    def _input_schema(self, tool: str) -> JSON | None:
-        return self._sessions.schema_of(tool)
+    def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
+        """Send a request."""
+        outgoing = self._outgoing
+        request_id = outgoing.new_id()
 
-    async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
-        """A middleware that calls nothing behind it."""
-        client = self._client(ctx)
-        params = await _params(ctx)
-        if ctx.request_id is None:
-            if client is not None and ctx.method != CANCELLED:  # which has ended the handler of its request
-                self._sessions.notify(client, ctx.method, params)
-            return None
-        if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
-        is_local = self._is_default and is_of_this_machine(ctx.request)
-        admits = self._sessions.admits_notification
-        queue = RequestQueue(self._clients)
-        peer = RequestPeer(request_outbound(ctx.session), queue, admits, is_local=is_local)
-        request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
-        return await queue.deliver_during(self._answer(client, request, peer))
+        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
+            if isinstance(error, MCPError):
+                on_answer(error_answer(error))
+            elif error is not None:
+                on_answer(to_answer(as_call_error(error, self._server, method)))
+            else:
+                on_answer(result_answer(result or msgspec.Raw()))
 
-    async def _answer(
-        self, client: DirectClient | None, request: Passed, peer: RequestPeer
-    ) -> dict[str, Any]:
-        try:
-            return await self._sessions.answer(client, request)
-        finally:
-            peer.close()
+        def cancel(said: msgspec.Raw) -> None:
+            outgoing.discard(request_id)
+            self._notify(CANCELLED, with_member(said, "requestId", msgspec.Raw(b"%d" % request_id)))
 
-    def _client(self, ctx: Context) -> DirectClient | None:
-        """The client whose session it is; None from 2026-07-28 on, which has no sessions over HTTP."""
-        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return None
-        connection: Connection = connection_of(ctx.session)
-        known = cast("DirectClient | None", connection.state.get(_CLIENT_KEY))
-        if known is None:
-            admits = self._sessions.admits_notification
-            peer = SessionPeer(connection, self._outbox, self._tasks, admits)
-            known = DirectClient(peer, may_vanish=True)
-            connection.state[_CLIENT_KEY] = known
-            connection.exit_stack.callback(self._sessions.leave, known)
-        return known
+        self.ids.append(request_id)
+        encoded = bytes(params) if params else None
+        outgoing.call_as(request_id, escaped(method), encoded, answered, self._write)
+        return cancel
+
+    def close(self) -> None:
+        """Forget what was not answered."""
+        for request_id in self.ids:
+            self._outgoing.discard(request_id)
 
 
-async def _params(ctx: Context) -> msgspec.Raw:
-    """The params as they came, where the transport keeps them.
-
-    Raises:
-        MCPError: They are of a call, and the SDK has read something else in them than stands there.
-    """
-    if ctx.request is not None:
-        try:
-            message = envelope.decode_message(body := await ctx.request.body())
-        except (msgspec.DecodeError, RecursionError):
-            is_batch = body.lstrip()[:1] == b"["
-        else:
-            if message.method == ctx.method and message.id == ctx.request_id:
-                return message.params
-            is_batch = False
-        if ctx.method == TOOLS_CALL and not is_batch:
-            raise MCPError(
-                INVALID_PARAMS, "The arguments cannot be read (half a character?); nothing was sent"
-            )
-    return encode_read(ctx.params)
+# --- HTTP
 
 
-class RequestPeer:
-    """A request that the SDK's server is handling. Its messages go out in order, before its answer."""
+class Over(Protocol):
+    """What messages of a server go to a client over: one of its requests, or its session."""
 
-    def __init__(self, outbound: Outbound, queue: RequestQueue, admits: Admits, *, is_local: bool) -> None:
+    @property
+    def outgoing(self) -> Outgoing | None:
+        """The requests to the client; None for one that cannot be asked."""
+        ...
+
+    def say(self, *pieces: Bytes, lossy: bool = False) -> None:
+        """Send a message."""
+        ...
+
+
+class TransparentService:
+    """Serves the clients of one token at a server's transparent endpoint over HTTP."""
+
+    def __init__(self, hub: Hub, server: str, bearer: Bearer | None = None) -> None:
+        """`bearer` is as for `TransparentSessions`."""
+        self.sessions = TransparentSessions(hub, server, "http", bearer)
+        self.is_default = bearer is None
+        self.sessionless = HttpClient(self, None)
+
+    def open(self, session: Over) -> HttpClient:
+        """Serve one more session."""
+        return HttpClient(self, DirectClient(HttpPeer(session, self.sessions), may_vanish=True))
+
+
+class HttpClient:
+    """A client with a session of its own; or, as None, all those of 2026-07-28, which have none."""
+
+    def __init__(self, service: TransparentService, client: DirectClient | None) -> None:
+        self._service = service
+        self._sessions = service.sessions
+        self._client = client
+
+    @property
+    def version(self) -> str | None:
+        """The revision that the server answered `initialize` with."""
+        return None if self._client is None else self._client.version
+
+    def take(self, posted: Posted, message: RPCMessage) -> None:
+        """Pass a request on, unless its headers do not agree with it."""
+        method = message.method or ""
+        if self._client is None:
+            try:
+                self._check(posted.exchange, method, message.params)
+            except MCPError as refusal:
+                posted.write(*answer_line(posted.id, error_answer(refusal)))
+                return
+        peer = HttpPeer(
+            posted, self._sessions, is_local=self._service.is_default and posted.exchange.is_local
+        )
+        request = self._sessions.request(method, bytes(message.params), posted.id, peer)
+        reply: RawReply = Reply(partial(self._answer, posted, peer, request))
+        posted.fast_cancels[posted.id] = reply.abandon
+        self._sessions.submit(self._client, request, reply)
+
+    def _check(self, request: Request, method: str, raw: msgspec.Raw) -> None:
+        """Hold the headers of a request against its params.
+
+        Raises:
+            MCPError: They do not agree, or that revision has no such method.
+        """
+        members = members_of(raw)
+        read: dict[str, Any] = {
+            name: value_of(members[name]) for name in ("_meta", "name", "uri") if name in members
+        }
+        schema = self._sessions.schema_of(str(read.get("name"))) if method == TOOLS_CALL else None
+        if schema is not None and "arguments" in members and x_mcp_header_map(schema):
+            read["arguments"] = value_of(members["arguments"])
+        route_of(request, method, read, lambda _tool: schema)
+        if method == INITIALIZE:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+
+    def _answer(self, posted: Posted, peer: HttpPeer, request: Passed, reply: Reply[msgspec.Raw]) -> None:
+        posted.fast_cancels.pop(posted.id, None)
+        peer.close()
+        posted.write(*answer_line(request.id, answer_of(self._sessions, request, reply)))
+
+    def notice(self, request: Request, message: RPCMessage) -> None:
+        """Pass a notification on."""
+        method = message.method or ""
+        if self._client is None:
+            acknowledge(request)
+        elif method != CANCELLED:  # which has ended its request
+            self._sessions.notify(self._client, method, msgspec.Raw(bytes(message.params)))
+
+    def close(self) -> None:
+        """End what belongs to the client."""
+        if self._client is not None:
+            self._sessions.leave(self._client)
+
+
+class HttpPeer:
+    """A client over HTTP, as far as one of its requests reaches it, or between them its session."""
+
+    def __init__(self, over: Over, sessions: TransparentSessions, *, is_local: bool = False) -> None:
         self.is_local = is_local
-        self._outbound = outbound
-        self._queue = queue
-        self._admits = admits
-        self._asking: set[anyio.CancelScope] = set()
+        self._over = over
+        self._sessions = sessions
+        self._asking: _Asking | None = None
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
-        """Send a notification soon, if it may go to the client; after the answer it is dropped."""
-        if self._admits(method, params):
-            self._queue.put(partial(self._outbound.notify, method, _enclosed(params)), 0)
+        """Send a notification that may go to the client; of a request, after its answer it is dropped."""
+        if self._sessions.admits_notification(method, params):
+            encoded = bytes(params) if params else None
+            self._over.say(*envelope.notification(escaped(method), encoded), lossy=method in LOSSY)
 
     def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
         """Send a request of the server."""
-        scope = anyio.CancelScope()
-
-        async def start() -> None:
-            if self._queue.tasks is not None:
-                self._queue.tasks.start_soon(ask_client, self._outbound, method, params, on_answer, scope)
-
-        self._asking.add(scope)
-        self._queue.put(start, 0)
-        return lambda _said: scope.cancel()
+        outgoing = self._over.outgoing
+        if outgoing is None:
+            on_answer(error_answer(NoBackChannelError(method)))
+            return lambda _said: None
+        if self._asking is None:
+            self._asking = _Asking(self._sessions.server, outgoing, self._over.say, self.notify)
+        return self._asking.ask(method, params, on_answer)
 
     def close(self) -> None:
         """End the server's own requests: the request is answered."""
-        for scope in self._asking:
-            scope.cancel()
+        if self._asking is not None:
+            self._asking.close()
 
 
-class SessionPeer:
-    """A session over HTTP, between its requests."""
-
-    is_local: Final = False  # its requests know where they come from
-
-    def __init__(
-        self, connection: Connection, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup, admits: Admits
-    ) -> None:
-        self._admits = admits
-        self._connection = connection
-        self._outbox = outbox
-        self._tasks = tasks
-
-    def notify(self, method: str, params: msgspec.Raw) -> None:
-        """Send a notification, if it may go to the client."""
-        if self._admits(method, params):
-            self._outbox.send(self._connection, method, _enclosed(params))
-
-    def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
-        """Send a request of the server."""
-        scope = anyio.CancelScope()
-        self._tasks.start_soon(ask_client, self._connection.outbound, method, params, on_answer, scope)
-        return lambda _said: scope.cancel()
-
-
-async def ask_client(
-    outbound: Outbound, method: str, params: msgspec.Raw, on_answer: OnAnswer, scope: anyio.CancelScope
-) -> None:
-    """Send a request to a client, and call back with its answer, unless `scope` was cancelled."""
-    with scope:
-        try:
-            result = await outbound.send_raw_request(method, _enclosed(params))
-        except MCPError as error:
-            on_answer(error_answer(error))
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever the SDK raises is the answer
-            contain(error, "transparent", method=method)
-            on_answer(error_answer(MCPError(INTERNAL_ERROR, "MCPX could not ask the client")))
-        else:
-            on_answer(result_answer(encode_read(result)))
-
-
-def _enclosed(params: msgspec.Raw) -> dict[str, Any] | None:
-    return enclose([bytes(params)]) if params else None
+def answer_of(sessions: TransparentSessions, request: Passed, reply: Reply[msgspec.Raw]) -> msgspec.Raw:
+    """The answer to a request that is settled."""
+    if reply.error is None and reply.value is not None:
+        return sessions.shown(request, reply.value)
+    return to_answer(as_call_error(reply.error or RuntimeError("no answer"), sessions.server, request.method))

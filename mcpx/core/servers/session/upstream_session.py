@@ -65,6 +65,7 @@ class UpstreamSession:
         """Note that the handshake and the first listing are done, and switch the connect timeout off."""
         self._connecting.deadline = math.inf
         self.link.establish()
+        self.link.note_descendants()
 
     @property
     def modern(self) -> bool:
@@ -124,6 +125,7 @@ class UpstreamSession:
             Unhealthy: It is there, but does not answer MCP.
             MCPError: It answers with an error, which is a sign of life too.
         """
+        self.link.note_descendants()
         with capture_failures() as failures:
             try:
                 if self.modern:

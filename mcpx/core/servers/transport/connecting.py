@@ -54,6 +54,7 @@ class StdioLink(Link):
             is_stopped=child.is_stopped,
             first_unread=child.channel.first_unread,
             stderr_tail=child.last_words.tail,
+            note_descendants=child.note_descendants,
         )
         child.channel.on_broken = self._on_broken
 

@@ -8,11 +8,10 @@ deletes the files. A file is trusted only if no other user could have written it
 process ids mean something: same boot, same process namespace. Files of another namespace or machine (a shared
 home folder) are left alone until they are old.
 
-A process is ended only if it is proven to be ours: it is in a process group of the ledger, and carries the
-random mark that its server was started with (`MCPX_CHILD`, which descendants inherit). The proof is repeated,
-with the process held by a pidfd, right before each signal, because its id may have been reused. A process
-that has discarded its environment, or that we may not inspect, is left. Without /proc (macOS) the proof is
-that the leader of the group started when the ledger says.
+A process is ended only if it is proven to be ours: it carries the random mark that its server was started
+with, in whatever session it is, or descends from one that does (`mcpx.core.system.marked`). An orphan that
+has discarded its environment, or that we may not inspect, is left. Without /proc (macOS) it is also proof
+that the leader of a group started when the ledger says.
 
 A ledger that cannot be written is logged once and then skipped: it must not keep servers from running.
 """
@@ -35,22 +34,13 @@ import structlog
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import open_own_file, replace_file
 from mcpx.core.system.environment import CHILD_MARK
-from mcpx.core.system.processes import (
-    boot_id,
-    group_of,
-    has_proc,
-    pid_namespace,
-    processes,
-    start_time,
-    started_with,
-)
+from mcpx.core.system.marked import POLL_S, Family, look
+from mcpx.core.system.processes import boot_id, group_of, has_proc, pid_namespace, processes, start_time
 from mcpx.paths import state_folder
 
 log = structlog.get_logger()
 
 TERM_TIMEOUT_S: Final = 0.5  # their client is gone for good
-POLL_S: Final = 0.02
-MAX_KILL_ROUNDS: Final = 10  # for those that were forked while the others were killed
 MAX_PID: Final = 2**31 - 1
 MAX_FILE_BYTES: Final = 4_000_000  # ten thousand children
 MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or namespace; then it is deleted
@@ -84,31 +74,11 @@ def end_orphans(servers: Iterable[Entry]) -> Ended:
 
 
 def _by_mark(noted: dict[int, Entry]) -> Ended:
-    found = _proven(noted)
-    groups, signalled = set(found.values()), set(found)
-    for pid, group in found.items():
-        _signal(pid, noted[group], signal.SIGTERM)
-    _wait(lambda: not any(_is_proven(pid, noted[group]) for pid, group in found.items()))
-    for _ in range(MAX_KILL_ROUNDS if found else 0):
-        if not (rest := _proven(noted)):
-            break
-        signalled |= set(rest)
-        for pid, group in rest.items():
-            _signal(pid, noted[group], signal.SIGKILL)
-        time.sleep(POLL_S)
+    family, marks = Family(server.mark for server in noted.values()), look()
+    found = {marks[pid] for pid in family.living(marks) & marks.keys()}
+    signalled = family.end(TERM_TIMEOUT_S)
+    groups = [server.pid for server in noted.values() if server.mark in found]
     return Ended(sorted(groups), sorted(_left(noted, signalled)))
-
-
-def _proven(noted: dict[int, Entry]) -> dict[int, int]:
-    """The processes that are ours, with their groups."""
-    candidates = {pid: group for pid in processes() if (group := group_of(pid)) in noted}
-    return {pid: group for pid, group in candidates.items() if _is_proven(pid, noted[group])}
-
-
-def _is_proven(pid: int, server: Entry) -> bool:
-    if not server.mark or pid <= 1 or pid == os.getpid() or group_of(pid) != server.pid:
-        return False
-    return started_with(pid, CHILD_MARK, server.mark)
 
 
 def _left(noted: dict[int, Entry], signalled: set[int]) -> set[int]:
@@ -117,40 +87,11 @@ def _left(noted: dict[int, Entry], signalled: set[int]) -> set[int]:
     return {group for group in groups if start_time(group) in {None, noted[group].started}}
 
 
-def _signal(pid: int, server: Entry, number: signal.Signals) -> None:
-    """Send a signal to a process that is still proven to be ours."""
-    with suppress(OSError):  # it is gone, or not ours to signal
-        held = _hold(pid)
-        try:
-            if not _is_proven(pid, server):
-                return
-            if held is None:
-                os.kill(pid, number)
-            else:
-                signal.pidfd_send_signal(held, number)
-        finally:
-            if held is not None:
-                os.close(held)
-
-
-def _hold(pid: int) -> int | None:
-    """A pidfd of the process; None if the kernel has none.
-
-    Raises:
-        ProcessLookupError: It is gone.
-    """
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
-    except (AttributeError, OSError):
-        return None
-
-
 # --- without /proc
 
 
 def _by_leader(noted: dict[int, Entry]) -> Ended:
+    family = Family(server.mark for server in noted.values())
     groups = [pid for pid, server in noted.items() if _leads(server)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in groups:
@@ -159,6 +100,7 @@ def _by_leader(noted: dict[int, Entry]) -> Ended:
                     os.killpg(pid, number)
         if number is signal.SIGTERM and groups:
             _wait(lambda: not any(_leads(noted[pid]) for pid in groups))
+    family.end(TERM_TIMEOUT_S)
     return Ended(groups, [])
 
 
@@ -230,6 +172,15 @@ class Ledger:
     def _give_up(self, reason: str | None) -> None:
         self._broken = True
         log.warning("ledger.unwritable", path=str(self._folder), reason=reason)
+
+    def end_children(self) -> None:
+        """Kill all children of this process at once, with what carries their marks. In any thread; blocks."""
+        children = list(self._file.children.values())
+        for child in children:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+        if children:
+            Family(child.mark for child in children).end(0.0)
 
     # --- sweeping up
 

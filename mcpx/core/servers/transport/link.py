@@ -133,6 +133,9 @@ class Link:
         """Reason of a failed handshake, where the transport knows better than the SDK's exception."""
         return ConnectionLost(f"{self.lost.reason}, during the handshake") if self.lost.happened else None
 
+    def note_descendants(self) -> None:
+        """Note what a child process has started by now, so that it is ended with it."""
+
     def renew(self) -> None:
         """Use new connections from now on, where there are several, except for calls that are in flight."""
 

@@ -2,8 +2,8 @@
 
 Owns the process, its group, its mark and the last lines of its standard error. `exited` is set as soon as the
 kernel reports the exit (by a pidfd on Linux), whether or not anything is read or written. `stop` leaves
-nothing of the process group behind, in a bounded time: less than the two seconds that clients commonly give
-MCPX itself.
+nothing behind of the process group, and of what carries the mark elsewhere, in a bounded time: less than the
+two seconds that clients commonly give MCPX itself.
 
 Its standard error is split into whole lines for the log file of the server, for a secret that came in two
 pieces would be found in neither; the last ones are kept for error messages (`LastWords`).
@@ -17,19 +17,16 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import anyio
-from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.core.config import Stdio
 from mcpx.core.servers.transport.spawning import EARLY, REAP_TIMEOUT_S, Spawned, spawn
+from mcpx.core.system.marked import Family, Marks, look
 from mcpx.core.text import cut
 from mcpx.core.wire.channel import Channel
-
-if TYPE_CHECKING:
-    from anyio.abc import Process
-
 
 MAX_KEPT_LINES: Final = 100
 MAX_LINE_CHARS: Final = 300
@@ -42,6 +39,7 @@ TERM_TIMEOUT_S: Final = 0.7
 MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
 PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
 EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
+LOOK_TOGETHER_S: Final = 0.003  # servers often end together, and each looks for what is left of it
 
 
 class LastWords:
@@ -102,6 +100,7 @@ class ChildProcess:
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
+        self._family = Family([self.mark], group=self.pid)
         self.exited = anyio.Event()
         self.last_words = LastWords(redact)
         self._on_stderr = on_stderr
@@ -206,22 +205,35 @@ class ChildProcess:
 
     # --- its end
 
+    def note_descendants(self) -> None:
+        """Note what it has started by now: some of that may throw its mark away, and leave the group."""
+        self._family.note(self.pid)
+
     def kill(self) -> None:
         """Send SIGKILL to the group, for a child that hangs."""
+        self.note_descendants()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
+    async def _end_others(self) -> None:
+        """End the group, and whatever carries the mark elsewhere: SIGTERM, then SIGKILL."""
+        steps = self._family.ending(TERM_TIMEOUT_S)
+        pause = next(steps)
+        with suppress(StopIteration):
+            while True:
+                await anyio.sleep(pause)
+                pause = steps.send(self._family.living(await shared_look()))
+
     async def stop(self) -> None:
-        """Close its input, wait, send SIGTERM to the group, then SIGKILL. Nothing of the group is left."""
+        """Close its input, wait, send SIGTERM, then SIGKILL: nothing of it is left."""
+        self.note_descendants()
         self.channel.on_data = _discard  # a child that flushes can leave
         self.channel.flush()
         self.channel.release_writer()
         self._close(self._popen.stdin)
         with anyio.move_on_after(EOF_TIMEOUT_S):
             await self.exited.wait()
-        # also if the child itself has exited: it may have left others behind. The SDK needs only the pid and
-        # the return code of what it takes for an anyio process.
-        await terminate_posix_process_tree(cast("Process", self), TERM_TIMEOUT_S)
+        await self._end_others()  # also if the child itself has exited: it may have left others behind
         with anyio.move_on_after(REAP_TIMEOUT_S):
             await self.exited.wait()
         self._unwatch()
@@ -240,6 +252,24 @@ class ChildProcess:
     def _close(stream: object) -> None:
         with suppress(OSError):
             stream.close()  # type: ignore[attr-defined]  # one of Popen's three
+
+
+_looks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Marks]] = WeakKeyDictionary()
+
+
+async def shared_look() -> Marks:
+    """Look at the process table from now on, in a thread: one look for all who ask at about the same time."""
+    loop = asyncio.get_running_loop()
+    if (shared := _looks.get(loop)) is None:
+        shared = _looks[loop] = loop.create_future()
+        loop.call_later(LOOK_TOGETHER_S, _look, loop, shared)
+    return await asyncio.shield(shared)
+
+
+def _look(loop: asyncio.AbstractEventLoop, shared: asyncio.Future[Marks]) -> None:
+    del _looks[loop]  # who asks from now on needs the next one
+    looked = loop.run_in_executor(None, look)
+    looked.add_done_callback(lambda done: None if shared.done() else shared.set_result(done.result()))
 
 
 def _open_pidfd(pid: int) -> int | None:

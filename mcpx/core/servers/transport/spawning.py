@@ -24,6 +24,7 @@ from mcpx.core.running import Inherited, in_force
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.limits import limit_processes, restore_for
+from mcpx.core.system.marked import Family
 from mcpx.core.system.processes import has_proc, resting
 
 log = structlog.get_logger()
@@ -87,8 +88,6 @@ class EarlyChildren:
         somebody takes a process.
         """
         left = deque(commands)
-        if not left:
-            return
         self._ledger = ledger = Ledger()
         if orphans := ledger.sweep():
             log.warning("orphans.ended", process_groups=orphans)
@@ -133,6 +132,7 @@ class EarlyChildren:
     def end(self) -> None:
         """Kill those that nobody has taken."""
         self._stop_starting()
+        marks = [child.mark for _, child in self._waiting]
         while self._waiting:
             _, child = self._waiting.pop()
             with suppress(ProcessLookupError, PermissionError):
@@ -143,6 +143,8 @@ class EarlyChildren:
                 if stream is not None:
                     stream.close()
             self._forget(child)
+        if marks:
+            Family(marks).end(0.0)
 
     def _forget(self, child: Spawned) -> None:
         if self._ledger is not None:

@@ -6,7 +6,6 @@ import json
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import anyio
 import httpx2
@@ -16,7 +15,6 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 from mcpx.core.config import HttpGateway
-from mcpx.core.gateway.clients.identity import is_of_this_machine
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http.frontend import HttpFrontend, listen
@@ -156,19 +154,3 @@ async def test_a_client_with_a_token_of_a_name_gets_no_link(tmp_path, mode, monk
         assert result.is_error
         assert "needs sign-in: run: mcpx login s" in result.content[0].text
         assert asked == []
-
-
-@pytest.mark.parametrize(
-    ("client", "server", "is_local"),
-    [
-        (("127.0.0.1", 5), ("127.0.0.1", 1), True),
-        (("::1", 5), ("::1", 1), True),
-        (("192.0.2.7", 5), ("192.0.2.1", 1), False),
-        (("192.0.2.1", 5), ("192.0.2.1", 1), False),
-        (None, ("127.0.0.1", 1), False),
-        (("127.0.0.1", 5), None, False),
-    ],
-)
-def test_only_requests_over_loopback_are_of_this_machine(client, server, is_local):
-    assert is_of_this_machine(SimpleNamespace(scope={"client": client, "server": server})) is is_local
-    assert is_of_this_machine(None)

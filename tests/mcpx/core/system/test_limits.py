@@ -16,6 +16,7 @@ from mcpx.core.config.per_server import ProcessLimits
 from mcpx.core.servers.transport.spawning import spawn
 from mcpx.core.system import limits as module
 from mcpx.core.system.limits import limit_processes
+from mcpx.core.system.processes import children
 from tests.mcpx.scripted import config_of, entry, open_watched
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
@@ -45,9 +46,9 @@ def test_what_a_server_has_started_before_is_limited_too():
     try:
         for _ in range(3):
             child.popen.stdout.readline()
-        pids |= (found := set(module._children(child.popen.pid)))
+        pids |= (found := set(children(child.popen.pid)))
         (forked,) = found
-        pids |= set(module._children(forked))
+        pids |= set(children(forked))
         assert len(pids) == 3
         limit_processes(child.popen.pid, **asdict(LIMITS))
         for pid in pids:

@@ -1,4 +1,4 @@
-"""`/mcp` and what is below it: an ASGI application that takes each request to the sessions of its endpoint.
+"""`/mcp` and what is below it: each request is taken to the sessions of its endpoint.
 
 - `/mcp` and `/mcp/PROFILE`: the query may choose how tools are shown (`?expose=all`) and name the servers
 that
@@ -14,33 +14,26 @@ endpoint names; of the endpoints that choose among the servers, of which there m
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import parse_qsl
 
-import anyio.abc
-from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import INVALID_REQUEST
+import anyio
 from msgspec.structs import replace
-from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.core.config import Config
-from mcpx.core.gateway.clients.identity import Bearer, bearer_in
+from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.posted_calls import PostedCalls, may_be_plain
-from mcpx.core.gateway.frontends.http.sessions import SessionManagers, resumed
-from mcpx.core.gateway.transparent.clients import TransparentServer
+from mcpx.core.gateway.frontends.http.exchange import TEXT, Exchange
+from mcpx.core.gateway.frontends.http.posted import Common
+from mcpx.core.gateway.frontends.http.sessions import IDLE_S, Service, Sessions, refuse
+from mcpx.core.gateway.over_http import EndpointService, gateway_service
+from mcpx.core.gateway.transparent.clients import TransparentService
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select
 from mcpx.core.system.endpoint import EXPOSURES, Endpoint, only_of
 from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
-from mcpx.core.wire import envelope
-from mcpx.core.wire.enclosed import restore
 
 PATH: Final = "/mcp"
 PROFILE_PATH: Final = "/mcp/{profile}"
@@ -48,78 +41,116 @@ SERVERS_PATH: Final = "/mcp/servers/{server:path}"
 PEERS_PATH: Final = "/mcp/peers/{peer:path}"
 MAX_ENDPOINTS: Final = 64  # that show a choice of the servers
 MAX_NAME_CHARS: Final = 256
-_LENGTH: Final = "content-length"
+MAX_KNOWN: Final = 256  # URLs whose endpoint is remembered
+IDLE_LOOK_S: Final = 60.0
 
-Guard = Callable[[Request], Awaitable[Response | None]]
-"""Gives the response that refuses a request because of where it comes from; None for one that is let in."""
-MakeManager = Callable[[Server[Any]], StreamableHTTPSessionManager]
-"""Makes the session manager for a server of the SDK."""
+_SERVERS: Final = SERVERS_PATH.partition("{")[0]
+_PEERS: Final = PEERS_PATH.partition("{")[0]
+Key = tuple[Endpoint, Bearer | None]
 
 
 class HttpEndpoints:
-    """Serves while `running`.
+    """Serves while `running`. `limit` is the most bytes of a message, and of the answer to a batch."""
 
-    `guard` is asked before an endpoint that does not exist is refused; of any other the manager asks it.
-    """
-
-    def __init__(self, endpoints: Endpoints, make_manager: MakeManager, guard: Guard) -> None:
-        def make(
-            own: tuple[Endpoint, Bearer | None], tasks: anyio.abc.TaskGroup
-        ) -> StreamableHTTPSessionManager:
-            endpoint, bearer = own
-            if endpoint.server is not None:
-                outbox = endpoints.clients.outbox
-                return make_manager(TransparentServer(self._hub, endpoint.server, outbox, tasks, bearer))
-            if endpoint.peer is None:
-                return make_manager(endpoints.gateway(endpoint))
-            server = endpoints.peer(endpoint)
-            manager = make_manager(server)
-            self._posted_calls[manager] = PostedCalls(server)
-            return manager
-
+    def __init__(self, endpoints: Endpoints, limit: int) -> None:
+        self._endpoints = endpoints
         self._hub = endpoints.hub
-        self._guard = guard
-        self._managers = SessionManagers(make)
-        self._posted_calls: WeakKeyDictionary[object, PostedCalls] = WeakKeyDictionary()  # by their managers
+        self._common = Common(limit)
+        self._sessions: dict[Key, Sessions] = {}  # the one that was used longest ago is the first
+        self._known: dict[tuple[str, bytes, Bearer | None], tuple[Config, Key]] = {}
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    def __len__(self) -> int:
+        """The number of open sessions."""
+        return sum(map(len, self._sessions.values()))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
         """Keep the sessions."""
-        return self._managers.running()
+        async with anyio.create_task_group() as self._common.tasks:
+            self._common.tasks.start_soon(self._end_idle)
+            yield
+            self.end_all(lambda _key: True)
+            self._common.tasks.cancel_scope.cancel()
+        self._common.tasks = None
 
-    def end_all(self, bearer: Bearer) -> None:
+    async def _end_idle(self) -> None:
+        while True:
+            await anyio.sleep(IDLE_LOOK_S)
+            for sessions in list(self._sessions.values()):
+                sessions.end_idle(IDLE_S / IDLE_LOOK_S)
+
+    def end_of(self, bearer: Bearer) -> None:
         """End the sessions of a token."""
-        self._managers.end_all(lambda each: each[1] is bearer)
+        self.end_all(lambda key: key[1] is bearer)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def end_all(self, belongs: Callable[[Key], bool]) -> None:
+        """End the sessions of those endpoints."""
+        for key in [key for key in self._sessions if belongs(key)]:
+            self._sessions.pop(key).end_all()
+        self._known = {url: known for url, known in self._known.items() if known[1] in self._sessions}
+
+    def serve(self, exchange: Exchange) -> None:
         """Serve one HTTP request, at the endpoint of the bearer's profile where it names none."""
+        url = exchange.path, exchange.query, exchange.bearer
+        known = self._known.get(url)
+        if known is not None and known[0] is self._hub.config:
+            self._sessions_of(known[1]).serve(exchange)
+        elif (key := self._found(exchange)) is not None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            if key[0].server is None:  # of the others, only a change of the configuration can take one away
+                self._known[url] = self._hub.config, key
+            self._sessions_of(key).serve(exchange)
+
+    def _found(self, exchange: Exchange) -> Key | None:
+        """Return the endpoint of a request; None where there is none, which is the response."""
+        bearer = exchange.bearer
         try:
-            named = _endpoint_in(scope)
+            named = _endpoint_in(exchange.path, exchange.query)
         except ValueError as error:
-            await PlainTextResponse(str(error), status_code=400)(scope, receive, send)
-            return
-        bearer = bearer_in(scope)
+            exchange.respond(400, TEXT, [str(error).encode()])
+            return None
+        if named is None:
+            exchange.respond(404, TEXT, [b"Not Found"])
+            return None
         if named.profile is None and bearer is not None:
             named = replace(named, profile=bearer.token.profile)
         endpoint = by_own_names(named, self._hub.config)
         try:
             self._check(endpoint, bearer)
         except EndpointError as error:
-            self._managers.end((endpoint, bearer))
-            response = await self._guard(Request(scope)) or _not_found(str(error))
-            await response(scope, receive, send)
-            return
-        manager = await self._managers.get((endpoint, bearer))
+            self.end_all(lambda key: key == (endpoint, bearer))
+            refuse(exchange, 404, str(error))
+            return None
+        return endpoint, bearer
+
+    def _sessions_of(self, key: Key) -> Sessions:
+        endpoint, bearer = key
+        sessions = self._sessions.get(key)
+        if sessions is None:
+            sessions = self._sessions[key] = Sessions(self._common, bearer, self._service(endpoint, bearer))
+        elif endpoint.alone is None and not endpoint.shows_all:
+            self._sessions[key] = self._sessions.pop(key)
+        else:
+            return sessions
+        chosen = [
+            each
+            for each in self._sessions
+            if each[1] is bearer and each[0].alone is None and not each[0].shows_all
+        ]
+        for old in chosen[: max(0, len(chosen) - MAX_ENDPOINTS)]:
+            self._sessions.pop(old).end_all()
+        return sessions
+
+    def _service(self, endpoint: Endpoint, bearer: Bearer | None) -> Service:
+        if endpoint.server is not None:
+            return TransparentService(self._hub, endpoint.server, bearer)
         if endpoint.peer is not None:
-            calls = self._posted_calls[manager]
-            receive, taken = await self._take_call(calls, scope, receive, send)
-            if taken:
-                return
-        if endpoint.alone is None:  # of the others there are only so many servers
-            self._managers.end_oldest(
-                lambda each: each[1] is bearer and each[0].alone is None and not each[0].shows_all,
-                MAX_ENDPOINTS,
-            )
-        await manager.handle_request(scope, receive, send)
+            from mcpx.core.gateway.peer.fast_path import PeerFastPath  # noqa: PLC0415 - for those who are peers
+
+            server = self._endpoints.peer(endpoint)
+            return EndpointService(server, bearer, lambda client: PeerFastPath(server, client).take)
+        return gateway_service(self._endpoints.gateway(endpoint), bearer)
 
     def _check(self, endpoint: Endpoint, bearer: Bearer | None) -> None:
         """Check that an endpoint is there for a bearer.
@@ -138,31 +169,27 @@ class HttpEndpoints:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise EndpointError(f"No server {shown_name(cut(name, MAX_NAME_CHARS))}{hint}")
 
-    async def _take_call(
-        self, calls: PostedCalls, scope: Scope, receive: Receive, send: Send
-    ) -> tuple[Receive, bool]:
-        """Serve a plain call of a peer. Returns what is to be received then, and True if it was served."""
-        headers = may_be_plain(scope)
-        if headers is None or await self._guard(Request(scope)) is not None:
-            return receive, False
-        begun = await receive()
-        receive = resumed([begun], receive)
-        if begun.get("more_body") or not begun.get("body"):
-            return receive, False
-        return receive, await calls.take(headers, begun["body"], scope, receive, send)
 
+def _endpoint_in(path: str, query: bytes) -> Endpoint | None:
+    """The endpoint that a URL names; None for none.
 
-def _endpoint_in(scope: Scope) -> Endpoint:
-    """The endpoint that the URL names; raises `ValueError` with what is wrong with its query."""
-    named = scope["path_params"]
-    if "server" in named or "peer" in named:
-        return Endpoint(server=named.get("server"), peer=named.get("peer"))
-    query = QueryParams(scope["query_string"])
-    expose = next((each for each in EXPOSURES if each == query.get("expose")), None)
-    if expose is None and "expose" in query:
+    Raises:
+        ValueError: What is wrong with its query.
+    """
+    if path.startswith(_SERVERS):
+        return Endpoint(server=path.removeprefix(_SERVERS))
+    if path.startswith(_PEERS):
+        return Endpoint(peer=path.removeprefix(_PEERS))
+    profile = path.removeprefix(PATH).removeprefix("/")
+    if "/" in profile or path not in {PATH, f"{PATH}/{profile}"}:
+        return None
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    chosen = [value for name, value in given if name == "expose"]
+    expose = next((each for each in EXPOSURES if each == chosen[-1]), None) if chosen else None
+    if expose is None and chosen:
         raise ValueError(f"expose must be {', '.join(EXPOSURES[:-1])} or {EXPOSURES[-1]}")
-    only = only_of(query.getlist("only")) if "only" in query else None
-    return Endpoint(expose, only=only, profile=named.get("profile") or None)
+    only = [value for name, value in given if name == "only"]
+    return Endpoint(expose, only=only_of(only) if only else None, profile=profile or None)
 
 
 def _visible_to(bearer: Bearer | None, config: Config) -> Config:
@@ -171,44 +198,3 @@ def _visible_to(bearer: Bearer | None, config: Config) -> Config:
         return config
     own = {name: each for name, each in config.profiles.items() if name == bearer.token.profile}
     return replace(config, profiles=own)
-
-
-def _not_found(problem: str) -> Response:
-    error = {"code": INVALID_REQUEST, "message": problem}
-    body = envelope.encode({"jsonrpc": "2.0", "id": None, "error": error})
-    return Response(body, status_code=404, media_type="application/json")
-
-
-class EncodedResults:
-    """An ASGI application around another one: puts encoded results into the responses that carry them.
-
-    The SDK's transports write every message as one compact JSON text, in a response of its own or in one
-    event of a stream. Where a handler has enclosed encoded JSON (`mcpx.core.wire.enclosed`), the client gets
-    that JSON, byte for byte as a client of a stream does. Stored events pass here when they are sent, too.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; the head of a response with a length waits for the body, whose length changes."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        waiting: list[Message] = []
-
-        async def send_restored(message: Message) -> None:
-            if message["type"] == "http.response.start" and _LENGTH in Headers(raw=message["headers"]):
-                waiting.append(message)
-                return
-            if body := message.get("body"):
-                message["body"] = restored = restore(body)
-                if waiting and len(restored) != len(body):
-                    headers = MutableHeaders(raw=list(waiting[0]["headers"]))
-                    headers[_LENGTH] = str(len(restored))
-                    waiting[0]["headers"] = headers.raw
-            while waiting:
-                await send(waiting.pop())
-            await send(message)
-
-        await self._app(scope, receive, send_restored)

@@ -1,9 +1,9 @@
-"""Messages of Streamable HTTP that are kept for a while, so that a client whose stream broke gets its answer.
+"""The streams of events of one session, and the messages that are kept for a client whose stream broke.
 
-An event store for the SDK's transport, one for each session of the handshake era, and what all of them hold
-together. A client that comes again with `Last-Event-ID` gets what its stream has had since, and then what
-comes, until the answer: here the store itself follows the stream, for the SDK's way loses what is sent while
-it turns from the one to the other. An older connection of that stream ends.
+Each session of the handshake era has its `SessionEvents`, once a first stream has begun; `KeptEvents` is what
+all of them hold together. A client that comes again with `Last-Event-ID` gets what its stream has had since,
+and then what comes, until the answer; an older connection of that stream ends. Messages are the bytes that
+were sent.
 
 Log and progress messages are not kept, as they are not for any client that does not read. An answer that is
 too large to be kept is kept as an error that says so.
@@ -11,58 +11,142 @@ too large to be kept is kept as an error that says so.
 
 from __future__ import annotations
 
-import math
+import asyncio
 import secrets
-import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
+from collections.abc import Iterable
+from functools import partial
+from typing import Final, Protocol
 
-import anyio
-import msgspec
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCResponse,
-)
+from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.wire.dispatcher import LOSSY
+from mcpx.core.gateway.frontends.http.exchange import EVENTS, Exchange, HeaderPairs
+from mcpx.core.wire import envelope
+from mcpx.core.wire.envelope import Bytes, RequestId
 
 MAX_EVENTS: Final = 256  # kept of a session
 MAX_BYTES: Final = 16 << 20  # kept of a session
 MAX_BYTES_ALL: Final = 64 << 20  # kept of all sessions of a frontend
 MAX_AGE_S: Final = 300.0
-OVERHEAD_BYTES: Final = 1000  # of each event
+OVERHEAD_BYTES: Final = 500  # of each event
 MAX_DIGITS: Final = 15  # of a number that is counted here
 RETRY_MS: Final = 1000  # what clients are told to wait before they come again
 
 
-class _Stream:
-    """The messages of the server for one request, or by itself."""
+class Ticks(Protocol):
+    """A member of a `Ticker`."""
 
-    def __init__(self, name: str, number: int) -> None:
-        self.name = name
+    def tick(self) -> None:
+        """Take note that time has passed."""
+        ...
+
+
+class Ticker:
+    """Calls its members every so many seconds, while there are any."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._members: set[Ticks] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, member: Ticks) -> None:
+        """Call this one, too; the first time may be at once."""
+        self._members.add(member)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._every_s, self._tick)
+
+    def discard(self, member: Ticks) -> None:
+        """Call it no more."""
+        self._members.discard(member)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._members:
+            self._timer = asyncio.get_running_loop().call_later(self._every_s, self._tick)
+        for member in list(self._members):
+            member.tick()
+
+
+class Stream:
+    """The messages of the server for one request, or by itself; `exchange` takes them, while there is one."""
+
+    __slots__ = ("_events", "answered", "exchange", "is_resumed", "kept", "number")
+
+    def __init__(self, events: SessionEvents, number: int) -> None:
         self.number = number
         self.answered = False
         self.kept = 0
-        self.follower: MemoryObjectSendStream[EventMessage] | None = None
+        self.exchange: Exchange | None = None
+        self.is_resumed = False
+        """True if the exchange is of a client that came again."""
+        self._events = events
+
+    def attach(self, exchange: Exchange, *, resumed: bool = False) -> None:
+        """Have an exchange, whose stream has begun, take what comes; an older one ends."""
+        self.detach()
+        self.exchange, self.is_resumed = exchange, resumed
+        exchange.on_gone(partial(self._left, exchange))
+        self._events.silence.add(self)
+
+    def detach(self) -> None:
+        """End the exchange, if there is one."""
+        exchange, self.exchange = self.exchange, None
+        self._events.silence.discard(self)
+        if exchange is not None:
+            exchange.end()
+
+    def _left(self, exchange: Exchange) -> None:
+        if self.exchange is exchange:
+            self.exchange = None
+            self._events.silence.discard(self)
+
+    def tick(self) -> None:
+        """Keep the connection alive."""
+        if self.exchange is not None:
+            self.exchange.comment()
+
+    def send(self, pieces: Iterable[Bytes], *, lossy: bool) -> None:
+        """Send a message, and keep it, unless it is one that may be lost."""
+        self._events.last += 1
+        event_id = self._events.id_of(self, self._events.last)
+        if lossy:
+            if self.exchange is not None:
+                self.exchange.event(pieces, event_id=event_id, lossy=True)
+            return
+        message = b"".join(pieces)
+        self._events.keep(self, message)
+        if self.exchange is not None:
+            self.exchange.event([message], event_id=event_id)
+
+    def answer(self, request_id: RequestId | None, pieces: Iterable[Bytes]) -> None:
+        """Send the answer, or nothing, and end the stream."""
+        self.answered = True
+        message = b"".join(pieces)
+        events = self._events
+        events.last += 1
+        event_id = events.id_of(self, events.last)
+        if message:
+            size = OVERHEAD_BYTES + len(message)
+            events.keep(self, message if size <= MAX_BYTES else _too_large(request_id, len(message)))
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            events.silence.discard(self)
+            exchange.end([message] if message else None, event_id=event_id)
+        events.forget_if_over(self)
 
 
 class _Event:
-    """One message that is kept."""
+    """One message that is kept, under its number."""
 
-    def __init__(self, store: SessionEvents, stream: _Stream, message: JSONRPCMessage, size: int) -> None:
-        self.store = store
+    __slots__ = ("at", "events", "message", "number", "size", "stream")
+
+    def __init__(self, events: SessionEvents, stream: Stream, number: int, message: bytes) -> None:
+        self.events = events
         self.stream = stream
+        self.number = number
         self.message = message
-        self.size = size
+        self.size = OVERHEAD_BYTES + len(message)
         self.at = time.monotonic()
 
 
@@ -78,7 +162,7 @@ class KeptEvents:
         self._events[event] = None
         self.bytes += event.size
         while self.bytes > MAX_BYTES_ALL:
-            next(iter(self._events)).store.drop_oldest()
+            next(iter(self._events)).events.drop_oldest()
 
     def discard(self, event: _Event) -> None:
         """Keep it no longer."""
@@ -89,66 +173,99 @@ class KeptEvents:
         """Drop what is too old."""
         oldest_allowed = time.monotonic() - MAX_AGE_S
         while self._events and (event := next(iter(self._events))).at < oldest_allowed:
-            event.store.drop_oldest()
+            event.events.drop_oldest()
 
 
-class SessionEvents(EventStore):
-    """The event store of one session. `end_stream` ends the connection that a stream has."""
+class SessionEvents:
+    """The streams of one session. `headers` are those of all its responses; `silence` keeps them alive."""
 
-    def __init__(self, kept: KeptEvents, end_stream: Callable[[str], None]) -> None:
+    def __init__(self, kept: KeptEvents, silence: Ticker, headers: HeaderPairs = ()) -> None:
         self.bytes = 0
+        self.last = 0
+        """The number of the last event."""
+        self.silence = silence
+        self._headers = EVENTS + headers
         self._kept = kept
-        self._end_stream = end_stream
         self._prefix = secrets.token_hex(4)  # so that an event of another session is unknown
-        self._last = 0
         self._events: OrderedDict[int, _Event] = OrderedDict()
-        self._streams: dict[int, _Stream] = {}
-        self._current: dict[str, _Stream] = {}  # by the SDK's name
+        self._streams: dict[int, Stream] = {}
+        self._standing: Stream | None = None
 
-    # --- what is sent
+    # --- streams
 
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep a message, and give it to who follows the stream. None begins the stream of a request."""
-        self._last += 1
-        stream = self._stream(stream_id, begins=message is None)
-        event_id = f"{self._prefix}-{stream.number}-{self._last}"
-        if message is None:
-            return event_id
-        is_lossy = isinstance(message, JSONRPCNotification) and message.method in LOSSY
-        if not is_lossy:
-            self._keep(stream, message)
-        if stream.follower is not None:
-            with suppress(anyio.BrokenResourceError):  # its client has left again
-                stream.follower.send_nowait(EventMessage(message, event_id))
-        if stream_id != GET_STREAM_KEY and isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._end(stream)
-        return event_id
-
-    def _stream(self, name: str, *, begins: bool) -> _Stream:
-        stream = self._current.get(name)
-        if stream is None or begins:
-            if stream is not None:
-                self._end(stream)
-            stream = self._current[name] = self._streams[self._last] = _Stream(name, self._last)
+    def begin(self, exchange: Exchange, *, primed: bool) -> Stream:
+        """Begin the stream of a request; with an event without data, after which it can be resumed."""
+        self.last += 1
+        stream = self._streams[self.last] = Stream(self, self.last)
+        exchange.begin_events(self._headers)
+        if primed:
+            exchange.event((), event_id=self.id_of(stream, self.last), retry_ms=RETRY_MS)
+        stream.attach(exchange)
         return stream
 
-    def _end(self, stream: _Stream) -> None:
-        """Nothing more will come on it."""
-        stream.answered = True
-        self._current.pop(stream.name, None)
-        _stop_following(stream)
-        self._forget_if_over(stream)
+    @property
+    def standing(self) -> Stream:
+        """The stream of what the server sends by itself."""
+        if self._standing is None:
+            self.last += 1
+            self._standing = self._streams[self.last] = Stream(self, self.last)
+        return self._standing
 
-    def _keep(self, stream: _Stream, message: JSONRPCMessage) -> None:
-        size = _size(message)
-        if size > MAX_BYTES:
-            if not isinstance(message, JSONRPCResponse):
-                return
-            message = _too_large(message, size)
-            size = _size(message)
-        event = self._events[self._last] = _Event(self, stream, message, size)
+    def listen(self, exchange: Exchange) -> bool:
+        """Have an exchange take what the server sends by itself; False if there is one that does."""
+        standing = self.standing
+        if standing.exchange is not None and not standing.is_resumed:
+            return False
+        exchange.begin_events(self._headers)
+        standing.attach(exchange)  # a client that came again begins anew
+        return True
+
+    def resume(self, last_event_id: str, exchange: Exchange) -> None:
+        """Give a client what its stream has had since that event, and what comes, until its answer."""
+        self._kept.expire()
+        exchange.begin_events(self._headers)
+        prefix, _, position = last_event_id.partition("-")
+        number, _, last = position.partition("-")
+        stream = None
+        if prefix == self._prefix and _is_number(number) and _is_number(last):
+            stream = self._streams.get(int(number))
+        if stream is None:
+            exchange.end()
+            return
+        for number_, event in self._events.items():
+            if event.stream is stream and number_ > int(last):
+                exchange.event([event.message], event_id=self.id_of(stream, number_))
+        if stream.answered:
+            exchange.end()
+        else:
+            stream.attach(exchange, resumed=True)
+
+    @property
+    def is_followed(self) -> bool:
+        """True if a client has a stream open."""
+        return any(stream.exchange is not None for stream in self._streams.values())
+
+    def close(self) -> None:
+        """End all streams, and keep nothing."""
+        for stream in list(self._streams.values()):
+            stream.detach()
+        while self._events:
+            self.drop_oldest()
+
+    # --- what is kept
+
+    def id_of(self, stream: Stream, number: int) -> str:
+        """Return the id of an event of a stream."""
+        return f"{self._prefix}-{stream.number}-{number}"
+
+    def keep(self, stream: Stream, message: bytes) -> None:
+        """Keep the last message, unless it is too large."""
+        event = _Event(self, stream, self.last, message)
+        if event.size > MAX_BYTES:
+            return
+        self._events[self.last] = event
         stream.kept += 1
-        self.bytes += size
+        self.bytes += event.size
         self._kept.expire()
         self._kept.add(event)
         while len(self._events) > MAX_EVENTS or self.bytes > MAX_BYTES:
@@ -160,97 +277,19 @@ class SessionEvents(EventStore):
         self.bytes -= event.size
         self._kept.discard(event)
         event.stream.kept -= 1
-        self._forget_if_over(event.stream)
+        self.forget_if_over(event.stream)
 
-    def _forget_if_over(self, stream: _Stream) -> None:
+    def forget_if_over(self, stream: Stream) -> None:
+        """Forget a stream that has nothing more to give."""
         if stream.answered and not stream.kept:
             self._streams.pop(stream.number, None)
-
-    # --- a client that comes again
-
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send what a stream has had since that event, and what comes, until its answer or another client.
-
-        Returns None always: the SDK has nothing more to do.
-        """
-        self._kept.expire()
-        prefix, _, position = last_event_id.partition("-")
-        number, _, last = position.partition("-")
-        if prefix != self._prefix or not (_is_number(number) and _is_number(last)):
-            return None
-        stream = self._streams.get(int(number))
-        if stream is None:
-            return None
-        events = self._follow(stream, int(last))
-        follower = stream.follower
-        try:
-            with events:
-                async for event in events:
-                    await send_callback(event)
-        finally:
-            if stream.follower is follower:
-                _stop_following(stream)
-        return None
-
-    def _follow(self, stream: _Stream, last: int) -> MemoryObjectReceiveStream[EventMessage]:
-        """Return what is kept of the stream since `last`, and then what comes."""
-        _stop_following(stream)
-        sender, events = anyio.create_memory_object_stream[EventMessage](math.inf)
-        for number, event in self._events.items():
-            if event.stream is stream and number > last:
-                sender.send_nowait(EventMessage(event.message, f"{self._prefix}-{stream.number}-{number}"))
-        if stream.answered:
-            sender.close()
-        else:
-            self._end_stream(stream.name)
-            stream.follower = sender
-        return events
-
-    def stop_following(self, stream_id: str) -> None:
-        """End what a client has that came again for this stream."""
-        if (stream := self._current.get(stream_id)) is not None:
-            _stop_following(stream)
-
-    def close(self) -> None:
-        """The session is over."""
-        for stream in list(self._streams.values()):
-            _stop_following(stream)
-        while self._events:
-            self.drop_oldest()
-
-
-def _stop_following(stream: _Stream) -> None:
-    if stream.follower is not None:
-        stream.follower.close()
-        stream.follower = None
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
-def _size(message: JSONRPCMessage) -> int:
-    """About how many bytes a message takes in memory."""
-    match message:
-        case JSONRPCResponse():
-            body = message.result
-        case JSONRPCError():
-            body = {"error": message.error.message, "data": message.error.data}
-        case _:
-            body = message.params or {}
-    return OVERHEAD_BYTES + sum(map(_size_of_value, body.values()))
-
-
-def _size_of_value(value: object) -> int:
-    if isinstance(value, str):
-        return sys.getsizeof(value)
-    try:
-        return len(msgspec.json.encode(value))
-    except (OverflowError, TypeError, ValueError, RecursionError):  # what others write as JSON all the same
-        return len(repr(value))
-
-
-def _too_large(answer: JSONRPCResponse, size: int) -> JSONRPCError:
+def _too_large(request_id: RequestId | None, size: int) -> bytes:
     text = f"The stream of this answer broke, and its {size} bytes are too many to be kept for another one"
-    error = ErrorData(code=INTERNAL_ERROR, message=f"{text}. The request was carried out")
-    return JSONRPCError(jsonrpc="2.0", id=answer.id, error=error)
+    error = {"code": INTERNAL_ERROR, "message": f"{text}. The request was carried out"}
+    return b"".join(envelope.failure(request_id, envelope.encode(error)))

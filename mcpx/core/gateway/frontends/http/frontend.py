@@ -10,20 +10,18 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
-from weakref import WeakSet
 
 import anyio
 import structlog
 import uvicorn
-from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
@@ -41,14 +39,11 @@ from mcpx.core.gateway.frontends.http.endpoints import (
     PEERS_PATH,
     PROFILE_PATH,
     SERVERS_PATH,
-    EncodedResults,
-    Guard,
     HttpEndpoints,
 )
-from mcpx.core.gateway.frontends.http.events import KeptEvents
+from mcpx.core.gateway.frontends.http.exchange import Guard, over_asgi
 from mcpx.core.gateway.frontends.http.monitoring import Monitoring
 from mcpx.core.gateway.frontends.http.server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
-from mcpx.core.gateway.frontends.http.sessions import SessionManager
 from mcpx.core.policy.tokens import NamedTokens, token_file
 from mcpx.errors import MCPXError
 from supervisors import Incarnation, Shutdown
@@ -120,7 +115,6 @@ class HttpFrontend:
         self._limit = limit
         self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
         self._served: HttpEndpoints | None = None
-        self._managers: WeakSet[SessionManager] = WeakSet()
         self._monitoring: Monitoring | None = None
         self._state: ServerState | None = None
 
@@ -135,7 +129,7 @@ class HttpFrontend:
         requests = 0 if self._state is None else self._state.total_requests
         requests -= 0 if self._monitoring is None else self._monitoring.served
         is_open = self._state is not None and bool(self._state.tasks)
-        return Use(is_open or any(len(manager) for manager in self._managers), requests)
+        return Use(is_open or (self._served is not None and len(self._served) > 0), requests)
 
     @property
     def named_tokens(self) -> int:
@@ -186,13 +180,13 @@ class HttpFrontend:
             log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
-        make = partial(self._manager, kept=KeptEvents())
         guard = TransportSecurityMiddleware(self._security()).validate_request
-        self._served = served = HttpEndpoints(self._endpoints, make, guard)
+        self._served = served = HttpEndpoints(self._endpoints, self._limit)
         probe_guard = guard if is_loopback(self._address[0]) else _let_in
         self._monitoring = monitoring = Monitoring(self._endpoints, guard, self._guarded, probe_guard)
         among, routing = self._among_replicas(guard)
-        clients = self._guarded(among(EncodedResults(served)))
+        checked = partial(_checked, guard)
+        clients = self._guarded(among(_App(over_asgi(served.serve, limit=self._limit, guard=checked))))
         routes = dict.fromkeys((PATH, SERVERS_PATH, PEERS_PATH, PROFILE_PATH), clients) | monitoring.routes
         middleware: list[Middleware] = []
         if self._token is not None and self._bearers is not None:
@@ -238,15 +232,9 @@ class HttpFrontend:
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""
         if self._served is not None:
-            self._served.end_all(bearer)
+            self._served.end_of(bearer)
         self._endpoints.hub.client_left(bearer.sessionless)
         self._endpoints.hub.fleet.direct.leave(bearer.direct)
-
-    def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
-        """Make what keeps the sessions of one server."""
-        manager = SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
-        self._managers.add(manager)
-        return manager
 
     def _security(self) -> TransportSecuritySettings:
         """Allow requests that name this host and come from no foreign page."""
@@ -262,6 +250,22 @@ class HttpFrontend:
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
+
+
+class _App:
+    """An application as an object: a function would be taken for a handler of starlette's."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self._app(scope, receive, send)
+
+
+async def _checked(guard: Guard, request: Request) -> Response | None:
+    """Ask the guard; of a POST, it checks the Content-Type too."""
+    return await guard(request, is_post=request.method == "POST")  # type: ignore[call-arg]  # of the SDK
 
 
 async def _let_in(_request: Request) -> None:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import bearer_in
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.endpoints import Guard
+from mcpx.core.gateway.frontends.http.exchange import Guard
 from mcpx.core.telemetry.contained import contain
 
 if TYPE_CHECKING:

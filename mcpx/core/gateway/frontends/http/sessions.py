@@ -1,244 +1,372 @@
-"""The sessions of one endpoint over HTTP: the SDK's, with kept events, and with batches in one revision."""
+"""Streamable HTTP at one endpoint: its sessions, and the requests that have none.
+
+Before 2026-07-28 a client opens a session with `initialize`; its id comes with each request from then on, and
+the client ends it with DELETE, or leaves it for `IDLE_S`. It may have one stream open for what the server
+sends by itself (GET), and comes again with `Last-Event-ID` for what a broken one had. Requests of 2026-07-28
+are whole in themselves. Which of the two a request is, `MCP-Protocol-Version` says.
+
+What a message means, a `Client` knows: of the SDK's server (`mcpx.core.gateway.over_http`), or transparent
+(`mcpx.core.gateway.transparent.clients`). Bodies are decoded as the lines of a stream are, and offered to it
+as bytes.
+"""
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, Protocol
+from uuid import uuid4
 
-import anyio
-import anyio.abc
 import anyio.lowlevel
 import msgspec
-from mcp.server import Server
-from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
-from mcp.server.streamable_http import (
-    GET_STREAM_KEY,
-    LAST_EVENT_ID_HEADER,
-    MCP_SESSION_ID_HEADER,
-    StreamableHTTPServerTransport,
-)
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+import structlog
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.datastructures import Headers
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
 
-from mcpx.core.gateway.frontends.http.batches import BatchExchange
-from mcpx.core.gateway.frontends.http.events import RETRY_MS, KeptEvents, SessionEvents
+from mcpx.core.gateway.clients.identity import Bearer
+from mcpx.core.gateway.frontends.http.exchange import JSON, Exchange
+from mcpx.core.gateway.frontends.http.posted import (
+    Asked,
+    BatchMember,
+    Common,
+    InSession,
+    Posted,
+    Sessionless,
+)
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import takes_long, work_of
-from mcpx.core.wire import malformed
-from mcpx.core.wire.batch import BATCH_REVISION, NOT_IN_REVISION, split, split_if_any, why_refused
+from mcpx.core.wire import batch, envelope, malformed
+from mcpx.core.wire.batch import Batch
+from mcpx.core.wire.envelope import RPCMessage
+from mcpx.core.wire.incoming import FAILED, spellings
 from mcpx.core.wire.intake import LARGE_BYTES
 
-K = TypeVar("K")
-
-
-class SessionManagers(Generic[K]):
-    """Session managers by what they are for, each made when its first client comes, and kept while `running`.
-
-    `make` makes one, with tasks that last as long as it does. When one is ended its sessions end, too, and
-    their clients begin new ones.
-    """
-
-    def __init__(self, make: Callable[[K, anyio.abc.TaskGroup], StreamableHTTPSessionManager]) -> None:
-        self._make = make
-        # the one that was used longest ago is the first
-        self._managers: dict[K, tuple[StreamableHTTPSessionManager, anyio.CancelScope]] = {}
-        self._making = anyio.Lock()
-        self._tasks: anyio.abc.TaskGroup | None = None
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Keep the sessions."""
-        async with anyio.create_task_group() as self._tasks:
-            yield
-            self._tasks.cancel_scope.cancel()
-        self._tasks = None
-        self._managers.clear()
-
-    async def get(self, key: K) -> StreamableHTTPSessionManager:
-        """The manager; it is made if there is none."""
-        async with self._making:
-            running = self._managers.pop(key, None)
-            if running is None:
-                if self._tasks is None:
-                    raise RuntimeError("the endpoint is not running")
-                running = await self._tasks.start(self._run, key)
-            self._managers[key] = running
-            return running[0]
-
-    def end(self, key: K) -> None:
-        """End a manager with its sessions, if there is one."""
-        if (ended := self._managers.pop(key, None)) is not None:
-            ended[1].cancel()
-
-    def end_all(self, belongs: Callable[[K], bool]) -> None:
-        """End those managers with their sessions."""
-        for key in [key for key in self._managers if belongs(key)]:
-            self.end(key)
-
-    def end_oldest(self, counts: Callable[[K], bool], most: int) -> None:
-        """Keep at most that many of those that count: end the ones that were used longest ago."""
-        counted = [key for key in self._managers if counts(key)]
-        for key in counted[: max(0, len(counted) - most)]:
-            self.end(key)
-
-    async def _run(
-        self,
-        key: K,
-        *,
-        task_status: anyio.abc.TaskStatus[tuple[StreamableHTTPSessionManager, anyio.CancelScope]],
-    ) -> None:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as tasks:
-                manager = self._make(key, tasks)
-                async with manager.run():
-                    task_status.started((manager, scope))
-                    await anyio.sleep_forever()
-
-
+log = structlog.get_logger()
+MAX_SESSIONS: Final = 10_000  # of one endpoint
+IDLE_S: Final = 1800.0  # without a request or a stream, after which a session ends
+PRIMED_FROM: Final = "2025-11-25"  # the revision whose clients take an event without data
 TOO_DENSE: Final = "it holds too many values; send fewer at a time, or as one text"
-_REVISION: Final = re.compile(rb'protocolVersion\\?":\s*\\?"([0-9-]+)')  # of a result, which may be a text
+INITIALIZE: Final = "initialize"
+LISTEN: Final = "subscriptions/listen"
+VERSION: Final = b"mcp-protocol-version"
+SESSION: Final = b"mcp-session-id"
+_LAST_EVENT: Final = b"last-event-id"
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+_REPEATED: Final = "another request of the batch has the same id"
+_ONE_MESSAGE: Final = "Body must be a single JSON-RPC request or notification object"
+_ALLOW: Final = ((b"allow", b"GET, POST, DELETE"),)
 
 
-class SessionManager(StreamableHTTPSessionManager):
-    """Serves any number of sessions; what they keep counts in `kept`, with that of other managers."""
+class Client(Protocol):
+    """Serves the messages of one session, or those of all requests that have none."""
 
-    def __init__(
-        self, server: Server, *, security: TransportSecuritySettings, limit: int, kept: KeptEvents
-    ) -> None:
-        """`limit` is the most bytes of a request's body."""
-        super().__init__(
-            server, security_settings=security, max_request_body_size=limit, retry_interval=RETRY_MS
-        )
-        self._kept = kept
-        self._events: dict[str, SessionEvents] = {}
-        self._batching: set[str] = set()  # the sessions of the revision that has batches
+    @property
+    def version(self) -> str | None:
+        """The revision that was agreed on, once `initialize` is answered."""
+        ...
+
+    def take(self, posted: Posted, message: RPCMessage, /) -> None:
+        """Serve a request; `posted` must get its answer, now or later."""
+        ...
+
+    def notice(self, exchange: Exchange, message: RPCMessage, /) -> None:
+        """Take a notification."""
+        ...
+
+    def close(self) -> None:
+        """End what belongs to the client: its session is over."""
+        ...
+
+
+class Service(Protocol):
+    """One endpoint, behind its sessions."""
+
+    def open(self, session: Session) -> Client:
+        """Serve one more session."""
+        ...
+
+    @property
+    def sessionless(self) -> Client:
+        """Serves the requests without a session."""
+        ...
+
+
+class Session(Asked):
+    """One session. `end` takes it out of the endpoint's."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.id = uuid4().hex
+        super().__init__(sessions.common, ((SESSION, self.id.encode()),))
+        self.bearer = sessions.bearer
+        self.client = sessions.service.open(self)
+        self.idle = 0
+        """How often it was found idle, one time after the other."""
+        self._sessions = sessions
+
+    def over(self, posted: InSession) -> None:
+        """A request is answered; a session whose `initialize` has failed is none."""
+        super().over(posted)
+        self.idle = 0
+        version = self.client.version
+        if version is None:
+            self.headers = ()
+            self._sessions.end(self)
+        else:
+            self.is_primed = version >= PRIMED_FROM
+
+
+class Sessions:
+    """The sessions of one endpoint, for the clients of one token. `idle` looks for those that are idle."""
+
+    def __init__(self, common: Common, bearer: Bearer | None, service: Service) -> None:
+        self.common = common
+        self.bearer = bearer
+        self.service = service
+        self._sessions: dict[str, Session] = {}
 
     def __len__(self) -> int:
-        """The number of open sessions."""
-        return len(self._server_instances)
+        return len(self._sessions)
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        """Open a session, which gets a store of its own: the SDK's would be one for all."""
-        transport = super()._admit_session(requestor)
-        if transport is not None and transport.mcp_session_id is not None:
-            store = SessionEvents(self._kept, transport.close_sse_stream)
-            transport._event_store = self._events[transport.mcp_session_id] = store  # noqa: SLF001 - no other way
-        return transport
+    def end(self, session: Session) -> None:
+        """End a session."""
+        if self._sessions.pop(session.id, None) is not None:
+            session.close()
+            session.client.close()
 
-    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        """End a session, and what it keeps."""
-        self._batching.discard(session_id)
-        if (store := self._events.pop(session_id, None)) is not None:
-            store.close()
-        await super()._discard_session(session_id, transport)
+    def end_all(self) -> None:
+        """End all sessions."""
+        for session in list(self._sessions.values()):
+            self.end(session)
+
+    def end_idle(self, most: float) -> None:
+        """End the sessions that were found idle so often; to be called at equal times."""
+        for session in list(self._sessions.values()):
+            session.idle = 0 if session.is_busy else session.idle + 1
+            if session.idle > most:
+                log.info("http.session_idle")
+                self.end(session)
+
+    # --- requests
+
+    def serve(self, exchange: Exchange) -> None:
+        """Serve a request. Never raises."""
+        try:
+            if len(exchange.body) > LARGE_BYTES:
+                self.common.spawn(self._serve_large, exchange)
+            else:
+                self._serve(exchange)
+        except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+            contain(error, "request")
+            refuse(exchange, 500, "MCPX failed while it read this request", code=INTERNAL_ERROR)
+
+    async def _serve_large(self, exchange: Exchange) -> None:
+        body, work = exchange.body, 0
+        for at in range(0, len(body), LARGE_BYTES):
+            work += work_of(body[at : at + LARGE_BYTES])
+            await anyio.lowlevel.checkpoint()
+        if takes_long(body, work):
+            _refuse_line(exchange, malformed.invalid(body, TOO_DENSE), 413)
+        else:
+            self._serve(exchange)
+
+    def _serve(self, exchange: Exchange) -> None:
+        headers = exchange.headers
+        version = headers.get(VERSION)
+        if version is not None and version not in _HANDSHAKE:
+            self._serve_sessionless(exchange)
+            return
+        session_id = headers.get(SESSION)
+        session = None
+        if session_id is not None:
+            session = self._sessions.get(session_id.decode("latin-1"))
+            if session is None:
+                refuse(exchange, 404, "Session not found")
+                return
+            session.idle = 0
+        if exchange.method == "POST":
+            self._post(exchange, session)
+        else:
+            self._follow(exchange, session)
+
+    def _follow(self, exchange: Exchange, session: Session | None) -> None:
+        """Serve a stream, or the end of a session."""
+        if exchange.method not in {"GET", "DELETE"}:
+            refuse(exchange, 405, "Method Not Allowed", headers=_ALLOW)
+        elif exchange.method == "GET" and not exchange.accepts[1]:
+            refuse(exchange, 406, "Not Acceptable: Client must accept text/event-stream")
+        elif session is None:
+            refuse(exchange, 400, "Bad Request: Missing session ID")
+        elif exchange.method == "DELETE":
+            self.end(session)
+            exchange.respond(200, JSON + session.headers)
+        elif last := exchange.headers.get(_LAST_EVENT):
+            session.events.resume(last.decode("latin-1"), exchange)
+        elif not session.events.listen(exchange):
+            refuse(exchange, 409, "Conflict: Only one SSE stream is allowed per session")
+
+    def _post(self, exchange: Exchange, session: Session | None) -> None:
+        if not any(exchange.accepts):
+            refuse(exchange, 406, "Not Acceptable: Client must accept application/json or text/event-stream")
+            return
+        message = _read(exchange, lambda lines: self._take_batch(exchange, session, lines))
+        if message is None:
+            return
+        if message.method is None:
+            if session is None:
+                refuse(exchange, 400, "Bad Request: Missing session ID")
+            else:
+                exchange.respond(202, JSON + session.headers)
+                session.outgoing.take_answer(message)
+        elif message.id is None:
+            if session is None:
+                refuse(exchange, 400, "Bad Request: Missing session ID")
+            else:
+                exchange.respond(202, JSON + session.headers)
+                self._notice(exchange, session, message)
+        elif session is not None or (session := self._opened(exchange, message)) is not None:
+            self._take(session, InSession(session, exchange, message.id), message)
+
+    def _opened(self, exchange: Exchange, message: RPCMessage) -> Session | None:
+        """Open a session for `initialize`; None if there can be none."""
+        if message.method != INITIALIZE:
+            refuse(exchange, 400, "Bad Request: Missing session ID")
+            return None
+        if len(self._sessions) >= MAX_SESSIONS:
+            log.warning("http.sessions_full", sessions=MAX_SESSIONS)
+            refuse(exchange, 503, "Too many open sessions", code=INTERNAL_ERROR)
+            return None
+        session = Session(self)
+        self._sessions[session.id] = session
+        return session
+
+    @staticmethod
+    def _take(session: Session, posted: InSession, message: RPCMessage) -> None:
+        session.open[posted.id] = posted
+        _take(session.client, posted, message)
+
+    @staticmethod
+    def _notice(exchange: Exchange, session: Session, message: RPCMessage) -> None:
+        try:
+            if message.method == "notifications/progress":
+                session.outgoing.take_progress(message.params)
+            if message.method == "notifications/cancelled":
+                cancelled = envelope.decode_cancelled(message.params).request_id
+                found = (session.open.get(each) for each in spellings(cancelled))
+                if (posted := next((each for each in found if each is not None), None)) is not None:
+                    posted.cancelled()
+        except (msgspec.DecodeError, RecursionError):
+            return
+        session.client.notice(exchange, message)
 
     # --- batches
 
-    async def _serve_opening_request(
-        self, http_transport: StreamableHTTPServerTransport, scope: Scope, receive: Receive, send: Send
+    def _take_batch(self, exchange: Exchange, session: Session | None, lines: list[bytes]) -> None:
+        """Serve a batch, or refuse it as a whole."""
+        problem = batch.NOT_IN_REVISION
+        if session is not None and session.client.version == batch.BATCH_REVISION:
+            problem = batch.why_refused(lines) or ""
+        if problem or session is None:
+            _refuse_line(exchange, malformed.invalid(b"[]", problem), 400)
+            return
+        carrier = InSession(session, exchange, "", is_batch=True)
+        whole = Batch(carrier.write, self.common.max_bytes)
+        used: set[str] = set()
+        for line in lines:
+            self._take_member(session, carrier, whole, line, used)
+        whole.close()
+        if not whole.is_open:
+            carrier.write()  # nothing, where nothing was asked
+
+    def _take_member(
+        self, session: Session, carrier: InSession, whole: Batch, line: bytes, used: set[str]
     ) -> None:
-        """Serve `initialize`, and note the revision that was agreed on."""
+        problem = malformed.unreadable(line)
+        message = None if problem else batch.read(line)
+        if message is not None and message.id is not None and message.method is not None:
+            if str(message.id) in used:
+                problem = malformed.refusal(malformed.invalid(line, _REPEATED))
+            used.add(str(message.id))
+        if problem or message is None:
+            whole.add(None, problem)
+        elif message.method is None:
+            session.outgoing.take_answer(message)
+        elif message.id is None:
+            self._notice(carrier.exchange, session, message)
+        else:
+            self._take(session, BatchMember(session, carrier, whole, message.id), message)
 
-        async def watched(message: Message) -> None:
-            found = _REVISION.search(message.get("body", b""))
-            if found and found[1].decode() == BATCH_REVISION and http_transport.mcp_session_id:
-                self._batching.add(http_transport.mcp_session_id)
-            await send(message)
+    # --- requests without a session
 
-        await super()._serve_opening_request(http_transport, scope, receive, watched)
+    def _serve_sessionless(self, exchange: Exchange) -> None:
+        if exchange.method != "POST":
+            exchange.respond(405, ((b"allow", b"POST"),))
+            return
+        if not any(exchange.accepts):
+            exchange.respond(406)
+            return
+        message = _read(exchange, lambda _lines: refuse(exchange, 400, _ONE_MESSAGE))
+        if message is None:
+            return
+        if message.method is None:
+            refuse(exchange, 400, _ONE_MESSAGE)
+        elif message.id is None:
+            self.service.sessionless.notice(exchange, message)
+        elif message.method == LISTEN and not exchange.accepts[1]:
+            exchange.respond(406)
+        else:
+            _take(self.service.sessionless, Sessionless(self.common, exchange, message.id), message)
 
-    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; a batch message by message."""
-        if scope["method"] == "POST":
-            given = await _with_body(receive)
-            body = given[0].get("body", b"")
-            if len(body) > LARGE_BYTES and await _is_dense(body):
-                await _refusal(malformed.invalid(body, TOO_DENSE), 413)(scope, receive, send)
-                return
-            receive = resumed(given, receive)
-        headers = Headers(scope=scope)
-        store = self._events.get(headers.get(MCP_SESSION_ID_HEADER, ""))
-        if store is not None and scope["method"] == "GET" and LAST_EVENT_ID_HEADER not in headers:
-            store.stop_following(GET_STREAM_KEY)  # the client begins its stream anew
-        version = headers.get(MCP_PROTOCOL_VERSION_HEADER, BATCH_REVISION)
-        if scope["method"] != "POST" or version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            await super()._handle_request(scope, receive, send)
-            return
-        begun = [await receive()]
-        if begun[0].get("body", b"").lstrip()[:1] != b"[":
-            await super()._handle_request(scope, resumed(begun, receive), send)
-            return
-        while begun[-1].get("more_body"):
-            begun.append(await receive())
-        body = b"".join(message.get("body", b"") for message in begun)
-        response = await self._refusal_of_batch(Request(scope), body)
-        if response is not None:
-            await response(scope, receive, send)
-            return
-        lines = split_if_any(body.strip())
-        if lines and headers.get(MCP_SESSION_ID_HEADER) in self._server_instances:
-            exchange = BatchExchange(super()._handle_request, scope, lines, self.max_request_body_size)
-            await exchange.serve(receive, send)
-            return
-        await super()._handle_request(scope, resumed(begun, receive), send)  # it says what is wrong
 
-    async def _refusal_of_batch(self, request: Request, body: bytes) -> Response | None:
-        """The error that answers a batch as a whole; None if it is taken, or the SDK says what is wrong."""
-        security = TransportSecurityMiddleware(self.security_settings)
-        if (refused := await security.validate_request(request, is_post=True)) is not None:
-            return refused
-        session_id = request.headers.get(MCP_SESSION_ID_HEADER)
-        if session_id is not None and session_id not in self._server_instances:
-            return None
+def _take(client: Client, posted: Posted, message: RPCMessage) -> None:
+    try:
+        client.take(posted, message)
+    except Exception as error:  # noqa: BLE001 - as where the lines of streams are received
+        contain(error, "request", method=message.method)
+        posted.write(*envelope.failure(posted.id, FAILED))
+
+
+def _read(exchange: Exchange, take_batch: Callable[[list[bytes]], None]) -> RPCMessage | None:
+    """Decode the message of a body, as a line is; None where that was a batch, or was refused."""
+    body = exchange.body
+    try:
+        if not body.isascii():
+            body.decode()
+        message = envelope.split_large(body) if len(body) > LARGE_BYTES else None
+        message = message or envelope.decode_message(body)
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
         try:
-            lines = split(body)
-        except (msgspec.DecodeError, RecursionError):
+            lines = batch.split(body) if batch.is_batch(body.lstrip()) else None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as actual:
+            lines, error = None, actual
+        if lines is not None:
+            take_batch(lines)
             return None
-        problem = why_refused(lines) if session_id in self._batching else NOT_IN_REVISION
-        if problem is None:
-            return None
-        return _refusal(malformed.invalid(b"[]", problem), 400)
+        _refuse_line(exchange, malformed.describe(body, error), 400)
+        return None
+    if message.method is None and not message.is_response:
+        _refuse_line(exchange, malformed.invalid(body, malformed.NEITHER), 400)
+        return None
+    if message.id is None and malformed.has_null_id(body):
+        _refuse_line(exchange, malformed.invalid(body, malformed.NULL_ID), 400)
+        return None
+    return message
 
 
-def _refusal(problem: malformed.MalformedLine, status: int) -> Response:
-    refusal = b"".join(malformed.refusal(problem))
-    return Response(refusal, status_code=status, media_type="application/json")
+def _refuse_line(exchange: Exchange, problem: malformed.MalformedLine, status: int) -> None:
+    """Answer a body that is no message."""
+    if pieces := malformed.refusal(problem):
+        exchange.respond(status, JSON, pieces)
+    else:
+        refuse(exchange, status, f"MCPX cannot read this message: {problem.text}; nothing was done")
 
 
-async def _with_body(receive: Receive) -> list[Message]:
-    """The body of a request, as one message, and what came in the place of its end."""
-    message = await receive()
-    body = bytearray(message.get("body", b""))
-    while message.get("more_body"):
-        message = await receive()
-        if message["type"] != "http.request":
-            return [{"type": "http.request", "body": bytes(body), "more_body": True}, message]
-        body += message.get("body", b"")
-    return [{**message, "body": bytes(body)}] if body else [message]
-
-
-async def _is_dense(body: bytes) -> bool:
-    """Return True if a large body holds too many values to be read in good time."""
-    work = 0
-    for at in range(0, len(body), LARGE_BYTES):
-        work += work_of(body[at : at + LARGE_BYTES])
-        await anyio.lowlevel.checkpoint()
-    return takes_long(body, work)
-
-
-def resumed(begun: list[Message], receive: Receive) -> Receive:
-    """A `receive` that gives these messages first."""
-    waiting = deque(begun)
-
-    async def receive_resumed() -> Message:
-        return waiting.popleft() if waiting else await receive()
-
-    return receive_resumed
+def refuse(
+    exchange: Exchange,
+    status: int,
+    text: str,
+    *,
+    code: int = INVALID_REQUEST,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    """Respond with an error that belongs to no request."""
+    error = envelope.encode({"code": code, "message": text})
+    exchange.respond(status, JSON + headers, envelope.failure(None, error))

@@ -8,14 +8,12 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.applications import Starlette
-from starlette.routing import Route
 
 from mcpx.core.config import parse
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.endpoints import SERVERS_PATH, EncodedResults, HttpEndpoints
+from mcpx.core.gateway.frontends.http.endpoints import HttpEndpoints
+from mcpx.core.gateway.frontends.http.exchange import over_asgi
 from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO, entry, handshake
 from tests.mcpx.scripted import config_of, open_watched, soon
@@ -24,17 +22,13 @@ pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28"}
 
 
-async def let_in(_request):
-    return None
-
-
 @asynccontextmanager
 async def served(**servers):
     """A hub with these servers, and a client of the application of their transparent endpoints."""
     async with open_watched(config_of(servers or {"odd": entry()})) as watch:
         clients = ClientSessions(watch.hub)
-        endpoint = HttpEndpoints(Endpoints(watch.hub, clients), StreamableHTTPSessionManager, let_in)
-        app = Starlette(routes=[Route(SERVERS_PATH, endpoint=EncodedResults(endpoint))])
+        endpoint = HttpEndpoints(Endpoints(watch.hub, clients), 1 << 24)
+        app = over_asgi(endpoint.serve, limit=1 << 24)
         async with anyio.create_task_group() as tasks, endpoint.running():
             tasks.start_soon(clients.outbox.run)
             transport = httpx2.ASGITransport(app=app)

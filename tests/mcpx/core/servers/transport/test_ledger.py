@@ -15,8 +15,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.core.servers.transport import ledger as module
 from mcpx.core.servers.transport.ledger import MAX_FOREIGN_AGE_S, Entry, Ledger, _File, boot_id, start_time
+from mcpx.core.system import marked
 from mcpx.core.system import processes as process_table
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.processes import has_proc, pid_namespace
@@ -191,24 +191,35 @@ def test_without_the_mark_even_one_that_started_then_is_left_with_a_word(tmp_pat
 
 
 @with_proc
-def test_of_a_group_only_those_that_carry_the_mark_are_ended(tmp_path, spawn):
-    leader = spawn(forking(env="{}"))  # its child has thrown the environment away
+@pytest.mark.parametrize("own_session", [False, True])
+def test_a_child_that_has_thrown_the_environment_away_is_ended_by_its_descent(tmp_path, spawn, own_session):
+    leader = spawn(forking(env=f"{{}}, start_new_session={own_session}"))
     left_behind(tmp_path, noted(leader))
-    assert sweep(tmp_path) == ([leader.pid], ["orphans.left"])
+    assert sweep(tmp_path) == ([leader.pid], [])
     assert leader.wait(10) == -signal.SIGTERM
+    assert leader.stdout.read() == b""  # the end of file: nobody holds the pipe any more
+
+
+@with_proc
+def test_an_orphan_without_the_mark_in_a_servers_group_is_left_with_a_word(tmp_path, spawn):
+    leader = spawn(forking(env="{}"))
+    left_behind(tmp_path, noted(leader))
+    leader.kill()
+    leader.wait(10)
+    assert sweep(tmp_path) == ([], ["orphans.left"])
     os.killpg(leader.pid, 0)
 
 
 @with_proc
-def test_one_that_left_the_group_on_purpose_is_not_followed(tmp_path, spawn):
+def test_one_that_has_a_session_of_its_own_is_followed_by_its_mark(tmp_path, spawn):
     daemon = spawn(f"import os; os.setsid() if os.fork() == 0 else os._exit(0); {STUBBORN}")
     leader = daemon.wait(10)
     assert leader == 0
+    double = spawn(mark=MARK[:-1])
     left_behind(tmp_path, Entry(daemon.pid, "1", MARK))
-    assert sweep(tmp_path) == ([], [])
-    # the test's own way to end it: it holds the pipe, and is in a session of its own
-    [left] = [pid for pid in process_table.processes() if process_table.started_with(pid, CHILD_MARK, MARK)]
-    os.kill(left, signal.SIGKILL)
+    assert sweep(tmp_path) == ([daemon.pid], [])
+    assert daemon.stdout.read() == b""
+    assert double.poll() is None
 
 
 def test_no_mark_at_all_in_an_old_file_ends_nothing(tmp_path, spawn):
@@ -223,7 +234,7 @@ def test_numbers_that_are_no_servers_are_never_signalled(tmp_path, monkeypatch, 
     monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
     monkeypatch.setattr(os, "killpg", lambda *given: sent.append(given))
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *given: sent.append(given), raising=False)
-    monkeypatch.setattr(module, "started_with", lambda *_: True)  # whatever they carry
+    monkeypatch.setattr(marked, "mark_of", lambda _pid: MARK)  # whatever they carry
     left_behind(tmp_path, Entry(number, start_time(1) or "", MARK))
     for proc in (process_table.PROC, Path("/nowhere")):
         monkeypatch.setattr(process_table, "PROC", proc)

@@ -7,14 +7,15 @@ import json
 import anyio
 import httpx2
 import pytest
+from mcp_types import INTERNAL_ERROR
 
-from mcpx.core.gateway.frontends.http import batches as http_batches
-from mcpx.core.gateway.frontends.http import connection
+from mcpx.core.gateway.frontends.http import posted
 from mcpx.core.wire.batch import BATCH_REVISION, MAX_BATCH_MESSAGES
+from tests.mcpx.core.gateway.frontends.http.test_endpoints import served
 from tests.mcpx.core.gateway.frontends.http.test_events import Session, events_of, sessions
 from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, http
 from tests.mcpx.core.gateway.frontends.test_batches import call, hello, message, ping, text
-from tests.mcpx.scripted import entry
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, write_config
 
 pytestmark = pytest.mark.anyio
@@ -182,27 +183,21 @@ async def test_a_session_that_ends_in_the_middle_of_a_batch_answers_its_requests
             await session.client.delete(session.url, headers=session.headers)
         answers = {each["id"]: each for each in got[0].json()}
         assert set(answers) == {1, 2}  # the second one perhaps before the end
-        assert answers[1]["error"]["code"] == http_batches.malformed.INTERNAL_ERROR
+        assert answers[1]["error"]["code"] == INTERNAL_ERROR
 
 
-async def test_a_batch_that_takes_long_is_a_stream_that_is_kept_alive(monkeypatch):
-    monkeypatch.setattr(http_batches, "STREAM_AFTER_S", 0.01)
-    monkeypatch.setattr(connection, "PING_S", 0.01)
-    pinged, sent = anyio.Event(), []
-
-    async def session(_scope, _receive, send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await pinged.wait()
-        for part in (b'data: {"id":1,', b'"result":{}}\r\n\r\n'):
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-
-    async def send(message) -> None:
-        sent.append(message)
-        if [each.get("body") for each in sent].count(b": ping\r\n\r\n") == 3:
-            pinged.set()
-
-    lines = [json.dumps(ping(1)).encode()]
-    exchange = http_batches.BatchExchange(session, {"headers": []}, lines, 1000)
-    with anyio.fail_after(20):
-        await exchange.serve(anyio.sleep_forever, send)
-    assert sent[-1]["body"] == b'event: message\r\ndata: [{"id":1,"result":{}}]\r\n\r\n'
+async def test_a_batch_that_takes_long_is_a_stream_that_is_kept_alive(ears, monkeypatch):
+    monkeypatch.setattr(posted, "PING_S", 0.05)
+    async with served(config_of({"s": entry(ears)})) as (_, client, url):
+        session = await Session(client, url).open(BATCH_REVISION)
+        lines = []
+        content = {"json": [call(1, "hang"), ping(2)], "headers": session.headers}
+        with anyio.fail_after(PATIENCE_S):
+            async with client.stream("POST", url, **content) as response:
+                assert response.headers["content-type"] == "text/event-stream"
+                async for line in response.aiter_lines():
+                    lines.append(line)
+                    if lines.count(": ping") == 3 and line:
+                        await post(session, call(1, "release"))
+    (data,) = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    assert {each["id"] for each in json.loads(data)} == {1, 2}

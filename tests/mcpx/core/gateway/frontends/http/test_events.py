@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
-from mcp.server.streamable_http import GET_STREAM_KEY
-from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 from mcpx.core.gateway.frontends.http import events as http_events
-from mcpx.core.gateway.frontends.http.events import KeptEvents, SessionEvents
+from mcpx.core.gateway.frontends.http.events import KeptEvents, SessionEvents, Ticker
 from tests.mcpx.core.gateway.frontends.http.test_frontend import ACCEPT, HELLO, http
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import LEGACY, write_config
@@ -60,7 +58,10 @@ class Session:
 
 
 async def events_of(response):
-    """The events of a stream, as dictionaries of their fields."""
+    """The events of a stream, as dictionaries of their fields; an answer in JSON as one without an id."""
+    if response.headers["content-type"] == "application/json":
+        yield {"data": (await response.aread()).decode()}
+        return
     event: dict[str, str] = {}
     async for line in response.aiter_lines():
         if not line:
@@ -93,9 +94,11 @@ async def release(session: Session) -> None:
 
 
 async def test_a_stream_begins_with_an_id_and_says_when_to_come_again(tmp_path, config):
-    async with sessions(tmp_path, config) as (session,):
-        async with session.call(5, "count") as events:
-            first, last = [event async for event in events]
+    async with sessions(tmp_path, config, 2) as (session, other):
+        async with session.call(5, "hang") as events:
+            first = await anext(events)
+            await release(other)
+            (last,) = [event async for event in events]
         assert (first["data"], first["retry"]) == ("", str(http_events.RETRY_MS))
         assert message(last)["id"] == 5
         assert first["id"] != last["id"]
@@ -205,31 +208,60 @@ async def test_a_session_that_was_ended_gives_nothing(tmp_path, config, ears):
 # --- bounds
 
 
+class Client:
+    """An exchange whose events are noted."""
+
+    def __init__(self) -> None:
+        self.events: list[dict] = []
+        self.is_over = False
+
+    def begin_events(self, headers) -> None:
+        assert dict(headers)[b"content-type"] == b"text/event-stream"
+
+    def on_gone(self, callback) -> None:
+        self.leave = callback
+
+    def event(self, pieces, **_about) -> bool:
+        text = b"".join(pieces)
+        self.events.append(json.loads(text) if text else {})
+        return True
+
+    def end(self, pieces=None, **_about) -> None:
+        assert not self.is_over
+        self.is_over = True
+        if pieces is not None:
+            self.event(pieces)
+
+
 class Kept:
     """Stores of some sessions, and what they give."""
 
     def __init__(self, count: int = 1) -> None:
         self.all = KeptEvents()
-        self.ended: list[str] = []
-        self.stores = [SessionEvents(self.all, self.ended.append) for _ in range(count)]
+        self.stores = [SessionEvents(self.all, Ticker(60.0)) for _ in range(count)]
 
-    async def given(self, after: str, store: int = 0) -> list:
-        messages = []
+    def begin(self, store: int = 0):
+        """The stream of a request, and the id that it begins with."""
+        events = self.stores[store]
+        stream = events.begin(Client(), primed=True)
+        return stream, events.id_of(stream, events.last)
 
-        async def send(event) -> None:
-            messages.append(event.message)
-
-        with anyio.move_on_after(0.1):
-            await self.stores[store].replay_events_after(after, send)
-        return messages
-
-
-def answer(request_id, size=10) -> JSONRPCResponse:
-    return JSONRPCResponse(jsonrpc="2.0", id=request_id, result={"x": "y" * size})
+    def given(self, after: str, store: int = 0) -> list:
+        client = Client()
+        self.stores[store].resume(after, client)
+        return client.events
 
 
-def note(method: str) -> JSONRPCNotification:
-    return JSONRPCNotification(jsonrpc="2.0", method=method)
+def answer(request_id, size=10) -> dict:
+    return {"jsonrpc": "2.0", "id": request_id, "result": {"x": "y" * size}}
+
+
+def pieces(message) -> list[bytes]:
+    return [json.dumps(message).encode()]
+
+
+def note(method: str) -> dict:
+    return {"jsonrpc": "2.0", "method": method}
 
 
 async def test_a_session_keeps_so_many_events_and_bytes_and_the_oldest_go_first(monkeypatch):
@@ -238,67 +270,64 @@ async def test_a_session_keeps_so_many_events_and_bytes_and_the_oldest_go_first(
     (store,) = kept.stores
     cursors = []
     for number in range(http_events.MAX_EVENTS + 10):
-        cursors.append(await store.store_event(str(number), None))
-        await store.store_event(str(number), answer(number, 10_000 if number < 20 else 1))
-    assert await kept.given(cursors[-1]) == [answer(http_events.MAX_EVENTS + 9, 1)]
-    assert await kept.given(cursors[0]) == []
+        stream, cursor = kept.begin()
+        cursors.append(cursor)
+        stream.answer(number, pieces(answer(number, 10_000 if number < 20 else 1)))
+    assert kept.given(cursors[-1]) == [answer(http_events.MAX_EVENTS + 9, 1)]
+    assert kept.given(cursors[0]) == []
     assert store.bytes == kept.all.bytes <= 100_000
     assert len(store._events) <= http_events.MAX_EVENTS
     assert len(store._streams) <= http_events.MAX_EVENTS
-    for odd in (10**30, float("inf"), "\ud800", [[["x"]]]):
-        await store.store_event(
-            "odd", JSONRPCResponse(jsonrpc="2.0", id="odd", result={"x": odd, "y": [odd]})
-        )
-    cursor = await store.store_event("large", None)
-    await store.store_event("large", answer("large", 200_000))
-    (error,) = await kept.given(cursor)
-    assert error.id == "large"
-    assert "was carried out" in error.error.message
+    stream, cursor = kept.begin()
+    stream.answer("large", pieces(answer("large", 200_000)))
+    (error,) = kept.given(cursor)
+    assert error["id"] == "large"
+    assert "was carried out" in error["error"]["message"]
 
 
 async def test_all_sessions_together_keep_so_many_bytes_for_so_long(monkeypatch):
     monkeypatch.setattr(http_events, "MAX_BYTES_ALL", 50_000)
     kept = Kept(10)
-    for store in kept.stores:
-        await store.store_event("1", None)
-        await store.store_event("1", answer(1, 10_000))
+    for number in range(10):
+        kept.begin(number)[0].answer(1, pieces(answer(1, 10_000)))
     assert kept.all.bytes <= 50_000
     assert [len(store._events) for store in kept.stores] == [0] * 6 + [1] * 4
     monkeypatch.setattr(http_events, "MAX_AGE_S", -1)
-    await kept.stores[0].store_event("2", answer(2))
+    kept.begin()[0].answer(2, pieces(answer(2)))
     assert [len(store._events) for store in kept.stores[6:]] == [0] * 4
     for store in kept.stores:
         store.close()
     assert (kept.all.bytes, len(kept.all._events)) == (0, 0)
 
 
-async def test_progress_and_log_messages_are_not_kept():
+async def test_messages_that_may_be_lost_are_not_kept():
     kept = Kept()
     (store,) = kept.stores
-    cursor = await store.store_event("1", None)
+    stream, cursor = kept.begin()
+    before = stream.exchange
     for method in ("notifications/progress", "notifications/message", "notifications/x"):
-        await store.store_event("1", note(method))
-    assert [each.method for each in await kept.given(cursor)] == ["notifications/x"]
-    await store.store_event(GET_STREAM_KEY, note("notifications/y"))
-    assert [each.method for each in await kept.given(cursor)] == ["notifications/x"]
-    assert kept.ended == ["1", "1"]
+        stream.send(pieces(note(method)), lossy=method != "notifications/x")
+    assert len(before.events) == 4
+    assert [each["method"] for each in kept.given(cursor)] == ["notifications/x"]
+    assert before.is_over
+    store.standing.send(pieces(note("notifications/y")), lossy=False)
+    assert [each["method"] for each in kept.given(cursor)] == ["notifications/x"]
 
 
-async def test_an_id_that_is_used_again_is_another_stream():
+async def test_each_request_has_a_stream_of_its_own_whatever_its_id():
     kept = Kept()
-    (store,) = kept.stores
-    first = await store.store_event("1", None)
-    await store.store_event("1", answer(1, 5))
-    second = await store.store_event("1", None)
-    await store.store_event("1", answer(1, 6))
-    assert await kept.given(first) == [answer(1, 5)]
-    assert await kept.given(second) == [answer(1, 6)]
+    (first, one), (second, two) = kept.begin(), kept.begin()
+    first.answer(1, pieces(answer(1, 5)))
+    second.answer(1, pieces(answer(1, 6)))
+    assert kept.given(one) == [answer(1, 5)]
+    assert kept.given(two) == [answer(1, 6)]
 
 
 async def test_a_client_that_has_left_again_does_not_disturb_what_is_sent():
     kept = Kept()
-    (store,) = kept.stores
-    cursor = await store.store_event("1", None)
-    assert await kept.given(cursor) == []
-    await store.store_event("1", answer(1))
-    assert await kept.given(cursor) == [answer(1)]
+    stream, cursor = kept.begin()
+    client = Client()
+    kept.stores[0].resume(cursor, client)
+    client.leave()
+    stream.answer(1, pieces(answer(1)))
+    assert (client.events, kept.given(cursor)) == ([], [answer(1)])

@@ -112,3 +112,26 @@ def test_what_a_client_accepts(accept, found):
 
 def test_an_event_without_data_tells_when_to_come_again():
     assert as_event([], "3", 1000) == b"id: 3\r\nretry: 1000\r\ndata: \r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "is_local"),
+    [
+        (("127.0.0.1", 5), ("127.0.0.1", 1), True),
+        (("::1", 5), ("::1", 1), True),
+        (("192.0.2.7", 5), ("192.0.2.1", 1), False),
+        (("192.0.2.1", 5), ("192.0.2.1", 1), False),
+        (None, ("127.0.0.1", 1), False),
+        (("127.0.0.1", 5), None, False),
+    ],
+)
+async def test_only_requests_over_loopback_are_of_this_machine(client, server, is_local):
+    asking, found = Client(), []
+
+    def serve(exchange):
+        found.append(exchange.is_local)
+        exchange.respond(200)
+
+    asking.scope |= {"client": client, "server": server}
+    await asking.asks(serve)
+    assert found == [is_local]

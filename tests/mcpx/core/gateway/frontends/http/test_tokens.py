@@ -437,7 +437,7 @@ async def test_what_is_open_ends_with_the_token_and_nothing_else(ears, end, mode
         await soon(lambda: one in answers and upstream.counters.in_flight == 1)
         ended = answers[one]
         assert '"result"' not in ended.text
-        assert ended.status_code == (500 if modern else 200)
+        assert ended.status_code in ({500} if modern else {200, 500})  # 200 once its stream has begun
         if modern:  # a client whose request is answered with 401 gets another token and sends it again
             assert ended.json()["error"]["data"] == {"code": "cancelled", "outcome": "unknown"}
         assert two not in answers
@@ -473,14 +473,15 @@ async def test_streams_of_events_end_with_the_token(end):
             ):
                 assert (events.status_code, listened.status_code) == (200, 200)
                 assert len(site.hub.clients.handles) == 1
-                (manager,) = [each for each in site.http._managers if len(each)]
-                assert manager._kept.bytes
+                served_ = site.http._served
+                await soon(lambda: len(served_) == 1)
                 end("one")
                 with anyio.fail_after(PATIENCE_S):
                     await events.aread()
                     await listened.aread()
             await soon(lambda: not site.hub.clients.handles)
-            assert not manager._kept.bytes
+            assert not len(served_)
+            assert not served_._common.kept.bytes
             assert (
                 await site.status(
                     DEFAULT, **{k: v for k, v in endpoint._headers.items() if k != "Authorization"}

@@ -1,0 +1,386 @@
+"""Clients over HTTP of an endpoint that the SDK's server is behind: by the fast path, and by the SDK's.
+
+`EndpointService` is what the sessions of such an endpoint serve by (the `Service` of
+`mcpx.core.gateway.frontends.http.sessions`): a `SessionClient` for each session of the handshake era, and one
+`SessionlessClient` for all requests of 2026-07-28, each of which is a client of its own. Both offer a request
+to the fast path of streams, and what that leaves to the SDK's server, in a task. Of 2026-07-28, headers
+repeat what stands in the body: where they do not agree, the SDK's rules say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp.server.connection import Connection
+from mcp.server.lowlevel import Server
+from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
+from mcp.shared.dispatcher import Outbound
+from mcp.shared.inbound import (
+    InboundLadderRejection,
+    InboundModernRoute,
+    classify_inbound_request,
+    find_duplicated_routing_header,
+    unsupported_protocol_version_rejection,
+    validate_mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp_types import HEADER_MISMATCH
+from mcp_types.version import LATEST_MODERN_VERSION
+
+from mcpx.core.catalog.model import JSON
+from mcpx.core.gateway.clients.handles import Wire, stream_caller
+from mcpx.core.gateway.clients.identity import Bearer, bind_client
+from mcpx.core.gateway.endpoint_server import EndpointServer
+from mcpx.core.gateway.eras import Era
+from mcpx.core.gateway.fast.call import CALL
+from mcpx.core.gateway.fast.parameters import NativeParams, Params, ReadParams
+from mcpx.core.gateway.fast.path import FastPath
+from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.protocol.context import SESSIONLESS, Caller, ClientId, Transport
+from mcpx.core.wire import envelope
+from mcpx.core.wire.context import WireContext
+from mcpx.core.wire.enclosed import encode_restored
+from mcpx.core.wire.envelope import RequestId, RPCMessage
+from mcpx.core.wire.incoming import (
+    MAX_DECODED_BYTES,
+    UNREADABLE,
+    decode_params,
+    encoded_error,
+    refusal_of,
+)
+from mcpx.core.wire.outgoing import Outgoing
+
+METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
+VERSION: Final = b"mcp-protocol-version"
+_BRACE: Final = ord("{")
+_ENCODED: Final = b"=?"  # with which a header begins whose value is encoded
+_SETTLED: Final = frozenset({"notifications/cancelled", "notifications/progress"})
+"""Notifications that the session has dealt with."""
+
+
+class Request(Protocol):
+    """The head of an HTTP request (`mcpx.core.gateway.frontends.http.exchange`)."""
+
+    headers: Mapping[bytes, bytes]
+    bearer: Bearer | None
+
+    @property
+    def repeated(self) -> bool: ...
+    @property
+    def pairs(self) -> Iterable[tuple[bytes, bytes]]: ...
+    @property
+    def is_local(self) -> bool: ...
+    def respond(self, status: int, headers: Any = (), pieces: Any = ()) -> None: ...
+
+
+class Posted(Wire, Protocol):
+    """A request that was posted (`mcpx.core.gateway.frontends.http.posted`)."""
+
+    id: RequestId
+    client: Any
+    """What serves it where the fast path gives it back (`take_slowly`)."""
+
+    @property
+    def outgoing(self) -> Outgoing | None: ...
+    @property
+    def exchange(self) -> Request: ...
+    def write(self, *pieces: envelope.Bytes) -> None: ...
+    def say(self, *pieces: envelope.Bytes, lossy: bool = False) -> None: ...
+
+
+class Session(Outbound, Protocol):
+    """A session of the handshake era (`mcpx.core.gateway.frontends.http.sessions`)."""
+
+    id: str
+    bearer: Bearer | None
+
+    def spawn(self, function: Callable[..., Any], *arguments: object) -> None: ...
+
+
+class EndpointService:
+    """Serves the clients of one token at an endpoint. `make_fast` makes the fast path of a client."""
+
+    def __init__(
+        self,
+        server: EndpointServer,
+        bearer: Bearer | None,
+        make_fast: Callable[[HttpClient], Callable[[Wire, RequestId, str, msgspec.Raw], bool]],
+    ) -> None:
+        self.server = server
+        self.bearer = bearer
+        # where calls are traced, the SDK's path has the spans, and the headers that name the client's trace
+        self.make_fast = _take_nothing if server.hub.tracing.on else make_fast
+        self.sessionless = SessionlessClient(self)
+
+    def open(self, session: Session) -> SessionClient:
+        """Serve one more session."""
+        return SessionClient(self, session)
+
+
+def _take_nothing(_client: HttpClient) -> Callable[..., bool]:
+    return lambda *_request: False
+
+
+def gateway_service(server: GatewayServer, bearer: Bearer | None) -> EndpointService:
+    """Make what serves an endpoint at which servers are shown."""
+    return EndpointService(server, bearer, lambda client: FastPath(server, client).take)
+
+
+class HttpClient:
+    """A client over HTTP, as the fast path knows it."""
+
+    era: Era
+    identity: ClientId
+    connection: Connection
+    transport: Transport = "http"
+    has_one_wire = False
+    agrees: Callable[[Any, Any], bool] | None = None
+
+    def __init__(self, service: EndpointService) -> None:
+        self._service = service
+        self.token = None if service.bearer is None else service.bearer.token.name
+        self._fast: Callable[[Wire, RequestId, str, msgspec.Raw], bool] | None = None
+
+    def caller(self, posted: Posted, client: object, capabilities: Any, **more: Any) -> Caller:
+        """Make the caller of a request; without a session each is a client of its own."""
+        return stream_caller(
+            posted,
+            object() if self.era is Era.MODERN else client,
+            capabilities,
+            is_local=self._service.bearer is None and posted.exchange.is_local,
+            **more,
+        )
+
+    def take(self, posted: Posted, message: RPCMessage) -> None:
+        """Serve a request."""
+        posted.client = self
+        method = message.method or ""
+        if self._fast is None:
+            self._fast = self._service.make_fast(self)
+        if not self._fast(posted, posted.id, method, message.params):
+            self.take_slowly(posted, posted.id, method, message.params)
+
+    def take_slowly(self, posted: Posted, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
+        """Have the SDK's server serve a request, unless that is refused at once."""
+        refusal = refusal_of(method, raw, MAX_DECODED_BYTES)
+        try:
+            params = None if refusal else decode_params(raw)
+        except (msgspec.DecodeError, RecursionError):
+            refusal = UNREADABLE
+        if refusal is not None:
+            posted.write(*envelope.failure(request_id, refusal))
+            return
+        context = WireContext(posted, request_id, params, raw)
+        context.is_local, context.headers = posted.exchange.is_local, posted.exchange.headers
+        scope = anyio.CancelScope()
+        posted.fast_cancels[request_id] = scope.cancel
+        posted.spawn(self._serve, posted, context, scope, method, params)
+
+    async def _serve(
+        self, posted: Posted, context: WireContext, scope: anyio.CancelScope, method: str, params: JSON | None
+    ) -> None:
+        answer = None
+        try:
+            with scope:
+                result = await self._on_request(posted, context, method, params)
+                answer = envelope.answer(posted.id, [encode_restored(result)])
+        except Exception as error:  # noqa: BLE001 - the one boundary from handlers to the client
+            answer = envelope.failure(posted.id, encoded_error(error, method))
+        finally:
+            context.close()
+        if answer is not None:
+            posted.write(*answer)
+
+    async def _on_request(
+        self, posted: Posted, context: WireContext, method: str, params: JSON | None
+    ) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class SessionClient(HttpClient):
+    """The client of one session."""
+
+    era = Era.HANDSHAKE
+
+    def __init__(self, service: EndpointService, session: Session) -> None:
+        super().__init__(service)
+        bearer = service.bearer
+        self._session = session
+        self.connection = Connection.for_loop(session, session_id=session.id)
+        self.identity = ClientId(principal="" if bearer is None else bearer.principal)
+        bind_client(self.connection, self.identity, "http", bearer)
+
+    @property
+    def version(self) -> str | None:
+        """The revision that was agreed on."""
+        return self.connection.protocol_version if self.connection.client_params is not None else None
+
+    async def _on_request(
+        self, _posted: Posted, context: WireContext, method: str, params: JSON | None
+    ) -> dict[str, Any]:
+        runner: ServerRunner[Any] = ServerRunner(self._service.server, self.connection, None)
+        return await runner.on_request(context, method, params)
+
+    def notice(self, request: Request, message: RPCMessage) -> None:
+        """Take a notification; one that cannot be read is dropped."""
+        method = message.method or ""
+        if method in _SETTLED or refusal_of(method, message.params, MAX_DECODED_BYTES):
+            return
+        try:
+            params = decode_params(message.params)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        context = WireContext(self._session, None, params, message.params)
+        context.is_local, context.headers = request.is_local, request.headers
+        runner: ServerRunner[Any] = ServerRunner(self._service.server, self.connection, None)
+        self._session.spawn(runner.on_notify, context, method, params)
+
+    def close(self) -> None:
+        """End what belongs to the client."""
+        self._session.spawn(aclose_shielded, self.connection)
+        self._service.server.client_left(self.identity)
+
+
+class SessionlessClient(HttpClient):
+    """All requests of 2026-07-28."""
+
+    era = Era.MODERN
+    version = LATEST_MODERN_VERSION
+
+    def __init__(self, service: EndpointService) -> None:
+        super().__init__(service)
+        self.identity = SESSIONLESS if service.bearer is None else service.bearer.sessionless
+        self.connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
+        self.agrees = self._agrees
+        self._repeats: dict[
+            str, tuple[Any, bool]
+        ] = {}  # by tool: its schema, and if headers repeat arguments
+
+    def take(self, posted: Posted, message: RPCMessage) -> None:
+        """Serve a request."""
+        request, method = posted.exchange, message.method or ""
+        if request.headers.get(METHOD) != method.encode(errors="replace") or request.repeated:
+            self.take_slowly(posted, posted.id, method, message.params)
+        else:
+            super().take(posted, message)
+
+    def _agrees(self, posted: Posted, params: Params | NativeParams | ReadParams) -> bool:
+        """Return True if the headers agree with params that are whole; the SDK's path says what is wrong."""
+        headers, meta = posted.exchange.headers, params.meta
+        about = None if meta is None else meta.client_info
+        name = params.uri if isinstance(params, ReadParams) else params.name
+        header = headers.get(NAME, b"")
+        return (
+            meta is not None
+            and headers[VERSION] == meta.version.encode()
+            and header == name.encode()
+            and not header.startswith(_ENCODED)
+            and (about is None or bool(about.name and about.version))
+            and memoryview(meta.capabilities)[0] == _BRACE
+            and not self._has_headers(name)
+        )
+
+    def _has_headers(self, tool: str) -> bool:
+        """Return True if headers of a call repeat arguments of the tool."""
+        lookup = self._service.server.get_tool_input_schema
+        schema = None if lookup is None else lookup(tool)
+        if schema is None:
+            return False
+        known = self._repeats.get(tool)
+        if known is None or known[0] is not schema:
+            if len(self._repeats) >= _MAX_KNOWN:
+                self._repeats.clear()
+            known = self._repeats[tool] = schema, bool(x_mcp_header_map(schema))
+        return known[1]
+
+    async def _on_request(
+        self, posted: Posted, context: WireContext, method: str, params: JSON | None
+    ) -> dict[str, Any]:
+        service = self._service
+        route = route_of(posted.exchange, method, params, service.server.get_tool_input_schema)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities
+        )
+        bind_client(connection, self.identity, "http", service.bearer)
+        context.forbid_requests()
+        server: Server[Any] = service.server
+        return await serve_one(server, context, method, params, connection=connection, lifespan_state=None)
+
+    def notice(self, request: Request, _message: RPCMessage) -> None:
+        """Acknowledge a notification: at this revision clients have none that means something."""
+        acknowledge(request)
+
+    def close(self) -> None:
+        """Do nothing: these clients come and go."""
+
+
+_MAX_KNOWN: Final = 4096  # tools
+
+
+# --- the headers of 2026-07-28
+
+
+def route_of(
+    request: Request, method: str, params: JSON | None, schema_of: Callable[[str], Any] | None
+) -> InboundModernRoute:
+    """Return the revision of a request, and what its client says of itself.
+
+    Raises:
+        MCPError: Its headers and its body do not agree, or it is no whole request of that revision.
+    """
+    if request.repeated:
+        duplicated = find_duplicated_routing_header(_text(request.pairs))
+        if duplicated is not None:
+            raise MCPError(HEADER_MISMATCH, f"{duplicated} header appears more than once")
+    headers = dict(_text(request.headers.items()))
+    route = classify_inbound_request({"method": method, "params": params}, headers=headers)
+    rejection = route if isinstance(route, InboundLadderRejection) else None
+    if rejection is None and method == CALL and schema_of is not None:
+        rejection = _of_arguments(request, params or {}, schema_of)
+    if rejection is not None:
+        raise MCPError(rejection.code, rejection.message, rejection.data)
+    assert isinstance(route, InboundModernRoute)
+    return route
+
+
+def _of_arguments(
+    request: Request, params: JSON, schema_of: Callable[[str], Any]
+) -> InboundLadderRejection | None:
+    """Reject a call whose headers do not repeat its arguments, where its tool wants that."""
+    name, arguments = params.get("name"), params.get("arguments") or {}
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return None
+    schema = schema_of(name)
+    return None if schema is None else validate_mcp_param_headers(schema, arguments, _Pairs(request))
+
+
+class _Pairs(dict[str, str]):
+    """The headers, of which `items` gives each line."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(_text(request.headers.items()))
+        self._request = request
+
+    def items(self) -> Any:
+        """All headers, those that were repeated too."""
+        return _text(self._request.pairs)
+
+
+def _text(pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
+
+
+def acknowledge(request: Request) -> None:
+    """Accept a notification of 2026-07-28, which nobody hears; refuse one of a revision that there is not."""
+    rejection = unsupported_protocol_version_rejection(request.headers.get(VERSION, b"").decode("latin-1"))
+    if rejection is None:
+        request.respond(202)
+        return
+    error = {"code": rejection.code, "message": rejection.message, "data": rejection.data}
+    headers = ((b"content-type", b"application/json"),)
+    request.respond(400, headers, envelope.failure(None, envelope.encode(error)))

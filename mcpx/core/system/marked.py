@@ -1,0 +1,190 @@
+"""The processes of a server: all that carry its mark, wherever they are, and what these have started.
+
+A server is started with a random mark in the variable `MCPX_CHILD`, which its descendants inherit: also those
+that begin a session of their own (setsid(2)), as browsers and their like do, and those whose parents have
+died. One look at the process table finds them; that is cheaper than to be the reaper of descendants
+(prctl(2), PR_SET_CHILD_SUBREAPER) and walk the tree, and it finds them after a crash of MCPX as well. One
+that has thrown its environment away is known by its descent, if it is seen while its parents live (`note`).
+
+A process is signalled only if it is proven to be the server's, by the mark or by its start time, while it is
+held by a pidfd, because its id may be reused. A mark is random: no other process has it by chance.
+
+Used by the ledger, which sweeps after a crash, and by each running child. Standard library only. Without
+/proc (macOS) the marks are those that `ps` shows, and descent is not known.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from mcpx.core.system.environment import CHILD_MARK
+from mcpx.core.system.processes import PROC, ask_ps, descendants, has_proc, processes, start_time
+
+_ENVIRON_BYTES: Final = 1 << 16  # at a time
+_NAMED: Final = CHILD_MARK.encode() + b"="
+POLL_S: Final = 0.02
+MAX_KILL_ROUNDS: Final = 10  # for those that were forked while the others were killed
+
+Marks = Mapping[int, str]
+"""The mark of each process that carries one."""
+
+
+def look() -> Marks:
+    """Look at the process table once, as far as we may: about 8 microseconds for each process on Linux."""
+    if not has_proc():
+        return _look_by_ps()
+    found = ((pid, mark_of(pid)) for pid in processes())
+    return {pid: mark for pid, mark in found if mark is not None}
+
+
+def mark_of(pid: int) -> str | None:
+    """The mark that a process was started with (proc(5), environ); None without one, or if it is unknown."""
+    try:
+        file = os.open(f"{PROC}/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        environ = _read_whole(file)
+    except OSError:  # it has ended meanwhile
+        return None
+    finally:
+        os.close(file)
+    if _NAMED not in environ:
+        return None
+    values = (each[len(_NAMED) :] for each in environ.split(b"\0") if each.startswith(_NAMED))
+    return next((os.fsdecode(value) for value in values), None)
+
+
+def _read_whole(file: int) -> bytes:
+    data = os.read(file, _ENVIRON_BYTES)
+    while data and (more := os.read(file, _ENVIRON_BYTES)):
+        data += more
+    return data
+
+
+def _look_by_ps() -> Marks:
+    """Look at what `ps` shows behind the command lines of this user's processes (macOS)."""
+    found = {}
+    for line in ask_ps("-A", "-E", "-ww", "-o", "pid=,command=").splitlines():
+        pid, _, words = line.strip().partition(" ")
+        marks = [word.partition("=")[2] for word in words.split() if word.startswith(f"{CHILD_MARK}=")]
+        if pid.isdigit() and marks:
+            found[int(pid)] = marks[-1]
+    return found
+
+
+class Family:
+    """The processes with these marks, and `group`, the process group of a leader that is still ours."""
+
+    def __init__(self, marks: Iterable[str], *, group: int | None = None) -> None:
+        own = os.environ.get(CHILD_MARK)  # of an MCPX that is the server of another one
+        self._marks = frozenset(mark for mark in marks if mark and mark != own)
+        self._group = group
+        self._noted: dict[int, str] = {}  # descendants with their start times
+        self._started: dict[int, str] = {}  # of those with the mark, where it cannot be looked up again
+
+    def note(self, pid: int) -> None:
+        """Take in the descendants of a process that is known to be the server's. Needs /proc."""
+        if (started := start_time(pid)) is not None and has_proc():
+            self._noted |= descendants(pid, started)
+
+    def living(self, marks: Marks) -> set[int]:
+        """Return those that live, by a look that was just made; the group as its negative number."""
+        found = {pid for pid, mark in marks.items() if mark in self._marks and pid not in {1, os.getpid()}}
+        if not has_proc():
+            self._started |= {pid: start_time(pid) or "" for pid in found - self._started.keys()}
+        for pid in found:
+            self.note(pid)
+        found |= {pid for pid, started in self._noted.items() if start_time(pid) == started}
+        if self._group is not None and _is_there(-self._group):
+            found = {pid for pid in found if not _is_in(pid, self._group)} | {-self._group}
+        return found
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to one of those that live, if it still is the server's."""
+        with suppress(OSError):  # it is gone, or not ours to signal
+            if pid < 0:
+                os.kill(pid, number)
+                return
+            held = _hold(pid)
+            try:
+                if not self._is_proven(pid):
+                    return
+                if held is None:
+                    os.kill(pid, number)
+                else:
+                    signal.pidfd_send_signal(held, number)
+            finally:
+                if held is not None:
+                    os.close(held)
+
+    def _is_proven(self, pid: int) -> bool:
+        known = self._noted.get(pid) or self._started.get(pid)
+        if known is not None and start_time(pid) == known:
+            return True
+        return has_proc() and mark_of(pid) in self._marks
+
+    def ending(self, term_timeout_s: float) -> Generator[float, set[int]]:
+        """End them: SIGTERM, SIGKILL to what is left then, and again to what was forked meanwhile.
+
+        Yields the seconds after which it wants to be sent who lives.
+        """
+        found = yield 0.0
+        for pid in found:
+            self.signal(pid, signal.SIGTERM)
+        deadline = time.monotonic() + term_timeout_s
+        while found and time.monotonic() < deadline:
+            found = yield POLL_S
+        for _ in range(MAX_KILL_ROUNDS):
+            if not found:
+                return
+            for pid in found:
+                self.signal(pid, signal.SIGKILL)
+            found = yield POLL_S
+
+    def end(self, term_timeout_s: float) -> set[int]:
+        """End them, and wait for that; return those that were found. Blocks."""
+        steps, seen = self.ending(term_timeout_s), set[int]()
+        with suppress(StopIteration):
+            pause = next(steps)
+            while True:
+                time.sleep(pause)
+                seen |= (living := self.living(look()))
+                pause = steps.send(living)
+        return seen
+
+
+def _is_in(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) == group
+    except ProcessLookupError:
+        return False
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of a group: some of it
+        pass
+    return True
+
+
+def _hold(pid: int) -> int | None:
+    """A pidfd of the process; None if the kernel has none.
+
+    Raises:
+        ProcessLookupError: It is gone.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (AttributeError, OSError):
+        return None
