@@ -21,9 +21,9 @@ pytestmark = [
 
 async def test_nothing_is_left_of_servers_or_a_daemon_that_are_killed(monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", "")
-    found = await run_away(Plan(servers=2, kills=4, restarts=1, daemons=2))
+    found = await run_away(Plan(servers=2, kills=3, restarts=1, daemons=1))
     assert (found.left, found.doubles_ended) == (0, 0)
-    assert (len(found.servers), len(found.restarts), len(found.daemons)) == (4, 1, 2)
+    assert (len(found.servers), len(found.restarts), len(found.daemons)) == (3, 1, 1)
 
 
 async def test_nothing_is_left_after_a_stop_also_of_what_has_thrown_its_mark_away(house, ears):
