@@ -85,6 +85,15 @@ def _stat(process: Path) -> list[str]:
         return []
 
 
+def started_with(pid: int, variable: str, value: str) -> bool:
+    """Return True if a process was started with that variable (proc(5), environ)."""
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return os.fsencode(f"{variable}={value}") in environ.split(b"\0")
+
+
 def end_group(group: int) -> None:
     """Kill what a failed test may have left."""
     with suppress(ProcessLookupError, PermissionError):

@@ -177,7 +177,7 @@ class Supervised:
         """Note the process of a connection, before anything is sent."""
         self.pid, self.inherited = link.pid, link.inherited
         if link.pid is not None:
-            self._host.ledger.add(self.child, link.pid, link.mark)
+            self._host.ledger.add(self.child, link.pid, link.mark, link.container)
 
     def _ended(self) -> None:
         """Forget the process: it has been terminated."""

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Final
 
 from mcpx.core.system.environment import CHILD_MARK
-from mcpx.core.system.processes import PROC, ask_ps, descendants, has_proc, start_time
+from mcpx.core.system.processes import PROC, ask_ps, descendants, has_proc, processes, start_time
 
 _ENVIRON: Final = f"{PROC}/%s/environ"
 _ENVIRON_BYTES: Final = 1 << 14  # at a time
@@ -39,11 +39,11 @@ def look() -> Marks:
     """Look at the process table once, as far as we may: about 8 microseconds for each process on Linux."""
     if not has_proc():
         return _look_by_ps()
-    names = os.listdir(PROC)  # noqa: PTH208 - as quick as can be
-    return {int(name): mark for name in names if name.isdigit() and (mark := mark_of(name)) is not None}
+    found = ((pid, mark_of(pid)) for pid in processes())
+    return {pid: mark for pid, mark in found if mark is not None}
 
 
-def mark_of(pid: int | str) -> str | None:
+def mark_of(pid: int) -> str | None:
     """The mark that a process was started with (proc(5), environ); None without one, or if it is unknown."""
     try:
         file = os.open(_ENVIRON % pid, os.O_RDONLY)

@@ -138,8 +138,8 @@ def processes() -> Iterator[int]:
 def children(pid: int) -> Iterator[int]:
     """The children of a process; none where the system does not say (proc(5), children)."""
     with suppress(OSError):
-        for task in os.listdir(f"{PROC}/{pid}/task"):  # noqa: PTH208 - a third of the time
-            with open(f"{PROC}/{pid}/task/{task}/children", "rb", buffering=0) as file:
+        for task in os.scandir(f"{PROC}/{pid}/task"):
+            with open(f"{task.path}/children", "rb", buffering=0) as file:
                 yield from map(int, file.read().split())
 
 

@@ -46,7 +46,8 @@ class StdioLink(Link):
             mends=True,
         )
         super().__init__(self._wire, self._wire)
-        self.pid, self.mark, self.inherited = child.pid, child.mark, child.inherited
+        self.pid, self.mark = child.pid, child.mark
+        self.inherited, self.container = child.inherited, child.container
         # the child's own methods: calls in flight ask them, and a call in between would cost each of them
         vars(self).update(
             is_alive=child.is_alive,

@@ -31,6 +31,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from mcpx.core.servers.transport.containers import Container, stop_all
 from mcpx.core.store.folders import distrust_folder, ensure_folder
 from mcpx.core.store.private_files import open_own_file, replace_file
 from mcpx.core.system.environment import CHILD_MARK
@@ -48,11 +49,15 @@ _NUMBERS: Final = count(1)  # of the files of this process
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A process: its id (for a server, also its group's), its start time as the system gives it, its mark."""
+    """A process: its id (for a server, also its group's), its start time as the system gives it, its mark.
+
+    `container` is what it is the client of, if it is that of an engine.
+    """
 
     pid: int
     started: str
     mark: str = ""
+    container: Container | None = None
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -136,9 +141,9 @@ class Ledger:
         self._file = _File(boot_id(), owner, namespace=pid_namespace(), host=os.uname().nodename)
         self._broken = False
 
-    def add(self, name: str, pid: int, mark: str) -> None:
+    def add(self, name: str, pid: int, mark: str, container: Container | None = None) -> None:
         """Add a child that has just been started with that mark in its environment."""
-        self._file.children[name] = Entry(pid, start_time(pid) or "", mark)
+        self._file.children[name] = Entry(pid, start_time(pid) or "", mark, container)
         self._write()
 
     def remove(self, name: str) -> None:
@@ -219,7 +224,9 @@ class Ledger:
                 standing = _Standing.PAST
             if standing in {_Standing.RUNS, _Standing.ELSEWHERE}:
                 return []
-            ended = end_orphans(found.children.values() if standing is _Standing.LEFT else ())
+            left = list(found.children.values()) if standing is _Standing.LEFT else []
+            stop_all([child.container for child in left if child.container])
+            ended = end_orphans(left)
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:  # another MCPX has done it
             return []

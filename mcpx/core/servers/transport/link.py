@@ -19,6 +19,7 @@ from mcp.shared.transport_context import TransportContext
 
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.running import Inherited
+from mcpx.core.servers.transport.containers import Container
 from mcpx.core.telemetry.metrics import Counters
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.receiver import OnMalformed
@@ -90,6 +91,8 @@ class Link:
         """The child process, where there is one."""
         self.mark = ""
         """Value of `MCPX_CHILD` that the process was started with."""
+        self.container: Container | None = None
+        """What the process is the client of."""
         self.inherited: Inherited | None = None
         """Variables that it was given of the environment."""
         self.lost = Ending()

@@ -21,8 +21,10 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 import anyio
+import anyio.to_thread
 
 from mcpx.core.config import Stdio
+from mcpx.core.servers.transport.containers import stop
 from mcpx.core.servers.transport.spawning import EARLY, REAP_TIMEOUT_S, Spawned, spawn
 from mcpx.core.system.marked import Family, Marks, look
 from mcpx.core.text import cut
@@ -95,7 +97,7 @@ class ChildProcess:
     def __init__(
         self, spawned: Spawned, on_stderr: Callable[[bytes], None], redact: Callable[[str], str]
     ) -> None:
-        popen, self.mark, self.inherited = spawned
+        popen, self.mark, self.inherited, self.container = spawned
         assert popen.stdin and popen.stdout and popen.stderr  # spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
@@ -233,6 +235,8 @@ class ChildProcess:
         self._close(self._popen.stdin)
         with anyio.move_on_after(EOF_TIMEOUT_S):
             await self.exited.wait()
+        if self.container is not None:  # its client, when it is killed, leaves it
+            await anyio.to_thread.run_sync(stop, self.container)
         await self._end_others()  # also if the child itself has exited: it may have left others behind
         with anyio.move_on_after(REAP_TIMEOUT_S):
             await self.exited.wait()

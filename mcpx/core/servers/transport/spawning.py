@@ -21,6 +21,7 @@ from msgspec.structs import asdict
 from mcpx.core.config import Stdio
 from mcpx.core.config.per_server import ProcessLimits
 from mcpx.core.running import Inherited, in_force
+from mcpx.core.servers.transport.containers import Container, in_container, stop_all
 from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.limits import limit_processes, restore_for
@@ -42,6 +43,8 @@ class Spawned(NamedTuple):
     """The value of `MCPX_CHILD` that it was started with, which its descendants inherit."""
     inherited: Inherited
     """Its variables that are not of its entry."""
+    container: Container | None = None
+    """What it runs in, where it is the client of an engine."""
 
 
 def spawn(stdio: Stdio) -> Spawned:
@@ -56,20 +59,22 @@ def spawn(stdio: Stdio) -> Spawned:
     """
     mark = os.urandom(MARK_BYTES).hex()
     inherited = in_force().inherited(stdio.inherit, stdio.env)
+    environ = inherited.variables | stdio.env | {CHILD_MARK: mark}
+    command, container = in_container([stdio.command, *stdio.args], mark, environ)
     popen = subprocess.Popen(  # as asyncio itself does it: vfork, a millisecond
-        [stdio.command, *stdio.args],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env=inherited.variables | stdio.env | {CHILD_MARK: mark},
+        env=environ,
         cwd=stdio.cwd,
         start_new_session=True,
     )
     restore_for(popen.pid)
     if stdio.limits != NO_LIMITS:
         limit_processes(popen.pid, **asdict(stdio.limits))
-    return Spawned(popen, mark, inherited)
+    return Spawned(popen, mark, inherited, container)
 
 
 class EarlyChildren:
@@ -103,7 +108,7 @@ class EarlyChildren:
             stdio = left.popleft()
             with suppress(OSError):  # the server's own start says so
                 child = spawn(stdio)
-                ledger.add(child.mark, child.popen.pid, child.mark)
+                ledger.add(child.mark, child.popen.pid, child.mark, child.container)
                 self._waiting.append((stdio, child))
 
     def _start_rest(self, ledger: Ledger, left: deque[Stdio], at_once: int) -> None:
@@ -132,7 +137,7 @@ class EarlyChildren:
     def end(self) -> None:
         """Kill those that nobody has taken."""
         self._stop_starting()
-        marks = [child.mark for _, child in self._waiting]
+        children = [child for _, child in self._waiting]
         while self._waiting:
             _, child = self._waiting.pop()
             with suppress(ProcessLookupError, PermissionError):
@@ -143,8 +148,9 @@ class EarlyChildren:
                 if stream is not None:
                     stream.close()
             self._forget(child)
-        if marks:
-            Family(marks).end(0.0)
+        if children:
+            Family(child.mark for child in children).end(0.0)
+            stop_all([child.container for child in children if child.container])
 
     def _forget(self, child: Spawned) -> None:
         if self._ledger is not None:

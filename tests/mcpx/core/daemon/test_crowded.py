@@ -11,10 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mcpx.core.system.processes import started_with
 from tests.mcpx.core.daemon.daemons import processes, until
 from tests.mcpx.scripted import entry
-from tests.mcpx.serving import serving
+from tests.mcpx.serving import serving, started_with
 
 pytestmark = pytest.mark.anyio
 

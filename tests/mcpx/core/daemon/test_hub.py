@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.running import Environment
-from mcpx.core.system.processes import started_with
 from mcpx.core.telemetry.log import redacted
 from mcpx.errors import Code
 from supervisors import ChildStopped
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
-from tests.mcpx.serving import alive_in_group
+from tests.mcpx.serving import alive_in_group, started_with
 
 pytestmark = pytest.mark.anyio
 
