@@ -26,7 +26,7 @@ from mcpx.attach.connecting import NO_DAEMON, NO_SERVER, REFUSED, Connecting
 from mcpx.attach.pending import decode_object, malformed
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
-from mcpx.core.system.endpoint import LIMIT_KEY, Endpoint, greeting
+from mcpx.core.system.endpoint import LIMIT_KEY, WANTED_KEY, Endpoint, Surroundings, greeting, surroundings
 from mcpx.core.system.environment import environment_of_client
 from mcpx.core.wire.lines import LineSplitter, TooLong
 from mcpx.errors import DaemonError
@@ -111,7 +111,7 @@ class Shim:
         stdout: int,
         answers: RememberedAnswers | None,
     ) -> None:
-        self._greeting = greeting(endpoint, environment=environment_of_client(os.environ))
+        self._endpoint = endpoint
         self._stdin = stdin
         self._stdout = stdout
         self._connecting = connecting
@@ -132,6 +132,9 @@ class Shim:
         self._connected_at = 0.0
         self._greeted = False
         self._waiting_since: float | None = None  # something of the client waits for a daemon
+
+    def _greeting(self, about: Surroundings) -> bytes:
+        return greeting(self._endpoint, about, environment=environment_of_client(os.environ))
 
     def run(self) -> None:
         """Serve until the client is done."""
@@ -291,6 +294,11 @@ class Shim:
         if isinstance(cause := answer.get("error"), str):
             self._refused(cause.rstrip("."), REFUSED)
             return
+        if isinstance(wanted := answer.get(WANTED_KEY), list) and self._connection is not None:
+            about = surroundings([*map(str, wanted)], told_all=True)
+            with suppress(OSError):  # its end will be read
+                self._connection.send(self._greeting(about))
+            return
         limit = answer.get(LIMIT_KEY)
         self._from_client.set_limit(limit if isinstance(limit, int) else MAX_CLIENT_LINE)
         self._greeted, self._answers_known = True, None
@@ -369,7 +377,7 @@ class Shim:
             self._open_session()
             return
         with suppress(OSError):  # its end will be read
-            connection.send(self._greeting)
+            connection.send(self._greeting(surroundings()))
 
     def _refuse(self, cause: DaemonError) -> None:
         """There is no daemon for now: refuse what waits."""

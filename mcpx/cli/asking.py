@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from mcpx.core.daemon.control_client import request as send
+from mcpx.core.system.endpoint import surroundings
 from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import DaemonError
@@ -21,6 +24,8 @@ from mcpx.errors import DaemonError
 if TYPE_CHECKING:
     from mcpx.core.catalog.model import JSON
 
+_AS_CLIENT: Final = frozenset({"exec", "inspect", "prompts", "resources"})
+"""Requests that are those of a client in the folder of the command."""
 RELOAD_TIMEOUT_S: Final = 60.0  # servers that stop get their grace time
 Report = Callable[[Any], None]
 QUIET_S: Final = 2.0  # that a call runs before a terminal is told so
@@ -43,6 +48,8 @@ class Control:
         Raises:
             MCPXError: The request failed.
         """
+        if request["mcpx"] in _AS_CLIENT:
+            request = {**msgspec.to_builtins(surroundings()), **request}
         if not self._in_process and (answer := ask_daemon(self._config_path, request, report)) is not None:
             return answer
         self._in_process = True

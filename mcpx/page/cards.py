@@ -164,6 +164,10 @@ def _card(upstream: Server, count: Count, use: Use | PlacedUse | None) -> Card:
         "prompts": status.prompts,
         "changes": len(status.changes or ()),
     }
+    if status.instances:
+        shown["instances"] = [
+            {"project": each.project, "state": each.state, "pid": each.pid} for each in status.instances
+        ]
     if info.remedy:
         shown["remedy"] = info.remedy
     if info.missing:

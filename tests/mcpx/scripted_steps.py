@@ -115,6 +115,8 @@ class Answers:
             "id": request_id,
             "token": (params.get("_meta") or {}).get("progressToken"),
             "pid": os.getpid(),
+            "cwd": os.getcwd(),
+            "env": dict(os.environ),
             "cancelled": self.cancelled,
         }
         self.begin(told, known)

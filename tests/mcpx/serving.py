@@ -286,9 +286,13 @@ async def serving(
     *arguments: str,
     command: Callable[[], list[str]] | None = None,
     real: bool = False,
+    cwd: Path | None = None,
     **more: str,
 ) -> AsyncIterator[Served]:
-    """`python -m mcpx ARGUMENTS` (or `python COMMAND ARGUMENTS`), killed at the end if it still runs."""
+    """`python -m mcpx ARGUMENTS` (or `python COMMAND ARGUMENTS`), killed at the end if it still runs.
+
+    `cwd` is the folder that it is started in, if not that of the test.
+    """
     start = command() if command else ["-m", "mcpx"]
     # a pipe of our own for its output: one end of it can be closed, as a client that dies does
     reading, writing = os.pipe()
@@ -302,6 +306,7 @@ async def serving(
             env=environment(folder, **more),
             start_new_session=True,
             real=real,
+            cwd=cwd,
         )
     finally:
         os.close(writing)

@@ -25,6 +25,7 @@ from mcpx.core.daemon.status import (
     DaemonStatus,
     EnvironmentStatus,
     HttpStatus,
+    InstanceStatus,
     NodeStatus,
     PeerStatus,
     ServerStatus,
@@ -307,6 +308,7 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
     silent_s = server.silent_s
     if isinstance(silent_s, float) and silent_s >= SILENT_FROM_S:
         found.append((f"busy, no sign of life for {duration(silent_s)}", "yellow"))
+    found += map(_instance, server.instances or ())
     if server.changes:
         found.append((_changed(server.name, server.changes), "yellow"))
     if isinstance(server.sign_in, SignInStatus):
@@ -318,6 +320,16 @@ def remarks(server: ServerStatus) -> list[tuple[str, str]]:
         if server.remedy:
             found.append((one_line(str(server.remedy)), STYLES.get(server.state, "")))
     return found
+
+
+def _instance(each: InstanceStatus) -> tuple[str, str]:
+    """The remark on the session in one project, and its style: `/home/me/shop: ready, pid 4711, up 5 m`."""
+    text = f"{each.project or 'in no project'}: {each.state}"
+    text += f", pid {each.pid}" if each.pid is not None else ""
+    text += f", up {duration(each.uptime_s)}" if each.uptime_s is not None else ""
+    text += f", restarts {each.restarts}" if each.restarts else ""
+    text += f": {each.last_error}" if each.last_error and each.state not in {"ready", "asleep"} else ""
+    return one_line(text), STYLES.get(each.state, "")
 
 
 def _peer(peer: PeerStatus) -> tuple[str, str]:

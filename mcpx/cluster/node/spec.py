@@ -25,6 +25,7 @@ from mcpx.core.config import (
     Variables,
 )
 from mcpx.core.config.per_server import Era, ProcessLimits, Sessions
+from mcpx.core.config.projects import names_project
 from mcpx.core.running.inherited import Inherit
 
 _STARTED: Final = ("command", "args", "env", "cwd", "limits", "inherit")
@@ -93,6 +94,8 @@ def server_of(spec: ServerSpec, name: str) -> ServerConfig:
 def cluster_config(config: Config) -> Config:
     """Place the commands of a configuration on nodes, but for those with `place: false` and those of peers.
 
+    Those that run in the folder of a client's project stay at the gateway, where that folder is.
+
     What an entry says is resolved already: variables and files are those of the gateway.
     """
     return replace(config, servers={name: _placed(server) for name, server in config.servers.items()})
@@ -102,7 +105,9 @@ def _placed(server: ServerConfig) -> ServerConfig:
     place = Place() if server.place is True else server.place
     if server.disabled is not None or server.peer is not None or not isinstance(place, Place):
         return server
-    if not isinstance(server.transport, Stdio):
+    if not isinstance(server.transport, Stdio) or names_project(server.transport):
+        return server
+    if server.sessions == "per_project":
         return server
     return replace(server, transport=Placed(stdio=server.transport, place=place))
 

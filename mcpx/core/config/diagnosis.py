@@ -66,7 +66,7 @@ def diagnose(server: ServerConfig) -> Diagnosis | None:
 def _without_folder(server: ServerConfig, again: str) -> Diagnosis | None:
     """The diagnosis of a server whose working folder is not there."""
     folder = server.transport.cwd if isinstance(server.transport, Stdio) else None
-    if folder is None or os.path.isdir(folder):
+    if folder is None or folder.startswith("${project") or os.path.isdir(folder):
         return None
     is_file = os.path.exists(folder)
     remedy = _TELL if is_file else f"mkdir -p {shlex.quote(folder)}"

@@ -113,6 +113,9 @@ def read_env_file(
     if named.problems:
         first = named.problems[0]
         raise EnvFileProblem("; ".join(map(str, named.problems)), first.name, first.remedy)
+    if named.names_project:
+        problem = "a file of variables cannot be named by the project: it is read before there is a client"
+        raise EnvFileProblem(problem, "project", "write the variables into env, or the path of the file")
     path = values.home + named.text[1:] if named.text.startswith("~/") else named.text
     file = Path(os.path.normpath(os.path.join(folder, path)))
     try:

@@ -7,8 +7,9 @@ Owns the small language:
 * `${userHome}`: the home folder.
 * `${keychain:NAME}`, `${keychain:NAME:-default}` and `${cmd:COMMAND}`, in which braces are paired: a secret.
   It stays as it is written where secrets are not fetched, and is reported as `deferred`.
-* `${workspaceFolder}`, `${input:...}` and their kin are known to an editor only: a problem, unless a default
-  is given.
+* `${project}`, `${workspaceFolder}` and `${CLAUDE_PROJECT_DIR}`: the project of a client, which stays in the
+  string as `mcpx.core.config.projects` has it.
+* `${input:...}` and its kin are known to an editor only: a problem, unless a default is given.
 * `$${` is a literal `${`. Anything else in braces stays as written, and is reported as `unparsed`.
 
 What came out of a variable is not expanded again. Pure; problems name variables, never values.
@@ -21,8 +22,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.core.config.document import quote
+from mcpx.core.config.projects import as_reference, project_reference
 from mcpx.core.running.secrets import Reference, SecretProblem
 
 _MAX_DEPTH: Final = 8
@@ -54,7 +57,7 @@ class Expansion(msgspec.Struct, frozen=True):
 
     `problems` are the references that have no value; `unparsed` is whether any could not be parsed, and
     `deferred` whether it holds secrets that nobody fetches. `used` are the variables and secrets that were
-    used, each with its value.
+    used, each with its value. `names_project` is whether the project of a client is yet to be filled in.
     """
 
     text: str
@@ -62,6 +65,7 @@ class Expansion(msgspec.Struct, frozen=True):
     unparsed: bool = False
     deferred: bool = False
     used: tuple[tuple[str, str], ...] = ()
+    names_project: bool = False
 
 
 class _Braces(msgspec.Struct, frozen=True):
@@ -99,7 +103,7 @@ def secrets_in(text: str) -> Iterator[Reference]:
 
 def _expand(text: str, values: Values, depth: int) -> Expansion:
     done = [
-        Expansion(piece) if isinstance(piece, str) else _resolve(piece.body, values, depth)
+        Expansion(piece) if isinstance(piece, str) else _replaced(piece.body, values, depth)
         for piece in _pieces(text)
     ]
     return Expansion(
@@ -108,7 +112,20 @@ def _expand(text: str, values: Values, depth: int) -> Expansion:
         unparsed=any(each.unparsed for each in done),
         deferred=any(each.deferred for each in done),
         used=tuple(variable for each in done for variable in each.used),
+        names_project=any(each.names_project for each in done),
     )
+
+
+def _replaced(body: str, values: Values, depth: int) -> Expansion:
+    """The text between braces replaced; that which names the project stays, with its default."""
+    names_project, default = project_reference(body)
+    if not names_project:
+        return _resolve(body, values, depth)
+    known = Expansion("")
+    if default is not None and depth < _MAX_DEPTH:
+        known = _expand(default, values, depth + 1)
+        default = known.text
+    return replace(known, text=as_reference(default), names_project=True)
 
 
 def _resolve(body: str, values: Values, depth: int) -> Expansion:

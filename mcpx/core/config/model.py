@@ -17,6 +17,7 @@ from mcpx.core.config.per_server import Audit, Count, NonEmpty, Seconds, Seconds
 from mcpx.core.config.profiles import Profile
 from mcpx.core.config.server_config import PeerConfig, ServerConfig, TokenStoreKind
 from mcpx.core.running import Environment
+from mcpx.core.system.endpoint import PROJECT_VARIABLES
 from mcpx.core.system.processes import processors
 
 GIB: Final = 1 << 30
@@ -165,6 +166,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             " at this file's folder."
         ),
     ] = ()
+    forward_env: Annotated[
+        tuple[NonEmpty, ...],
+        doc(
+            "Variables of a client's environment that are passed on, by patterns of their names: the client's"
+            " project is known by those that hold it, and servers with a session for each client or project"
+            " are given them."
+        ),
+    ] = PROJECT_VARIABLES
     login_shell: Annotated[
         bool,
         doc(

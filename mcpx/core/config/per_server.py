@@ -31,7 +31,7 @@ MAX_RESULT_TOKENS: Final = 1_000_000
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
 SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-Sessions = Literal["shared", "per_client"]
+Sessions = Literal["shared", "per_client", "per_project"]
 Era = Literal["handshake", "modern"]
 """Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
 FLAT: Final = frozenset({"call_limits", "health"})
@@ -202,7 +202,9 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         Sessions,
         doc(
             "shared: all clients use one session with the server. per_client: each client gets its own"
-            " process or connection at its first call, and it ends when the client leaves."
+            " process or connection at its first call, and it ends when the client leaves. per_project: each"
+            " project gets its own, shared by all clients in it; so it is, without this setting, for an"
+            " entry that names ${project}."
         ),
     ] = "shared"
     era: Annotated[
@@ -238,7 +240,8 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         SecondsOrNever,
         doc(
             "Seconds without use after which the server is stopped until it is needed again; 0 is never. It"
-            " is for servers that keep nothing between calls."
+            " is for servers that keep nothing between calls. With sessions: per_project it is 900, unless"
+            " it is given."
         ),
     ] = 0.0
     native: Annotated[

@@ -18,6 +18,7 @@ from typing import Final
 from mcpx.core.config.certificates import CertificateProblem, read_pem
 from mcpx.core.config.document import quote
 from mcpx.core.config.model import Config
+from mcpx.core.config.projects import names_project
 from mcpx.core.config.redaction import MIN_SECRET_LEN
 from mcpx.core.config.server_config import Http, OAuth, Placed, ServerConfig, Sse, Stdio, Tls
 
@@ -41,9 +42,9 @@ def odd_commands(server: ServerConfig, config: Config) -> Remarks:
     transport = server.transport
     if server.disabled is not None or not isinstance(transport, Stdio):
         return
-    if transport.cwd is not None and not Path(transport.cwd).is_dir():
-        is_file = Path(transport.cwd).exists()
-        yield ("cwd",), f"{'not a folder' if is_file else 'no such folder'}: {transport.cwd}"
+    folder = "/" if transport.cwd is None or names_project(transport) else transport.cwd
+    if not Path(folder).is_dir():
+        yield ("cwd",), f"{'not a folder' if Path(folder).exists() else 'no such folder'}: {folder}"
     environment = config.environment
     if environment is None or environment.find(
         transport.command, path=transport.env.get("PATH"), folder=transport.cwd

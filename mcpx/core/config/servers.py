@@ -51,6 +51,8 @@ _EXPANDED: Final = frozenset(
 """Keys of an entry in whose strings references are expanded."""
 _STDIO_ONLY: Final = ("args", "env", "cwd")
 _REMOTE_ONLY: Final = ("headers", "tls", *AUTH_KEYS)
+PROJECT_IDLE_STOP_S: Final = 900.0
+"""Seconds without use after which a project's process is stopped, where nothing else is set."""
 _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 
@@ -91,16 +93,33 @@ def _read(
     with notices.gathering():
         if _is_off(given, entry.at, ConfigNotices()):
             context = replace(context, values=replace(context.values, secret=None))
-        transport, obstacles, variables = _read_transport(given, entry.at, context, notices)
+        transport, obstacles, variables, names_project = _read_transport(given, entry.at, context, notices)
+        if names_project and server.sessions == "shared":
+            server = replace(server, sessions="per_project")
         server = _with_obstacles(replace(server, transport=transport, variables=variables), obstacles)
     if "aliases" in given:
         with notices.gathering():
             server = replace(server, aliases=_aliases(given, entry.at))
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
+    server = _in_projects(server, common, given, entry.at, notices)
     server = _with_process_settings(server, given, entry.at, notices)
     server = read_peer(server, common, given, entry.at, notices) or with_common_rules(server, common)
     off = _is_off(given, entry.at, notices)
     return replace(server, obstacles=(), disabled=SWITCHED_OFF) if off else server
+
+
+def _in_projects(
+    server: ServerConfig, common: ServerConfig, given: JSONObject, at: Location, notices: ConfigNotices
+) -> ServerConfig:
+    """The server with the rest that is usual for one that runs once for each project."""
+    if common.sessions == "per_project" and server.sessions == "shared":
+        with notices.gathering():
+            raise at.key("sessions").error(
+                '"shared", but the entry names the project, in which clients differ'
+            )
+    if server.sessions != "per_project" or server.idle_stop or "idle_stop" in given:
+        return server
+    return replace(server, idle_stop=PROJECT_IDLE_STOP_S)
 
 
 def _aliases(given: JSONObject, at: Location) -> tuple[str, ...]:
@@ -203,8 +222,9 @@ _PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
 
 def _read_transport(
     entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
-) -> tuple[Transport, tuple[Obstacle, ...], Variables]:
-    """Return the transport of an entry, the obstacles to its use, and the variables that it holds.
+) -> tuple[Transport, tuple[Obstacle, ...], Variables, bool]:
+    """Return the transport of an entry, the obstacles to its use, the variables that it holds, and whether
+    it names the project of a client.
 
     That there is no way to reach the server, or two, is raised; what else is wrong is gathered.
     """
@@ -234,7 +254,7 @@ def _read_transport(
     if isinstance(transport, Http | Sse) and not is_confidential(transport.url):
         _note_what_is_unencrypted(transport, entry, at, notices)
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
-    return transport, tuple(dict.fromkeys(strings.obstacles)), variables
+    return transport, tuple(dict.fromkeys(strings.obstacles)), variables, strings.names_project
 
 
 def _note_what_is_unencrypted(

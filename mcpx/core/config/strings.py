@@ -21,6 +21,7 @@ from mcpx.core.config.document import ConfigNotices, Location, as_object, quote
 from mcpx.core.config.env_files import EnvFileProblem, read_env_file
 from mcpx.core.config.expand import Values, expand
 from mcpx.core.config.per_server import NonEmpty, doc
+from mcpx.core.config.projects import PROJECT_KEYS, with_project
 from mcpx.core.config.server_config import OAuth, Obstacle, Tls
 from mcpx.core.config.settings import convert, fields, is_text
 from mcpx.core.text.jsonc import JSONObject
@@ -139,7 +140,9 @@ class ExpansionContext(msgspec.Struct, frozen=True):
         return self.values.home + path[1:] if path == "~" or path.startswith("~/") else path
 
     def path(self, written: str) -> str:
-        """An absolute path: a relative one starts at the file's folder."""
+        """An absolute path: a relative one starts at the file's folder, unless it begins with the project."""
+        if written.startswith("${project"):
+            return written
         return os.path.normpath(os.path.join(self.folder, self.at_home(written)))
 
 
@@ -159,6 +162,8 @@ class Strings:
     ) -> None:
         self.obstacles: list[Obstacle] = []
         self.variables: list[tuple[str, str]] = []
+        self.names_project = False
+        """True if the project of a client is named in what was read."""
         self.entry, self.at, self.context, self.notices = entry, at, context, notices
         self._values = context.values
 
@@ -230,9 +235,11 @@ class Strings:
             return written
         done = expand(written, self._values)
         self.variables += done.used
+        if done.names_project:
+            self._note_project(at)
         if done.unparsed:
             self.notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
-        wrong = None if done.problems or done.deferred else problem(done.text)
+        wrong = None if done.problems or done.deferred else problem(with_project(done.text, "/project"))
         self.obstacles += [
             Obstacle(each.problem, at, each.name, each.remedy, "used in {}") for each in done.problems
         ]
@@ -241,3 +248,11 @@ class Strings:
             remedy = f"correct the value of {names}"
             self.obstacles.append(Obstacle(wrong, at, names, remedy, "in {}, after expansion"))
         return done.text
+
+    def _note_project(self, at: Location) -> None:
+        """Note that the project is named, or that it cannot be in this place."""
+        key = str(at.steps[len(self.at.steps)])
+        self.names_project = True
+        if key not in PROJECT_KEYS:
+            problem = "the project of a client is known in cwd, args, env and url only"
+            self.obstacles.append(Obstacle(problem, at, remedy=f"write a path in place of it in {key}"))

@@ -174,7 +174,7 @@ SILENT: Final = Family(
 SERVER_SESSIONS: Final = Family(
     "mcpx_server_sessions",
     "gauge",
-    "Sessions with a server that belong to one client each; absent for a server that all clients share.",
+    "Sessions with a server that belong to a client or project each; absent for one that all clients share.",
     ("server",),
 )
 MEMORY: Final = Family(

@@ -128,7 +128,7 @@ def _server(upstream: Server, info: ServerInfo) -> ServerReading:
         families.IN_FLIGHT: counters.in_flight,
         families.QUEUED: upstream.queued,
         families.SILENT: 0.0 if silent_since is None else max(0.0, time.monotonic() - silent_since),
-        families.SERVER_SESSIONS: len(upstream.private) if upstream.per_client else None,
+        families.SERVER_SESSIONS: None if (own := upstream.own_sessions) is None else len(own),
         families.CHANGES: len(upstream.policy.changes()),
         families.LISTINGS: counters.listings,
         families.MALFORMED: counters.malformed,

@@ -154,6 +154,21 @@ class SignInStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The session of a server in one project, a folder ("": for clients that are in none).
+
+    The other members are as in `ServerStatus`.
+    """
+
+    project: str
+    state: str
+    pid: int | None = None
+    uptime_s: float | None = None
+    restarts: int = 0
+    queued: int = 0
+    last_error: str | None = None
+
+
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
@@ -167,11 +182,12 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     `errors` is the sum of `failed` and `refused`, for programs that know no others. `in_flight` and `queued`
     count what it works on and what waits for it, requests of MCPX itself among them. `silent_s` is present
     while there are any in flight: for how long there was neither an answer nor progress. `sessions` is
-    present for a server with a session for each client, and counts those that are open; state and pid are
-    then those of the shared session, and the other numbers are totals. `left_out` counts what the server
-    offers and MCPX leaves out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`.
-    Where `from_last_time` is present, the counts are of what the server offered an earlier MCPX, last at
-    `listed_at` (ISO 8601).
+    present for a server with a session for each client or project, and counts those that are open; state and
+    pid are then those of the shared session, or of the project that was used last, and the other numbers are
+    totals. `instances` are those of the projects, in the order of their opening. `left_out` counts what the
+    server offers and MCPX leaves out or cuts, if there is any; `inspect` names it. `tokens` is as in
+    `DaemonStatus`. Where `from_last_time` is present, the counts are of what the server offered an earlier
+    MCPX, last at `listed_at` (ISO 8601).
     `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
     server that has never wanted one. `peer` is the other MCPX that a server is one of; absent for others. Its
     state is then that of its session here, and where that is well, the one that the peer says. `node` is the
@@ -206,6 +222,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     sessions: int | msgspec.UnsetType = msgspec.UNSET
+    instances: list[InstanceStatus] | msgspec.UnsetType = msgspec.UNSET
     left_out: int | msgspec.UnsetType = msgspec.UNSET
     from_last_time: bool | msgspec.UnsetType = msgspec.UNSET
     listed_at: str | msgspec.UnsetType = msgspec.UNSET

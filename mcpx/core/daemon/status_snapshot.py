@@ -17,6 +17,7 @@ from mcpx.core.daemon.status import (
     Cost,
     DaemonStatus,
     EnvironmentStatus,
+    InstanceStatus,
     Latency,
     ServerStatus,
     SignInStatus,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mcpx.core.events.stats import Count, Totals
     from mcpx.core.running import Environment
     from mcpx.core.servers.accounts import Account
+    from mcpx.core.servers.actor import Session
     from mcpx.core.servers.ports import Supervised
     from mcpx.core.servers.server import Server
     from mcpx.core.telemetry.metrics import Counters
@@ -181,8 +183,22 @@ def server_status(
         node=upstream.node or msgspec.UNSET,
         memory_bytes=msgspec.UNSET if use is None else use.memory,
         cpu_share=msgspec.UNSET if use is None or use.cpu is None else use.cpu,
-        sessions=len(upstream.private) if upstream.per_client else msgspec.UNSET,
+        sessions=msgspec.UNSET if (own := upstream.own_sessions) is None else len(own),
+        instances=[_instance(each) for each in own] if own and upstream.per_project else msgspec.UNSET,
         **info.from_last_time(),
+    )
+
+
+def _instance(session: Session) -> InstanceStatus:
+    info = session.info()
+    return InstanceStatus(
+        project=session.project or "",
+        state=str(info.state),
+        pid=session.pid,
+        uptime_s=_uptime(session.queue.lifecycle_or_none()),
+        restarts=restarts(session),
+        queued=session.queue.waiting,
+        last_error=info.cause or session.last_error,
     )
 
 

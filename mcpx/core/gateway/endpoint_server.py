@@ -242,5 +242,8 @@ class EndpointServer(Server[Any]):
             self.hub.clients.changed()
         return mcp_types.EmptyResult()
 
-    async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
+    async def _roots_changed(self, ctx: Context, _params: mcp_types.NotificationParams) -> None:
+        client = session_client(connection_of(ctx.session))
+        if not client.sessionless:
+            client.roots_known = False  # it is asked before its next request
         self.hub.clients.roots_changed()

@@ -21,7 +21,7 @@ from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.fast.path import FastPath
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.policy.profiles import by_own_names
-from mcpx.core.protocol.context import Transport
+from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
@@ -66,25 +66,35 @@ class Endpoints:
         return server
 
     def stream_client(
-        self, endpoint: Endpoint, channel: Channel, transport: Transport = "stdio"
+        self,
+        endpoint: Endpoint,
+        channel: Channel,
+        transport: Transport = "stdio",
+        client: ClientId | None = None,
     ) -> StreamClient:
-        """Return what serves a client on a stream of that kind."""
+        """Return what serves a client on a stream of that kind; `client` is what is known of it."""
+        client = client or ClientId()
         endpoint = by_own_names(endpoint, self.hub.config)
         if endpoint.server is not None:
             from mcpx.core.gateway.transparent.clients import TransparentConnection  # noqa: PLC0415 - for those who want it
 
-            serve = partial(TransparentConnection, self.hub, endpoint.server, transport)
+            serve = partial(TransparentConnection, self.hub, endpoint.server, transport, client=client)
             return StreamClient(self.hub, channel, serve)
         if endpoint.peer is not None:
             from mcpx.core.gateway.peer.fast_path import peer_connection  # noqa: PLC0415 - likewise
 
-            return StreamClient(self.hub, channel, partial(peer_connection, self.peer(endpoint), transport))
-        return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(endpoint), transport))
+            return StreamClient(
+                self.hub, channel, partial(peer_connection, self.peer(endpoint), transport, client=client)
+            )
+        serve_all = partial(gateway_connection, self.gateway(endpoint), transport, client=client)
+        return StreamClient(self.hub, channel, serve_all)
 
 
-def gateway_connection(server: GatewayServer, transport: Transport, wire: WireDispatcher) -> EraServer:
+def gateway_connection(
+    server: GatewayServer, transport: Transport, wire: WireDispatcher, client: ClientId | None = None
+) -> EraServer:
     """Make what serves a client on a stream to whom servers are shown."""
-    connection = EraServer(server, wire, transport)
+    connection = EraServer(server, wire, transport, client)
     fast_path = FastPath(server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
     wire.receiver.takes_batches = connection.takes_batches

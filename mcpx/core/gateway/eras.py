@@ -42,6 +42,7 @@ from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.dispatcher import WireDispatcher
 
 Params = Mapping[str, Any] | None
+ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 GREETINGS: Final = frozenset({"initialize", "server/discover"})
 
 
@@ -62,13 +63,18 @@ class EraServer:
     caller = staticmethod(stream_caller)
 
     def __init__(
-        self, server: EndpointServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
+        self,
+        server: EndpointServer,
+        dispatcher: WireDispatcher,
+        transport: Transport = "stdio",
+        client: ClientId | None = None,
     ) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
-        self.identity = ClientId()
+        self.identity = client or ClientId()
         self.transport: Transport = transport
         bind_client(self.connection, self.identity, transport)
+        dispatcher.receiver.on_notification = self._hear
         self._server = server
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
@@ -78,6 +84,12 @@ class EraServer:
         """Return True after `initialize` in the one revision that has batches."""
         connection = self.connection
         return connection.initialize_accepted and connection.protocol_version == BATCH_REVISION
+
+    def _hear(self, method: str, _params: object) -> bool:
+        """Note at once what counts for the next line; the notification is served as any other."""
+        if method == ROOTS_CHANGED:
+            self.identity.roots_known = False
+        return False
 
     async def run(self) -> None:
         """Serve until the dispatcher's channel ends."""

@@ -9,10 +9,13 @@ pure.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
+import anyio
 import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -171,9 +174,25 @@ NO_CAPABILITIES: Final = Capabilities(_Declared())
 class ClientId:
     """The identity of one client of MCPX, from its first call until it leaves; compared by `is`."""
 
-    __slots__ = ("connected", "principal", "sessionless")
+    __slots__ = (
+        "_folder",
+        "connected",
+        "principal",
+        "project",
+        "roots",
+        "roots_known",
+        "sessionless",
+        "variables",
+    )
 
-    def __init__(self, *, sessionless: bool = False, principal: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        sessionless: bool = False,
+        principal: str = "",
+        folder: str | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.connected = True
         self.sessionless = sessionless
         """Whether it stands for all requests without a session of one principal (2026-07-28 over HTTP): their
@@ -181,6 +200,35 @@ class ClientId:
         self.principal = principal
         """The token with a name that it came with; "" for the default token, and for clients that need none.
         What a client calls itself is told from the same name of others by it."""
+        self._folder = folder
+        self.project = folder
+        """The folder that it works in, as far as is known: its first root, or where it was started."""
+        self.variables = variables or {}
+        """Variables of its environment that servers of its project are given."""
+        self.roots_known = False
+        """True if it was asked for its roots, and has not said since that they have changed."""
+        self.roots: anyio.Event | None = None
+        """Set when it has answered that; None while it is not asked."""
+
+    def has_root(self, root: str | None) -> None:
+        """Note its first root, by which its project is known from now on; None for one without any."""
+        self.roots_known = True
+        self.project = root or self._folder
+
+
+asking: Final[ContextVar[ClientId | None]] = ContextVar("client that asks", default=None)
+"""The client whose request is served, on the SDK's path: a server that runs once for each project is shown to
+it as it is in its project. None on the fast path, and where nobody in particular asks."""
+
+
+@contextmanager
+def asked_by(client: ClientId) -> Iterator[None]:
+    """Have servers shown as they are for a client."""
+    before = asking.set(client)
+    try:
+        yield
+    finally:
+        asking.reset(before)
 
 
 SESSIONLESS: Final = ClientId(sessionless=True)

@@ -13,6 +13,9 @@ For whom a session is says its `mode`, a value; there are no other kinds of sess
   needs it; its catalogue is not shown. Over stdio, and where the entry says the era, there is none.
 * PER_CLIENT: one client's own (`sessions: per_client`), opened at its first call, in its era if the server
   speaks it. Ends when the client leaves. Its catalogue is not shown.
+* PER_PROJECT: that of one project (`sessions: per_project`), shared by all clients in it, and opened at the
+  first use there. Its transport has the project filled in. What it lists becomes the catalogue of the server,
+  whose SHARED session is never started: it only keeps that. Ends when it rests, as nobody has used it.
 * PASSTHROUGH: a client's that speaks to the server directly (`mcpx.core.servers.passthrough`, which has an
   actor of its own for them, with the same queue, calls and health).
 
@@ -34,6 +37,7 @@ from msgspec.structs import replace
 from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.config import Era, ServerConfig
+from mcpx.core.config.projects import in_project
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, tool_of
 from mcpx.core.servers.admission import refusal_of
@@ -57,7 +61,7 @@ class Session(Supervised):
     """One session with `server`, for as long as its configuration is in force.
 
     `era` is the one in which the server is asked: first, and in the mode OTHER_ERA alone. `client` is the one
-    whose own it is in the mode PER_CLIENT.
+    whose own it is in the mode PER_CLIENT, and the first one of its project in the mode PER_PROJECT.
     """
 
     def __init__(
@@ -69,8 +73,10 @@ class Session(Supervised):
         era: Era | None = None,
         client: ClientId | None = None,
     ) -> None:
-        super().__init__(server, host, mode, _config_for(mode, server.config))
-        self.client = client
+        self.project = None if client is None else client.project or ""
+        """The folder for which it is, "" for none; None for one that is not for any in particular."""
+        super().__init__(server, host, mode, _config_for(mode, server.config, client))
+        self.client = client if mode is Mode.PER_CLIENT else None
         self.asked_era = era
         self.idleness: Idleness | None = None
         """Knows if it is in use, while it serves."""
@@ -202,7 +208,7 @@ class Session(Supervised):
         is_first, self._is_listed = not self._is_listed, True
         self.queue.wake_waiters()
         self.queue.recheck()
-        if changed:
+        if changed or self.mode is Mode.PER_PROJECT:
             self.server.changed(self, changed, is_first=is_first)
 
     def _on_updated(self, uri: str) -> None:
@@ -296,8 +302,10 @@ class Session(Supervised):
         return self.server.has_open_tasks()
 
 
-def _config_for(mode: Mode, config: ServerConfig) -> ServerConfig:
+def _config_for(mode: Mode, config: ServerConfig, client: ClientId | None) -> ServerConfig:
     """The entry as a session of that mode has it: only the shared one describes resources.
+
+    One of a client or a project has the project filled in, and the variables of the client.
 
     One in the other era must be open before the calls that wait for it give up.
     """
@@ -306,4 +314,8 @@ def _config_for(mode: Mode, config: ServerConfig) -> ServerConfig:
     limits = config.call_limits
     if mode is Mode.OTHER_ERA:
         limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
-    return replace(config, auto_describe=False, call_limits=limits)
+    transport = config.transport
+    if client is not None:
+        project = client.project or ""
+        transport = in_project(transport, project, client.variables, runs_there=mode is Mode.PER_PROJECT)
+    return replace(config, transport=transport, auto_describe=False, call_limits=limits)

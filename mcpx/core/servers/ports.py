@@ -44,6 +44,7 @@ class Mode(Enum):
     SHARED = auto()
     OTHER_ERA = auto()
     PER_CLIENT = auto()
+    PER_PROJECT = auto()
     PASSTHROUGH = auto()
 
 
@@ -87,6 +88,8 @@ class Owner(Protocol):
     known_eras: KnownEras
     server_log: ServerLog
     has_open_tasks: Callable[[], bool]
+    per_project: bool
+    wants_project: bool
 
     def info(self) -> ServerInfo:
         """The server as clients are shown it."""

@@ -22,16 +22,18 @@ from mcpx.core.catalog.diff import Diff
 from mcpx.core.catalog.model import Catalogue
 from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Era, ServerConfig
+from mcpx.core.config.projects import names_project
 from mcpx.core.policy.policy import NarrowedPolicy, ServerPolicy
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Request, RequestContext
 from mcpx.core.servers.actor import Session
-from mcpx.core.servers.call_queue import RawReply
+from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.causes import EraRefused, NoAnswer
 from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
 from mcpx.core.servers.ports import Host, Mode, Supervised
+from mcpx.core.servers.projects import ProjectSessions
 from mcpx.core.servers.session.handshake import KnownEras
 from mcpx.core.servers.transport.placement import PlacedUse
 from mcpx.core.telemetry.log_files import ServerLog
@@ -80,22 +82,30 @@ class Server:
         self._host = host
         self.main = Session(self, host)
         """The session that all clients share."""
-        self.queue = self.main.queue
+        self._own_queue = self.main.queue
         self.private: dict[ClientId, Session] = {}
         """The sessions that belong to one client each, where the server gives them."""
+        self.per_client = config.disabled is None and config.sessions == "per_client"
+        """True if each client has a session of its own."""
+        self.per_project = config.disabled is None and config.sessions == "per_project"
+        """True if each project has a session of its own."""
+        self.projects = ProjectSessions(self.main, self._open_for_project, host.dismiss)
+        """Those sessions."""
+        self._names_project = names_project(config.transport)
+        self.wants_project = self.per_project or (self.per_client and self._names_project)
+        """True if it matters in which project a client is."""
         self.direct: dict[DirectClient, DirectSession] = {}
         """The sessions of clients of its passthrough endpoint."""
         self.other_era: Session | None = None
-        self.per_client = config.disabled is None and config.sessions == "per_client"
-        """True if each client has a session of its own."""
         self._per_era = config.disabled is None and config.era == "auto" and config.transport.kind == "http"
+        self._per_era &= not self.per_project
         self.submit: Callable[[Request, RawReply], None] = self.main.submit
         """Sends or queues a request, on the session that serves its client, which may be opened for it.
 
         Raises:
             CallError: `not_sent`, where that is not possible; or the suspended call that it names is over.
         """
-        if self.per_client or self._per_era:
+        if self.per_client or self.per_project or self._per_era:
             self.submit = lambda request, reply: self._session_for(request.context).submit(request, reply)
 
     # --- what it is
@@ -103,7 +113,13 @@ class Server:
     @property
     def catalogue(self) -> Catalogue | None:
         """The last listing, as clients are shown it; perhaps by an earlier MCPX. None before there is one."""
-        return self.policy.shown(self.main.cache.current)
+        known = self.main.cache.current
+        return self.policy.shown(self.projects.catalogue() if self.projects.differ else known)
+
+    @property
+    def is_alike(self) -> bool:
+        """True if it offers the same in all projects."""
+        return not self.projects.differ
 
     @property
     def listed(self) -> Catalogue | None:
@@ -111,9 +127,19 @@ class Server:
         return self.main.cache.current
 
     @property
+    def queue(self) -> CallQueue:
+        """The requests that wait at the main session, or in the project that was used last."""
+        return self.projects.lead.queue if self.per_project else self._own_queue
+
+    @property
     def subscriptions(self) -> Subscriptions:
-        """The subscriptions to resources."""
-        return self.main.subscriptions
+        """The subscriptions to resources; in the project of the client that asks."""
+        return self._asked.subscriptions
+
+    @property
+    def _asked(self) -> Session:
+        """The session that serves what is asked between calls."""
+        return (self.projects.asked() or self.main) if self.per_project else self.main
 
     @property
     def era(self) -> Era | None:
@@ -123,7 +149,7 @@ class Server:
     @property
     def pid(self) -> int | None:
         """The process of the main session, where it is one of this machine."""
-        return self.main.pid
+        return self.projects.lead.pid
 
     @property
     def node(self) -> str | None:
@@ -148,6 +174,8 @@ class Server:
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now; as its peer or node says, where it has one."""
+        if self.per_project:
+            return self.projects.info(self.catalogue)
         info, config = self.main.info(), self.config
         if config.peer is not None:
             return self._host.elsewhere.as_peer_says(config, info)
@@ -162,7 +190,14 @@ class Server:
     def sessions(self) -> list[Supervised]:
         """All sessions, the main one first."""
         other = () if self.other_era is None else (self.other_era,)
-        return [self.main, *self.private.values(), *other, *self.direct.values()]
+        return [self.main, *(self.own_sessions or ()), *other, *self.direct.values()]
+
+    @property
+    def own_sessions(self) -> list[Session] | None:
+        """The open sessions that belong to one client or project each; None for a server that is shared."""
+        if self.per_project:
+            return list(self.projects.by_project.values())
+        return list(self.private.values()) if self.per_client else None
 
     def policy_changed(self) -> None:
         """Hold what waits, and what is subscribed to, against the policy in force."""
@@ -171,8 +206,14 @@ class Server:
 
     def warm(self) -> None:
         """Start the server if it is asleep and all clients share it: a call is likely to follow."""
-        if not self.per_client and self.queue.lifecycle_phase() in _WARMED:
-            self.queue.wake()
+        session = self.projects.asked() if self.per_project else self.main
+        if not self.per_client and session is not None and session.queue.lifecycle_phase() in _WARMED:
+            session.queue.wake()
+
+    def enter(self, client: ClientId) -> None:
+        """Take in which project a client is in."""
+        if self.per_project:
+            self.projects.enter(client)
 
     def take_over(self, old: Server) -> None:
         """Take the place of the server of the same name, whose configuration has changed.
@@ -198,7 +239,9 @@ class Server:
 
     async def await_catalogue(self, suffices: Callable[[Catalogue], bool] = lambda _known: True) -> None:
         """Wait for the first listing, if it is on its way; unless what is known from last time `suffices`."""
-        await self.queue.wait_for(
+        if self.per_project and self.projects.asked() is None:
+            return
+        await self._asked.queue.wait_for(
             lambda: self.has_listed or (self.catalogue is not None and suffices(self.catalogue))
         )
 
@@ -209,7 +252,8 @@ class Server:
             failed = not self.queue.pending_reason and self.info().cause is not None
             return failed or self.catalogue is not None
 
-        await self.queue.wait_for(attempted, for_use=False)
+        if not self.per_project:
+            await self.queue.wait_for(attempted, for_use=False)
 
     # --- the session that serves a client
 
@@ -222,8 +266,10 @@ class Server:
             CallError: `server_unavailable`: the client can have no session of its own.
         """
         caller = context.caller
-        if self.queue.closed:
+        if self.main.queue.closed:
             return self.main
+        if self.per_project:
+            return self.projects.of(context.client)
         if self.per_client and context.client is not None:
             return self._own_session(context.client, None if caller is None else _era(modern=caller.modern))
         if caller is None:
@@ -233,8 +279,13 @@ class Server:
 
     def _own_session(self, client: ClientId, era: Era | None) -> Session:
         own = self.private.get(client)
+        if own is not None and self._names_project and own.project != (client.project or ""):
+            self._host.dismiss(self.private.pop(client), "its client is in another project now")
+            own = None
         if own is None:
             self._require_session(client)
+            if self._names_project:
+                self.projects.check(client)
             own = self.private[client] = self._open(Mode.PER_CLIENT, era, client)
         return own
 
@@ -273,6 +324,9 @@ class Server:
         self._host.start(session)
         return session
 
+    def _open_for_project(self, client: ClientId) -> Session:
+        return self._open(Mode.PER_PROJECT, None, client)
+
     async def subscribe(
         self, uri: str, listener: Listener, meta: bytes, *, modern: bool
     ) -> Callable[[], None]:
@@ -284,12 +338,12 @@ class Server:
             CallError: As `Subscriptions.subscribe`, and `CallRate.admit`.
         """
         self.rate.admit()  # the server may not be asked: others are subscribed
-        session = self.main
+        session = self._asked
         try:
             await session.subscriptions.subscribe(uri, listener, meta)
         except CallError:
-            session = self.in_era(modern)
-            if session is self.main:
+            session = session if self.per_project else self.in_era(modern)
+            if session in (self.main, self._asked):
                 raise
             await session.subscriptions.subscribe(uri, listener, meta)
         return lambda: session.subscriptions.unsubscribe(uri, listener)
@@ -303,6 +357,9 @@ class Server:
 
     def takes(self, event: Event, session: Supervised) -> bool:
         """Take in an event of one of the sessions; True if it only says that the server speaks one era."""
+        if session.mode is Mode.PER_PROJECT and isinstance(session, Session):
+            self.projects.takes(event, session)
+            return False
         other = self.other_era
         if other is None:
             return False
@@ -354,9 +411,9 @@ class Server:
 
     def note_listing(self, session: Supervised, listed: Catalogue) -> None:
         """Hold what a session has listed against what is pinned, before it is known."""
-        is_whole = session.mode is Mode.SHARED
+        is_whole = session.mode in {Mode.SHARED, Mode.PER_PROJECT}
         if self.policy.pins is not None:
-            self.policy.pins.note(listed, whole=is_whole)
+            self.policy.pins.note(listed, whole=is_whole and not self.projects.differ)
         self.has_listed |= is_whole
 
     def changed(self, session: Supervised, changed: Diff, *, is_first: bool) -> None:
@@ -366,6 +423,8 @@ class Server:
                 self._on_catalogue(self.name, changed)
             case Mode.OTHER_ERA:
                 self.main.relist()
+            case Mode.PER_PROJECT if isinstance(session, Session):
+                self.projects.listed(session)
             case Mode.PER_CLIENT if not is_first and self.queue.is_asleep:  # else it is told itself
                 self.main.relist()
 

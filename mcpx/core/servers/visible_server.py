@@ -64,6 +64,10 @@ class VisibleServer(Protocol):
     @property
     def per_client(self) -> bool: ...
     @property
+    def wants_project(self) -> bool: ...
+    @property
+    def is_alike(self) -> bool: ...
+    @property
     def subscriptions(self) -> Subscriptions: ...
     async def await_first_attempt(self) -> None: ...
     def warm(self) -> None: ...
@@ -152,6 +156,16 @@ class NarrowedServer:
     def per_client(self) -> bool:
         """True if each client has a session of its own."""
         return self._server.per_client
+
+    @property
+    def wants_project(self) -> bool:
+        """True if it matters in which project a client is."""
+        return self._server.wants_project
+
+    @property
+    def is_alike(self) -> bool:
+        """True if it offers the same in all projects."""
+        return self._server.is_alike
 
     @property
     def subscriptions(self) -> Subscriptions:

@@ -8,7 +8,8 @@ begins with a control request: one line of JSON whose first key is `mcpx`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -76,9 +77,81 @@ PROBE_KEY: Final = "mcpx/probe"
 It is no client: nothing is counted for it, and nothing of it is remembered."""
 
 
-def greeting(endpoint: Endpoint, **about: object) -> bytes:
+WANTED_KEY: Final = "wanted"
+"""In the answer to the greeting: patterns of further variables that the daemon wants to know before."""
+
+
+class Surroundings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The surroundings of a client, as its shim has them from it.
+
+    `folder` is the one in which it was started, `program` that of its own executable, as far as it is known.
+    `variables` are those of its environment that the daemon may know. `told_all` says that it was asked for
+    them by the answer to a first greeting; None that it cannot be.
+    """
+
+    folder: str = ""
+    program: str = ""
+    variables: dict[str, str] = {}
+    told_all: bool | None = None
+
+
+PROJECT_VARIABLES: Final = (
+    "CLAUDE_PROJECT_DIR",  # Claude Code; Gemini CLI and others beside their own
+    "WORKSPACE_FOLDER_PATHS",  # Cursor
+    "GEMINI_PROJECT_DIR",
+    "QWEN_PROJECT_DIR",
+    "CODEX_PROJECT_DIR",
+    "FACTORY_PROJECT_DIR",
+)
+"""Variables by which clients say the project that they work in, the surest first."""
+MAX_FOLDER_BYTES: Final = 4096
+MAX_VARIABLES_BYTES: Final = 16384
+"""Of the names and values that a shim sends; what is over it is left out."""
+
+
+def surroundings(patterns: Collection[str] = (), *, told_all: bool = False) -> Surroundings:
+    """The surroundings of the client that has started this process, with variables that fit `patterns`."""
+    chosen = list(PROJECT_VARIABLES)
+    if patterns:
+        from fnmatch import fnmatchcase  # noqa: PLC0415 - few configurations want more
+
+        chosen += [name for name in os.environ if any(fnmatchcase(name, each) for each in patterns)]
+    variables, room = {}, MAX_VARIABLES_BYTES
+    for name in chosen:
+        value = os.environ.get(name)
+        if value is not None and name not in variables and _is_text(name + value):
+            room -= len(name.encode()) + len(value.encode())
+            if room >= 0:
+                variables[name] = value
+    return Surroundings(_folder(os.getcwd), _folder(_program), variables, told_all)
+
+
+def _program() -> str:
+    """The folder of the executable that has started this process; Linux alone tells."""
+    return os.path.dirname(os.readlink(f"/proc/{os.getppid()}/exe"))
+
+
+def _folder(find: Callable[[], str]) -> str:
+    try:
+        found = find()
+    except OSError:  # it was removed, or is of another user
+        return ""
+    return found if _is_text(found) and len(found.encode()) <= MAX_FOLDER_BYTES else ""
+
+
+def _is_text(text: str) -> bool:
+    """True if a message can hold it: a name of a file may be no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def greeting(endpoint: Endpoint, about: Surroundings | None = None, **more: object) -> bytes:
     """The shim's control request: once answered, the connection is an MCP client's, at that endpoint.
 
-    `about` is what it says of the client beside: its `environment`.
+    `about` is what it says of the client beside, and `more` are further members: its `environment`.
     """
-    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(endpoint), **about}) + b"\n"
+    client = {} if about is None else msgspec.to_builtins(about)
+    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(endpoint), **client, **more}) + b"\n"

@@ -44,6 +44,8 @@ _EDITOR: Final = re.compile(
     r"|lineNumber|columnNumber|execPath|extensionInstallFolder|defaultBuildTask|CLAUDE_PROJECT_DIR)\w*(?::[^}]*)?"
     r"|(?:command|config):[^}]+)\}"
 )
+_PROJECT: Final = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|CLAUDE_PROJECT_DIR)\}")
+"""What MCPX knows of each client as well (`mcpx.core.config.projects`)."""
 _SHELL_COMMAND: Final = re.compile(r"\$\(")
 _READ_BY_MCPX: Final = re.compile(rf"\$\{{((?:cmd|keychain|env):|{_NAME}(?:\}}|:-))")
 _MCPX: Final = "mcpx"
@@ -153,6 +155,7 @@ def _rules(client: Client, variables: Variables) -> list[_Rule]:
         (_INPUT, lambda found: variables.ask(found[1])),
         (_SEPARATOR, lambda _: "/"),
         (_HOME, lambda found: found[0]),
+        (_PROJECT, lambda found: found[0]),
         (_EDITOR, lambda found: variables.only_there(found[0])),
     ]
     if client.form == "continue":

@@ -58,7 +58,8 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
     if config is None:
         return
     before = {server.name: _before_start(server, installation) for server in config.servers.values()}
-    able = [name for name, finding in before.items() if finding is None]
+    shared = [name for name, server in config.servers.items() if server.sessions != "per_project"]
+    able = [name for name in shared if before[name] is None]
     starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
     tried = starts.items()
     installation.failed |= {name: start.needs_sign_in for name, start in tried if start.problem is not None}
@@ -76,7 +77,8 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
         else:
             command = _command(server, installation)
             found = f"; command found: {command}" if command else ""
-            yield ok(name, f"was not started{found}", command=command)
+            once = "" if name in shared else "runs once for each project, and "
+            yield ok(name, f"{once}was not started{found}", command=command)
 
 
 def _offline(config: Config, starts: Mapping[str, Start]) -> list[str]:

@@ -24,11 +24,13 @@ from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.gateway.clients.attached import AttachedClients
 from mcpx.core.gateway.clients.handles import ConnectionHandle
-from mcpx.core.gateway.clients.identity import client_of, connection_of
+from mcpx.core.gateway.clients.identity import client_of, connection_of, is_probe, session_client
 from mcpx.core.gateway.clients.outbox import NotificationOutbox
+from mcpx.core.gateway.clients.projects import know_project
 from mcpx.core.gateway.clients.subscribers import Subscribers
 from mcpx.core.gateway.clients.tool_lists import PeerLists, ToolList
 from mcpx.core.policy.catalogue_rules import unused_rules
+from mcpx.core.protocol.context import ClientId, asked_by
 from mcpx.core.system.endpoint import Endpoint
 from mcpx.core.telemetry.contained import contain
 from supervisors import Incarnation, Signal
@@ -36,6 +38,7 @@ from supervisors import Incarnation, Signal
 log = structlog.get_logger()
 
 DEBOUNCE_S: Final = 0.2
+_OPENINGS: Final = frozenset({"initialize", "ping", "logging/setLevel"})
 DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification in this time goes without
 
 
@@ -90,9 +93,21 @@ class ClientSessions:
                 self._sessions[connection] = tools
                 self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
                 connection.exit_stack.callback(self._forget, connection, tools.hub)
-            return await call_next(ctx)
+            if ctx.method in _OPENINGS or is_probe(connection):
+                return await call_next(ctx)
+            client = session_client(connection)
+            if ctx.request_id is not None and not client.roots_known:
+                await self._learn_project(ctx, client)
+            with asked_by(client):
+                return await call_next(ctx)
 
         return track
+
+    async def _learn_project(self, ctx: ServerRequestContext[Any, Any], client: ClientId) -> None:
+        """Learn in which project a client is, where any server wants to know."""
+        if any(upstream.wants_project for upstream in self._hub.upstreams.values()):
+            await know_project(ctx, client)
+            self._hub.fleet.enter(client)
 
     def _forget(self, connection: Connection, hub: HubView) -> None:
         self._sessions.pop(connection, None)

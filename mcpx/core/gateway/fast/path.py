@@ -39,6 +39,7 @@ from mcpx.core.gateway.tracing import carrier_in, client_attributes
 from mcpx.core.protocol.context import NO_CAPABILITIES, Caller
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.servers.visible_server import VisibleServer
 from mcpx.core.telemetry.tracing import ServedRequest, Tracing
 from mcpx.core.validation.arguments import unreadable
 from mcpx.core.validation.bounds import MAX_INLINE_BYTES
@@ -123,6 +124,8 @@ class FastPath(FastContexts):
             return False
         upstream = self._upstreams.get(tool.server_name)
         if upstream is None or not upstream.has_listed:
+            return False
+        if upstream.wants_project and not self._knows_project(upstream):
             return False
         request = shown.call_of(tool, arguments, self._context(wire, params), raw)
         self._run(wire, request_id, request, params)
@@ -221,6 +224,8 @@ class FastPath(FastContexts):
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or not upstream.has_listed or (known := upstream.catalogue) is None:
             return None
+        if upstream.wants_project and not self._knows_project(upstream):
+            return None
         if params.name == tools.EXEC or self._is_query(params.name):
             if given.tool_name not in known.tools or given.uri or given.select:
                 return None
@@ -238,6 +243,10 @@ class FastPath(FastContexts):
         if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
+
+    def _knows_project(self, upstream: VisibleServer) -> bool:
+        """Return True if it is known in which project the client is, and all see the same of the server."""
+        return self._connection.identity.roots_known and upstream.is_alike
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """Return the meter of this client."""

@@ -27,12 +27,15 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "environment", "server"?}                     what servers are started with: PATH, its source,
                                                            {"variables": [{name, value, source}]}, masked;
                                                            of a server, what it was given
-    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?, "environment"?}
-                                                           from now on this is an MCP client at that endpoint
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?, "peer"?, "environment"?, "folder"?,
+     "program"?, "variables"?, "told_all"?}                from now on this is an MCP client at that endpoint
                                                            (`mcpx.core.system.endpoint`), which knows that the
-                                                           daemon lives: nothing is sent to a dying one
+                                                           daemon lives: nothing is sent to a dying one. Or
+                                                           {"wanted": [PATTERN]}: it is to be said again, with
+                                                           "told_all" and the variables that fit
 
-With "profile" or "only", inspect, exec, resources and prompts see what is shown at such an endpoint, and no
+With "folder", inspect, exec, resources and prompts are those of a client that was started there. With
+"profile" or "only", inspect, exec, resources and prompts see what is shown at such an endpoint, and no
 more.
 
 The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
@@ -66,7 +69,7 @@ from mcpx.core.daemon.status_snapshot import snapshot
 from mcpx.core.events.stats import report
 from mcpx.core.gateway.frontends.operations import OPERATIONS, ControlRequest, ReportStep, perform
 from mcpx.core.policy.profiles import check_endpoint
-from mcpx.core.system.endpoint import LIMIT_KEY
+from mcpx.core.system.endpoint import LIMIT_KEY, PROJECT_VARIABLES, WANTED_KEY
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.validation.arguments import unreadable
@@ -191,6 +194,9 @@ class Control:
         if request.server is not None:
             self._hub.registry.upstream(request.server)  # else an error, with the nearest
         check_endpoint(request.endpoint, self._hub.config)
+        more = [each for each in self._hub.config.forward_env if each not in PROJECT_VARIABLES]
+        if more and request.told_all is False:
+            return {WANTED_KEY: more}
         limit = self._hub.config.max_message_bytes
         return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
 

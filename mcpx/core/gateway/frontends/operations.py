@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -18,14 +19,15 @@ from mcpx.core.catalog.model import JSON, PromptInfo
 from mcpx.core.daemon import pin_reviews
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.daemon.hub_view import HubView
+from mcpx.core.gateway.clients.projects import client_in
 from mcpx.core.policy.pin_review import Agreed
 from mcpx.core.policy.profiles import check_endpoint
-from mcpx.core.protocol.context import ClientId, Origin, this_user
+from mcpx.core.protocol.context import ClientId, Origin, asked_by, this_user
 from mcpx.core.protocol.messages import Forward
 from mcpx.core.protocol.requests import GetPrompt, RequestContext
 from mcpx.core.rendering.result_reading import read_result
 from mcpx.core.rendering.results import ToolResult
-from mcpx.core.system.endpoint import Endpoint, Expose
+from mcpx.core.system.endpoint import Endpoint, Expose, Surroundings
 from mcpx.core.text.nearest import nearest
 from mcpx.core.validation.errors import arguments_of, invalid_arguments, misspelt, top_level
 from mcpx.errors import MCPXError
@@ -58,6 +60,10 @@ class ControlRequest(msgspec.Struct, frozen=True):
     only: tuple[str, ...] | None = None
     profile: str | None = None
     peer: str | None = None
+    folder: str = ""
+    program: str = ""
+    variables: dict[str, str] = {}
+    told_all: bool | None = None
     agreed: list[Agreed] | None = None
     of_all: bool = False
     scopes: tuple[str, ...] = ()
@@ -67,6 +73,11 @@ class ControlRequest(msgspec.Struct, frozen=True):
     do: str = ""
     node: str | None = None
     environment: dict[str, str] = {}
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What it says of its client."""
+        return Surroundings(self.folder, self.program, self.variables, self.told_all)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -83,14 +94,17 @@ async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda
         EndpointError: The request names a profile or servers that there are not.
     """
     check_endpoint(request.endpoint, hub.config)
-    client, view = ClientId(), HubView(hub, request.endpoint)
+    about = request.surroundings
+    client = client_in(about, hub.config.forward_env, home=str(Path.home()))
+    view = HubView(hub, request.endpoint)
     if request.server is not None:
         request = msgspec.structs.replace(request, server=view.calls.own_name(request.server))
     try:
-        await _await_listings(view, request.server)
-        if request.mcpx == "approve":
-            return await _approve(hub, request)
-        return await _perform(view, request, client, report)
+        with asked_by(client):
+            await _await_listings(view, request.server)
+            if request.mcpx == "approve":
+                return await _approve(hub, request)
+            return await _perform(view, request, client, report)
     finally:
         hub.client_left(client)
 

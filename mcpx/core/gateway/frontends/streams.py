@@ -16,6 +16,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -23,11 +24,13 @@ import anyio.abc
 import structlog
 
 from mcpx.core.daemon.leaving import Use
+from mcpx.core.gateway.clients.projects import client_in
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.control import LOOKS, Control, PageLink, no_page
 from mcpx.core.gateway.frontends.newcomers import Newcomers
 from mcpx.core.gateway.frontends.operations import ControlRequest
-from mcpx.core.system.endpoint import CONTROL_PREFIX, Endpoint
+from mcpx.core.protocol.context import ClientId
+from mcpx.core.system.endpoint import CONTROL_PREFIX, WANTED_KEY, Endpoint, surroundings
 from mcpx.core.system.paths import DaemonPaths
 from mcpx.core.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
@@ -49,7 +52,9 @@ class StdioFrontend:
         with claimed_streams() as (stdin, stdout):
             channel = Channel(stdin, stdout)
             try:
-                client = self._endpoints.stream_client(self._endpoint, channel)
+                forwarded = self._endpoints.hub.config.forward_env
+                about = client_in(surroundings(forwarded), forwarded, home=str(Path.home()))
+                client = self._endpoints.stream_client(self._endpoint, channel, client=about)
                 incarnation.ready()
                 await client.serve(incarnation)
             finally:
@@ -86,6 +91,7 @@ PLAIN_ATTACH: Final = ControlRequest(mcpx="attach")
 """For a connection that begins with MCP."""
 LINUX: Final = sys.platform.startswith("linux")
 MAX_CONTROL_BYTES: Final = 1 << 24  # of a control request: the arguments of a call may be long
+_ASKS: Final = f'"{WANTED_KEY}":'.encode()  # in the answer to a greeting
 CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its response to be read
 
 
@@ -163,11 +169,14 @@ class SocketFrontend:
                     if first == CONTROL_PREFIX:
                         line = await self._read_control(peer)
                 attach = PLAIN_ATTACH if first not in {b"", CONTROL_PREFIX} else None
-                if line:
-                    attach = await self._handle_control(peer, line)
+                while line and attach is None:
+                    attach, is_asked = await self._handle_control(peer, line)
+                    line = await self._read_control(peer) if is_asked else b""
+                    attach = None if is_asked else attach
                 if attach is not None:
+                    client = self._client(attach)
                     with self._hub.fleet.attached(attach.environment):
-                        await self._serve(peer, attach.endpoint, incarnation)
+                        await self._serve(peer, attach.endpoint, client, incarnation)
             except OSError as error:  # gone already, or the frontend ends before it said anything
                 log.debug("socket.gone", reason=str(error))
             except Exception:
@@ -188,7 +197,12 @@ class SocketFrontend:
             self._newcomers.note_partial(-len(line))
         return bytes(line)
 
-    async def _serve(self, peer: socket.socket, endpoint: Endpoint, incarnation: Incarnation) -> None:
+    def _client(self, request: ControlRequest) -> ClientId:
+        return client_in(request.surroundings, self._hub.config.forward_env, home=str(Path.home()))
+
+    async def _serve(
+        self, peer: socket.socket, endpoint: Endpoint, about: ClientId, incarnation: Incarnation
+    ) -> None:
         if self._newcomers.is_full(self.clients):
             return
         channel = Channel(peer.fileno(), peer.fileno())
@@ -196,7 +210,7 @@ class SocketFrontend:
         self._used += 1
         log.info("client.joined", clients=self.clients)
         try:
-            client = self._endpoints.stream_client(endpoint, channel, "socket")
+            client = self._endpoints.stream_client(endpoint, channel, "socket", about)
             await client.serve(incarnation)
         finally:
             channel.flush()
@@ -205,8 +219,11 @@ class SocketFrontend:
             self._used += 1
             log.info("client.left", clients=self.clients)
 
-    async def _handle_control(self, peer: socket.socket, line: bytes) -> ControlRequest | None:
-        """Answer a control request, unless its sender leaves; return one after which a client is served."""
+    async def _handle_control(self, peer: socket.socket, line: bytes) -> tuple[ControlRequest | None, bool]:
+        """Answer a control request, unless its sender leaves.
+
+        Returns the request to attach, if it is one, and whether its sender was asked to say more first.
+        """
         response, request, reports = b"", None, _Reports(peer)
         async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
@@ -218,7 +235,8 @@ class SocketFrontend:
             self._used += request.mcpx not in LOOKS
             if request.mcpx == "stop":
                 self.end("control")
-        return request if request is not None and request.mcpx == "attach" else None
+        attaches = request is not None and request.mcpx == "attach"
+        return request if attaches else None, attaches and _ASKS in response
 
 
 class _Reports:

@@ -26,7 +26,7 @@ from mcpx.core.gateway.fast.parameters import (
 )
 from mcpx.core.gateway.peer.results import PeerEncoder
 from mcpx.core.gateway.peer.server import PeerServer
-from mcpx.core.protocol.context import NO_CAPABILITIES, Transport
+from mcpx.core.protocol.context import NO_CAPABILITIES, ClientId, Transport
 from mcpx.core.protocol.messages import Exec, Read
 from mcpx.core.protocol.requests import RequestContext
 from mcpx.core.wire.dispatcher import WireDispatcher
@@ -109,9 +109,11 @@ class PeerFastPath(FastContexts):
         return self._encoder_of_session
 
 
-def peer_connection(server: PeerServer, transport: Transport, wire: WireDispatcher) -> EraServer:
+def peer_connection(
+    server: PeerServer, transport: Transport, wire: WireDispatcher, client: ClientId | None = None
+) -> EraServer:
     """Make what serves a peer on a stream. Where calls are traced, the SDK's path has the spans."""
-    connection = EraServer(server, wire, transport)
+    connection = EraServer(server, wire, transport, client)
     if not server.hub.tracing.on:
         wire.receiver.fast = PeerFastPath(server, connection).take
     wire.receiver.takes_batches = connection.takes_batches

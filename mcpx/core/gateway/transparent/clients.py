@@ -23,7 +23,7 @@ from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.over_http import Posted, Request, acknowledge, route_of
 from mcpx.core.gateway.transparent.requests import TOOLS_CALL, as_call_error, to_answer
 from mcpx.core.gateway.transparent.sessions import TransparentSessions
-from mcpx.core.protocol.context import Transport
+from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.protocol.requests import Cancel, OnAnswer, Passed
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.carriers import answer_line
@@ -53,9 +53,16 @@ class TransparentConnection:
 
     is_local: Final = True
 
-    def __init__(self, hub: Hub, server: str, transport: Transport, wire: WireDispatcher) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        server: str,
+        transport: Transport,
+        wire: WireDispatcher,
+        client: ClientId | None = None,
+    ) -> None:
         self._sessions = TransparentSessions(hub, server, transport)
-        self._client = DirectClient(self)
+        self._client = DirectClient(self, identity=client)
         self._wire = wire
         self._standing: dict[RequestId, Callable[[], None]] = {}  # what cancels each
         wire.receiver.fast = self._take_request

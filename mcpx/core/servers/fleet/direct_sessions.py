@@ -44,11 +44,14 @@ class DirectSessions:
         """The session of a client with that server, opened now if it has none.
 
         Raises:
-            CallError: `overloaded`: too many clients have one.
+            CallError: `overloaded`: too many clients have one; `server_unavailable`: it runs once for each
+                project, and the client is in none.
         """
         own = upstream.direct.get(client)
         if own is not None:
             return own
+        if upstream.wants_project:
+            upstream.projects.check(client.identity)
         self._end_idle(upstream)
         if len(upstream.direct) >= MAX_SESSIONS:
             text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"

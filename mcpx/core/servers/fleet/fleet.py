@@ -39,6 +39,7 @@ from mcpx.core.servers.fleet.timelines import Timelines
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.offers.remembered import may_sleep
 from mcpx.core.servers.ports import Host, Mode, Supervised
+from mcpx.core.servers.projects import NOT_FOR_ALL
 from mcpx.core.servers.relay.clients import ConnectedClients
 from mcpx.core.servers.server import Server
 from mcpx.core.servers.server_info import Elsewhere
@@ -174,6 +175,12 @@ class Fleet:
         if session.child in self._children:
             self.supervisor.dismiss(session.child)
 
+    def enter(self, client: ClientId) -> None:
+        """Take in which project a client is in, as far as is known now."""
+        if client.project:
+            for upstream in self.upstreams.values():
+                upstream.enter(client)
+
     def leave(self, client: ClientId) -> None:
         """End the sessions of a client that has left, without waiting for them."""
         client.connected = False
@@ -188,6 +195,8 @@ class Fleet:
         """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
         if self.stopping:
             session.queue.close()
+        elif session.mode is Mode.SHARED and session.server.per_project:
+            session.queue.pending_reason = NOT_FOR_ALL
         elif session.config.disabled is None:
             self._children[session.child] = session
             session.queue.pending_reason = None
@@ -293,7 +302,7 @@ class Fleet:
         if session is None or session.server.takes(event, session):
             return
         log_event(event, session)
-        if session.mode is Mode.SHARED:
+        if session.mode in {Mode.SHARED, Mode.PER_PROJECT}:
             self.timelines.note(event, session)
         for effect in self._EFFECTS.get(type(event), ()):
             effect(self, event, session)

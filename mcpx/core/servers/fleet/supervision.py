@@ -51,6 +51,7 @@ _MODES: Final = {
     Mode.SHARED: "",
     Mode.OTHER_ERA: " (in its other era)",
     Mode.PER_CLIENT: " (of one client)",
+    Mode.PER_PROJECT: " (of one project)",
     Mode.PASSTHROUGH: " (transparent)",
 }
 
@@ -178,9 +179,12 @@ async def restart(server: Server, supervisor: Supervisor, news: Signal, *, stop_
     """
     if server.account is not None:
         await server.account.reload()
+    if server.queue.pending_reason:
+        return
     life = server.queue.lifecycle()
     for each in server.sessions():
-        _restart_one(each, supervisor)
+        if not each.queue.pending_reason:
+            _restart_one(each, supervisor)
     with anyio.move_on_after(stop_timeout_s + RESTART_TIMEOUT_S):
         while not _has_retried(server, life.generation):
             await news.wait()
@@ -188,6 +192,8 @@ async def restart(server: Server, supervisor: Supervisor, news: Signal, *, stop_
 
 async def await_start(server: Server, news: Signal) -> None:
     """Start a server that may be asleep; wait until it is ready or has failed, for `RESTART_TIMEOUT_S`."""
+    if server.queue.pending_reason and server.per_project:
+        return
     if server.queue.is_asleep:
         server.queue.wake()
     with anyio.move_on_after(RESTART_TIMEOUT_S):

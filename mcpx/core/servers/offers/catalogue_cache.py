@@ -201,6 +201,13 @@ class CatalogueCache:
         if self._config.auto_describe:
             self._describer = old._describer  # else what was made is gone until it is made again
 
+    def adopt(self, listed: Catalogue) -> None:
+        """Take what another session with the same server has listed as the listing of this one."""
+        self.begin()
+        self._replace(listed)
+        self.described.set()
+        self._keep()
+
     def begin(self) -> None:
         """Note that the server is about to be started: what it is then is what lists."""
         self._identity = self._store.identity(self._config) if self._store is not None else None

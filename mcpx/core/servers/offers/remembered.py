@@ -282,6 +282,8 @@ class CatalogueFiles:
 
 def may_sleep(server: ServerConfig, listed_at: float | None) -> bool:
     """True if a server need not run before it is needed: its catalogue was right at that time."""
+    if server.sessions == "per_project":
+        return True  # without a project it cannot run
     if server.start == "eager" or listed_at is None:
         return False
     return server.start == "on_demand" or time.time() - listed_at < server.remembered_for

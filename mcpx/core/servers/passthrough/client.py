@@ -16,6 +16,7 @@ from mcp import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from mcpx.core.catalog.lists import LISTS, PROMPTS, RESOURCES, TOOLS
+from mcpx.core.protocol.context import ClientId
 from mcpx.core.protocol.requests import Passed, Peer
 from mcpx.core.servers.call_queue import RawReply
 from mcpx.core.servers.passthrough.messages import (
@@ -125,8 +126,12 @@ class DirectClient:
     One that `may_vanish` need not say that it leaves.
     """
 
-    def __init__(self, peer: Peer | None, *, may_vanish: bool = False) -> None:
+    def __init__(
+        self, peer: Peer | None, *, may_vanish: bool = False, identity: ClientId | None = None
+    ) -> None:
         self.peer = peer
+        self.identity = identity or ClientId()
+        """The project that it is in, where that is known."""
         self.may_vanish = may_vanish
         self.connected = True
         self.since = time.monotonic()

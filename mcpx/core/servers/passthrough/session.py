@@ -13,8 +13,10 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
+from msgspec.structs import replace
 
-from mcpx.core.config import redactor_of
+from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.config.projects import in_project
 from mcpx.core.protocol.requests import Passed, Request
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
@@ -77,6 +79,16 @@ class _Queue(CallQueue):
             standing.refuse(self.unavailable(standing.request))
 
 
+def _config_for(client: DirectClient, server: Owner) -> ServerConfig:
+    """The entry as the session of a client has it: with the client's project, where that matters."""
+    config, about = server.config, client.identity
+    if not server.wants_project:
+        return config
+    runs_there = server.per_project
+    transport = in_project(config.transport, about.project or "", about.variables, runs_there=runs_there)
+    return replace(config, transport=transport)
+
+
 class DirectSession(Supervised):
     """One client's session with one server, for as long as both last."""
 
@@ -93,7 +105,7 @@ class DirectSession(Supervised):
         on_idle: Callable[[], None] | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
-        super().__init__(server, host, Mode.PASSTHROUGH, server.config)
+        super().__init__(server, host, Mode.PASSTHROUGH, _config_for(client, server))
         self.client = client
         self._server_log = server.server_log
         self._counters = server.counters

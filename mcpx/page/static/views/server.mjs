@@ -37,6 +37,7 @@ export function Server({ name, tab = "tools", rest }) {
     ${state.failed && html`<${Notice} tone="bad" live="alert"
       title="It is gone.">The configuration has no such server any more.</${Notice}>`}
     <${Remarks} name=${name} card=${card} />
+    <${Instances} instances=${card.instances} />
     <${Numbers} card=${card} seen=${state.seen} />
     <${Inside} name=${name} tab=${tab} selected=${rest[0]} card=${card} timeline=${timeline} version=${offers} />
   </div>`;
@@ -64,6 +65,14 @@ function Remarks({ name, card }) {
     ${card.tone === "good" && card.last_error && html`<p
       class="small muted clamp">The last failure: ${card.last_error}</p>`}
   `;
+}
+
+function Instances({ instances }) {
+  if (!instances) return null;
+  return html`<section class="panel" aria-label="Projects"><ul class="stack tight">
+    ${instances.map(({ project, state, pid }) => html`<li key=${project} class="break"><span
+      class="mono">${project || "in no project"}</span>${` ${state}${pid ? `, pid ${pid}` : ""}`}</li>`)}
+  </ul></section>`;
 }
 
 function Numbers({ card, seen }) {

@@ -44,7 +44,7 @@ def argument(text: str) -> str:
         ("${NOPE:-${A}}/${NOPE:-${NO2:-deep}}", "apple/deep"),
         ("${TRICK}", "${A}"),
         ("${userHome}/x", "/home/me/x"),
-        ("${workspaceFolder:-/tmp}", "/tmp"),
+        ("${workspaceFolder:-/tmp}", "${project:-/tmp}"),
         ("${workspaceFolder:web:-/tmp}", "/tmp"),
         ("${input:key:-none}", "none"),
         ("$${A}", "${A}"),

@@ -94,7 +94,7 @@ def test_an_editor_config_works_with_its_inputs_and_odd_env_values() -> None:
     pg = config.servers["pg"]
     assert isinstance(pg.transport, Stdio)
     assert pg.transport.env == {"PGPORT": "5432", "RATIO": "0.5", "HOME2": "/home/me"}
-    assert pg.disabled == '"${workspaceFolder}" has no value outside an editor (used in $.servers.pg.cwd)'
+    assert (pg.disabled, pg.transport.cwd, pg.sessions) == (None, "${project}/db", "per_project")
     assert config.servers["gh"].disabled == (
         '"${input:key}" has no value outside an editor (used in $.servers.gh.headers.Authorization)'
     )

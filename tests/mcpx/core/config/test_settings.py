@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from mcpx.core.config import CallLimits, Config, HealthCheck, HttpGateway, RestartPolicy, json_schema, parse
 from mcpx.core.config.model import Replica
 from mcpx.core.config.per_server import AccessRules, Quota, ToolRules
+from mcpx.core.system.endpoint import PROJECT_VARIABLES
 from mcpx.errors import ConfigError
 
 SERVERS = {"mcpServers": {"s": {"command": "x"}}}
@@ -44,6 +45,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "idle_exit": 0.0,
         "max_message_bytes": 67108864,
         "watch_config": True,
+        "forward_env": PROJECT_VARIABLES,
         "login_shell": True,
         "env_file": (),
         "profiles": {},

@@ -53,9 +53,11 @@ class House:
         """`mcpx COMMAND --config ...` to its end."""
         return run_cli(self.folder, *command, "--config", self.config)
 
-    def attached(self, **more: str) -> AbstractAsyncContextManager[Served]:
-        """A shim, with the test as its client."""
-        return serving(self.folder, "attach", "--config", self.config, **more)
+    def attached(
+        self, *options: str, cwd: Path | None = None, **more: str
+    ) -> AbstractAsyncContextManager[Served]:
+        """A shim, with the test as its client; `cwd` is the folder in which the client starts it."""
+        return serving(self.folder, "attach", "--config", self.config, *options, cwd=cwd, **more)
 
     def status(self) -> dict[str, Any]:
         done = self.run("status", "--json")

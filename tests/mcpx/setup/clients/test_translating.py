@@ -226,9 +226,9 @@ NEEDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "vscode",
-        {"args": ["--root", "${workspaceFolder}/x"]},
-        {"args": ["--root", "${workspaceFolder}/x"], "disabled": True},
-        '"${workspaceFolder}" is known to the editor only',
+        {"args": ["--root", "${workspaceFolderBasename}/x"]},
+        {"args": ["--root", "${workspaceFolderBasename}/x"], "disabled": True},
+        '"${workspaceFolderBasename}" is known to the editor only',
     ),
     (
         "cursor",

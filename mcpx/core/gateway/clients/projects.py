@@ -1,0 +1,138 @@
+"""The project of a client: the folder that it works in, by what is known of it.
+
+It is the client's first root that is a folder; else what a variable of its environment says, which editors
+and agents set; else the folder in which it was started, unless that says nothing: `/`, the home folder, a
+folder of the system or of the client's own program. A root is asked for once, before the first request for
+which it matters, and again after the client has said that its roots have changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import structlog
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.core.gateway.clients.identity import connection_of, request_outbound, transport_of
+from mcpx.core.protocol.context import ROOTS, ClientId
+from mcpx.core.system.endpoint import PROJECT_VARIABLES, Surroundings
+from mcpx.core.system.environment import loads_code
+from mcpx.core.telemetry.contained import contain
+
+log = structlog.get_logger()
+ROOTS_TIMEOUT_S: Final = 5.0  # for a client to say its roots, before its request goes on without them
+MAX_ROOTS: Final = 64  # that are looked at
+MAX_PATH_CHARS: Final = 4096
+_OF_SYSTEM: Final = re.compile(
+    r"/(?:usr|opt|bin|sbin|lib|etc|dev|proc|sys|run/current-system|snap|nix/store|var/lib/flatpak|Applications"
+    r"|System|Library)(?:/.*)?|.*\.app/Contents(?:/.*)?"
+)
+
+
+def client_in(about: Surroundings, forward_env: tuple[str, ...], *, home: str) -> ClientId:
+    """A client on a stream, with the project that its surroundings say, and the variables to be passed on."""
+    variables = {
+        name: value
+        for name, value in about.variables.items()
+        if is_forwarded(name, forward_env) and not loads_code(name)
+    }
+    return ClientId(folder=project_of(about, variables, home=home), variables=variables)
+
+
+def is_forwarded(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return True if a variable of a client is passed on to servers."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def project_of(about: Surroundings, variables: dict[str, str], *, home: str) -> str | None:
+    """The project by what the shim has said: a variable of the client, or the folder where it was started."""
+    for name in PROJECT_VARIABLES:
+        # Cursor names all folders of the window, separated by commas
+        if (found := _folder(variables.get(name, "").partition(",")[0])) is not None:
+            return found
+    folder = _folder(about.folder)
+    if folder is None or _says_nothing(folder, about.program, os.path.realpath(home)):
+        return None
+    return folder
+
+
+def _says_nothing(folder: str, program: str, home: str) -> bool:
+    above_home = folder == home or home.startswith(folder.rstrip("/") + "/")
+    return above_home or folder == os.path.realpath(program) or _OF_SYSTEM.fullmatch(folder) is not None
+
+
+def first_folder(result: object) -> str | None:
+    """The first root of a client that is a folder of this machine; None where there is none."""
+    roots = result.get("roots") if isinstance(result, dict) else None
+    for root in roots[:MAX_ROOTS] if isinstance(roots, list) else ():
+        uri = root.get("uri") if isinstance(root, dict) else None
+        if isinstance(uri, str) and (found := _folder(_path_of(uri))) is not None:
+            return found
+    return None
+
+
+def _path_of(uri: str) -> str:
+    """The path that a `file` URI names; "" for any other."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    is_here = parts.scheme == "file" and parts.netloc in {"", "localhost"}
+    return unquote(parts.path, errors="surrogateescape") if is_here else ""
+
+
+def _folder(path: str) -> str | None:
+    """The real path of a folder that is there; None for anything else."""
+    if not os.path.isabs(path) or len(path) > MAX_PATH_CHARS or "\0" in path:
+        return None
+    try:
+        path.encode()
+        return os.path.realpath(path) if os.path.isdir(path) else None
+    except (OSError, ValueError):  # the latter: it is no UTF-8, which no message could hold
+        return None
+
+
+async def know_project(ctx: ServerRequestContext[Any, Any], client: ClientId) -> None:
+    """Have a client say its roots, where it can and has not; other requests of it wait meanwhile."""
+    if client.roots_known:
+        return
+    if client.roots is not None:
+        with anyio.move_on_after(ROOTS_TIMEOUT_S):
+            await client.roots.wait()
+        return
+    client.roots = asked = anyio.Event()
+    try:
+        root = await _first_root(ctx)
+        if not client.roots_known:  # else it has changed meanwhile, and is asked again
+            client.has_root(root)
+    finally:
+        client.roots = None
+        asked.set()
+
+
+async def _first_root(ctx: ServerRequestContext[Any, Any]) -> str | None:
+    session, connection = ctx.session, connection_of(ctx.session)
+    declared = session.client_capabilities
+    is_modern = connection.protocol_version in MODERN_PROTOCOL_VERSIONS  # it is asked in results only
+    if is_modern or declared is None or declared.roots is None:
+        return None
+    is_http = transport_of(connection) == "http"
+    outbound = request_outbound(session) if is_http else connection.outbound
+    with anyio.move_on_after(ROOTS_TIMEOUT_S):
+        try:
+            return first_folder(await outbound.send_raw_request(ROOTS, {}))
+        except MCPError as error:
+            log.debug("client.no_roots", reason=str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever a client answers must not cost its request
+            contain(error, "roots")
+            return None
+    log.info("client.no_roots", reason=f"no answer in {ROOTS_TIMEOUT_S:g} s")
+    return None
