@@ -49,7 +49,10 @@ class Control:
             MCPXError: The request failed.
         """
         if request["mcpx"] in _AS_CLIENT:
-            request = {**msgspec.to_builtins(surroundings()), **request}
+            request = {
+                **request,
+                **msgspec.to_builtins(surroundings()),
+            }  # its first key is what it is told by
         if not self._in_process and (answer := ask_daemon(self._config_path, request, report)) is not None:
             return answer
         self._in_process = True

@@ -25,7 +25,7 @@ MISSING = {
     "keyed": ["WEATHER_API_KEY"],
     "filed": ["gone.env"],
     "foldered": ["gone"],
-    "edited": ["workspaceFolder"],
+    "edited": ["workspaceFolderBasename"],
 }
 
 
@@ -42,7 +42,7 @@ class Desk:
                 "keyed": {**entry(), "env": {"KEY": "${WEATHER_API_KEY}"}},
                 "foldered": {**entry(), "cwd": "gone"},
                 "filed": {**entry(), "env_file": "gone.env"},
-                "edited": {**entry(), "args": ["${workspaceFolder}"]},
+                "edited": {**entry(), "args": ["${workspaceFolderBasename}"]},
                 "typo": {"comand": "npx"},
                 "off": {**entry(), "disabled": True, "env": {"KEY": "${NOBODY_SET_THIS}"}},
             }

@@ -248,7 +248,7 @@ def test_another_programs_readable_file_with_a_secret_is_worth_a_note(home):
 
 def test_what_works_in_the_editor_alone_gets_no_advice_that_does_nothing(home):
     servers = {
-        "folder": {"type": "stdio", "command": "a", "args": ["${workspaceFolder}"]},
+        "folder": {"type": "stdio", "command": "a", "args": ["${workspaceFolderBasename}"]},
         "asks": {"type": "stdio", "command": "a", "env": {"K": "${input:k}"}},
     }
     file = home.folder / ".config" / "Code" / "User" / "mcp.json"
@@ -260,10 +260,10 @@ def test_what_works_in_the_editor_alone_gets_no_advice_that_does_nothing(home):
     for name, words in (("folder", "known to the editor only"), ("asks", "the editor asks for")):
         (finding,) = page.naming("note", "vscode", f"keeps {name}", words)
         assert finding.advice is None
-    home.write({"bad": {"command": "a", "args": ["${workspaceFolder}"]}})
+    home.write({"bad": {"command": "a", "args": ["${workspaceFolderBasename}"]}})
     (finding,) = home.examine(starts=False).naming("wrong", "bad", "has no value outside an editor")
     assert "start-up files" not in finding.advice
-    assert 'in place of "${workspaceFolder}"' in finding.advice
+    assert 'in place of "${workspaceFolderBasename}"' in finding.advice
 
 
 def test_servers_of_one_folder_are_named(home):
