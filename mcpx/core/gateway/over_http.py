@@ -35,7 +35,7 @@ from mcpx.core.catalog.model import JSON
 from mcpx.core.gateway.clients.handles import Wire, stream_caller
 from mcpx.core.gateway.clients.identity import Bearer, bind_client
 from mcpx.core.gateway.endpoint_server import EndpointServer
-from mcpx.core.gateway.eras import Era
+from mcpx.core.gateway.eras import ROOTS_CHANGED, Era
 from mcpx.core.gateway.fast.call import CALL
 from mcpx.core.gateway.fast.parameters import NativeParams, Params, ReadParams
 from mcpx.core.gateway.fast.path import FastPath
@@ -229,6 +229,8 @@ class SessionClient(HttpClient):
     def notice(self, request: Request, message: RPCMessage) -> None:
         """Take a notification; one that cannot be read is dropped."""
         method = message.method or ""
+        if method == ROOTS_CHANGED:
+            self.identity.roots_known = False  # at once: it counts for the next request
         if method in _SETTLED or refusal_of(method, message.params, MAX_DECODED_BYTES):
             return
         try:
