@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 import msgspec
@@ -112,10 +113,7 @@ MAX_VARIABLES_BYTES: Final = 16384
 def surroundings(patterns: Collection[str] = (), *, told_all: bool = False) -> Surroundings:
     """The surroundings of the client that has started this process, with variables that fit `patterns`."""
     chosen = list(PROJECT_VARIABLES)
-    if patterns:
-        from fnmatch import fnmatchcase  # noqa: PLC0415 - few configurations want more
-
-        chosen += [name for name in os.environ if any(fnmatchcase(name, each) for each in patterns)]
+    chosen += [name for name in os.environ if any(fnmatchcase(name, each) for each in patterns)]
     variables, room = {}, MAX_VARIABLES_BYTES
     for name in chosen:
         value = os.environ.get(name)
