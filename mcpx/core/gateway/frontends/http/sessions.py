@@ -332,15 +332,16 @@ def _read(exchange: Exchange, take_batch: Callable[[list[bytes]], None]) -> RPCM
             body.decode()
         message = envelope.split_large(body) if len(body) > LARGE_BYTES else None
         message = message or envelope.decode_message(body)
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
-        try:
-            lines = batch.split(body) if batch.is_batch(body.lstrip()) else None
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as actual:
-            lines, error = None, actual
-        if lines is not None:
-            take_batch(lines)
-            return None
-        _refuse_line(exchange, malformed.describe(body, error), 400)
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as unreadable:
+        problem: Exception = unreadable
+        if batch.is_batch(body.lstrip()):
+            try:
+                take_batch(batch.split(body))
+            except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as actual:
+                problem = actual
+            else:
+                return None
+        _refuse_line(exchange, malformed.describe(body, problem), 400)
         return None
     if message.method is None and not message.is_response:
         _refuse_line(exchange, malformed.invalid(body, malformed.NEITHER), 400)
