@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.abc
@@ -39,6 +39,7 @@ from mcpx.core.policy.profiles import by_own_names, serving_only
 from mcpx.core.policy.tokens import load_token
 from mcpx.core.servers.transport.spawning import EARLY
 from mcpx.core.system.endpoint import DEFAULT_ENDPOINT, Endpoint
+from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.system.limits import raise_limit
 from mcpx.core.system.paths import DaemonPaths, check_state_folder
 from mcpx.core.system.stale import claim_configuration_folder, clean_up
@@ -155,9 +156,17 @@ async def _clean_up(incarnation: Incarnation) -> None:
 
 
 def _supervised_http(config: Config) -> SupervisedHttp:
-    from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp  # noqa: PLC0415 - as below
+    http: SupervisedHttp = _http_module("supervision").SupervisedHttp(
+        config, open_forwarder=_forwarders(config)
+    )
+    return http
 
-    return SupervisedHttp(config, open_forwarder=_forwarders(config))
+
+def _http_module(name: str) -> Any:
+    """Import a module of the HTTP frontend, and the SDK's server, which its clients need: 12 MB in all."""
+    with light_sdk(serves_http=True):
+        import_module("mcpx.core.gateway.server")
+        return import_module(f"mcpx.core.gateway.frontends.http.{name}")
 
 
 def _forwarders(config: Config) -> OpenForwarder | None:
@@ -167,23 +176,18 @@ def _forwarders(config: Config) -> OpenForwarder | None:
 @contextmanager
 def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> Iterator[Frontends]:
     """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
-    from mcpx.core.gateway.frontends.http.frontend import (  # noqa: PLC0415 - a megabyte, for those who want HTTP
-        HttpFrontend,
-        http_shutdown,
-        listen,
-    )
-
-    listener = listen(host or config.http.host, config.http.port if port is None else port)
+    http = _http_module("frontend")
+    listener = http.listen(host or config.http.host, config.http.port if port is None else port)
     with listener:
         token = load_token() if auth else None
 
         def frontends(endpoints: Endpoints) -> list[ChildSpec]:
             limit = config.max_message_bytes
             forwarders = _forwarders(config)
-            http = HttpFrontend(
+            frontend = http.HttpFrontend(
                 endpoints, listener, config.http, token=token, limit=limit, open_forwarder=forwarders
             )
-            return [ChildSpec(name="http", run=http.run, shutdown=http_shutdown(config))]
+            return [ChildSpec(name="http", run=frontend.run, shutdown=http.http_shutdown(config))]
 
         yield frontends
 

@@ -22,7 +22,7 @@ class Line:
     def __init__(self, hub):
         self.hub = hub
         self.slow = False
-        self.fast = 0  # requests that the fast path took
+        self.fast = 0  # calls and reads that the fast path took
         self.notifications = []
         self.error = None  # of the last answer
         self._last = 0
@@ -38,7 +38,7 @@ class Line:
         wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None, refuses=True)
         connection = EraServer(server, wire)
         path = self.fast_path(server, connection)
-        wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))
+        wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given), given[2])
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(connection.run)
@@ -51,10 +51,10 @@ class Line:
 
     def fast_path(self, server, connection):
         """What is offered each request before the SDK."""
-        return FastPath(server, connection)
+        return FastPath(server, connection, connection.take)
 
-    def _took(self, taken):
-        self.fast += taken
+    def _took(self, taken, method):
+        self.fast += taken and method in {"tools/call", "resources/read"}
         return taken
 
     async def ask(self, method, params):

@@ -66,6 +66,12 @@ class HubView:
             self._selected = config, select(self.endpoint, config)
         return self._selected[1]
 
+    @property
+    def has_native(self) -> bool:
+        """True if a server is offered natively, or may be later: of a peer, or at an endpoint for some."""
+        entries = (*self.config.servers.values(), *self.config.peers.values())
+        return not self.endpoint.shows_all or any(server.native for server in entries)
+
     def hides(self, server: str) -> bool:
         """Return True if a server is not shown at this endpoint, whether it exists or not."""
         return not self.endpoint.shows_all and server not in self.upstreams

@@ -12,10 +12,15 @@ from typing import Any, Final
 import mcp_types
 import msgspec
 from mcp import MCPError
+from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.version import LATEST_MODERN_VERSION
+from pydantic import ValidationError
 
 from mcpx.core.calls.asking import refused
 from mcpx.core.calls.tasks import MAX_ID_CHARS, Task
@@ -26,6 +31,7 @@ from mcpx.core.gateway.clients.handles import capabilities_in
 from mcpx.core.gateway.clients.identity import client_of, connection_of, session_client
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.core.gateway.native.errors import as_protocol_error
+from mcpx.core.gateway.offer import Offer, Params, Received
 from mcpx.core.gateway.sdk_path import is_modern, unsieved
 from mcpx.core.policy.server_questions import presented_requests
 from mcpx.core.protocol.context import TASK_METHODS, TASKS, ClientId
@@ -192,6 +198,23 @@ class EndpointServer(Server[Any]):
         ]
 
     @property
+    def opening(self) -> Offer | None:
+        """What opens sessions on streams without this server, if anything does."""
+        return None
+
+    def loaded_server(self) -> EndpointServer:
+        """Itself, as `Offer` has it."""
+        return self
+
+    async def load_server(self) -> EndpointServer:
+        """The same."""
+        return self
+
+    def serving(self, connection: Connection, bind: Callable[[Connection], None]) -> StreamServing:
+        """Make what serves one connection on a stream; `bind` is done with each made for a single message."""
+        return StreamServing(self, connection, bind)
+
+    @property
     def stamp(self) -> bytes:
         """The `_meta` of results for clients of 2026-07-28."""
         raise NotImplementedError
@@ -247,3 +270,56 @@ class EndpointServer(Server[Any]):
         if not client.sessionless:
             client.roots_known = False  # it is asked before its next request
         self.hub.clients.roots_changed()
+
+
+class StreamServing:
+    """The SDK's server runner, which is declared provisional, on one stream connection, in either era."""
+
+    def __init__(
+        self, server: EndpointServer, connection: Connection, bind: Callable[[Connection], None]
+    ) -> None:
+        self._server = server
+        self._bind = bind
+        self._runner: ServerRunner[Any] = ServerRunner(server, connection, None)
+        self._outbound = NotifyOnlyOutbound(connection.outbound)
+
+    async def request(self, context: Received, method: str, params: Params) -> dict[str, Any]:
+        """Serve a request of the handshake era."""
+        return await self._runner.on_request(context, method, params)
+
+    async def notification(self, context: Received, method: str, params: Params) -> None:
+        """Take a notification of the handshake era."""
+        await self._runner.on_notify(context, method, params)
+
+    async def modern_request(self, context: Received, method: str, params: Params) -> dict[str, Any]:
+        """Serve a request of 2026-07-28, on a connection that it brings.
+
+        Raises:
+            MCPError: It failed, or its envelope is none.
+            ValidationError: Its parameters are wrong.
+        """
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
+        )
+        self._bind(connection)
+        try:
+            return await serve_one(
+                self._server, context, method, params, connection=connection, lifespan_state=None
+            )
+        except (MCPError, ValidationError):
+            raise
+        except Exception as error:
+            failure = modern_error_data(error)
+            raise MCPError(failure.code, failure.message, failure.data) from error
+
+    async def modern_notification(self, context: Received, method: str, params: Params) -> None:
+        """Take a notification of 2026-07-28."""
+        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
+        runner: ServerRunner[Any] = ServerRunner(self._server, connection, None)
+        try:
+            await runner.on_notify(context, method, params)
+        finally:
+            await aclose_shielded(connection)

@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.eras import EraServer
 from mcpx.core.gateway.fast.path import FastPath
-from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.gateway.offer import Offer
 from mcpx.core.policy.profiles import by_own_names
 from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.system.endpoint import Endpoint
+from mcpx.core.system.light_imports import light_sdk
 from mcpx.core.wire.channel import Channel
 from mcpx.core.wire.dispatcher import WireDispatcher
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
     from mcpx.core.gateway.peer.server import PeerServer
+    from mcpx.core.gateway.server import GatewayServer
 
 log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; each is answered
@@ -46,23 +51,38 @@ class Endpoints:
         self._servers: WeakValueDictionary[Endpoint, GatewayServer] = WeakValueDictionary()
         self._peers: WeakValueDictionary[Endpoint, PeerServer] = WeakValueDictionary()
         self._of_all: dict[Endpoint, GatewayServer] = {}  # those that show all servers
+        self._offers: WeakValueDictionary[Endpoint, Offer] = WeakValueDictionary()
+        self._offered_to_all: dict[Endpoint, Offer] = {}  # likewise
 
     def gateway(self, endpoint: Endpoint) -> GatewayServer:
         """Return the server of an endpoint at which servers are shown to clients."""
         server = self._servers.get(endpoint)
         if server is None:
-            server = self._servers[endpoint] = GatewayServer(self.hub, self.clients, endpoint)
+            make = _imported("server").GatewayServer
+            server = self._servers[endpoint] = make(self.hub, self.clients, endpoint, self.offer(endpoint))
             if endpoint.shows_all:
                 self._of_all[endpoint] = server
         return server
 
+    def offer(self, endpoint: Endpoint) -> Offer:
+        """Return the offer of an endpoint at which servers are shown to clients."""
+        offer = self._offers.get(endpoint)
+        if offer is None:
+            offer = self._offers[endpoint] = Offer(self.hub, self.clients, endpoint, self._loaded)
+            if endpoint.shows_all:
+                self._offered_to_all[endpoint] = offer
+        return offer
+
+    async def _loaded(self, endpoint: Endpoint) -> GatewayServer:
+        """Return the SDK's server of an endpoint, imported in a thread: others are served meanwhile."""
+        await anyio.to_thread.run_sync(_imported, "server")
+        return self.gateway(endpoint)
+
     def peer(self, endpoint: Endpoint) -> PeerServer:
         """Return the server of an endpoint for other MCPX."""
-        from mcpx.core.gateway.peer.server import PeerServer  # noqa: PLC0415 - for those who are peers
-
         server = self._peers.get(endpoint)
         if server is None:
-            server = self._peers[endpoint] = PeerServer(self.clients, endpoint)
+            server = self._peers[endpoint] = _imported("peer.server").PeerServer(self.clients, endpoint)
         return server
 
     def stream_client(
@@ -76,26 +96,28 @@ class Endpoints:
         client = client or ClientId()
         endpoint = by_own_names(endpoint, self.hub.config)
         if endpoint.server is not None:
-            from mcpx.core.gateway.transparent.clients import TransparentConnection  # noqa: PLC0415 - for those who want it
+            connect = _imported("transparent.clients").TransparentConnection
+            serve = partial(connect, self.hub, endpoint.server, transport, client=client)
+        elif endpoint.peer is not None:
+            connect = _imported("peer.fast_path").peer_connection
+            serve = partial(connect, self.peer(endpoint), transport, client=client)
+        else:
+            serve = partial(gateway_connection, self.offer(endpoint), transport, client=client)
+        return StreamClient(self.hub, channel, serve)
 
-            serve = partial(TransparentConnection, self.hub, endpoint.server, transport, client=client)
-            return StreamClient(self.hub, channel, serve)
-        if endpoint.peer is not None:
-            from mcpx.core.gateway.peer.fast_path import peer_connection  # noqa: PLC0415 - likewise
 
-            return StreamClient(
-                self.hub, channel, partial(peer_connection, self.peer(endpoint), transport, client=client)
-            )
-        serve_all = partial(gateway_connection, self.gateway(endpoint), transport, client=client)
-        return StreamClient(self.hub, channel, serve_all)
+def _imported(module: str) -> ModuleType:
+    """Import a module of this folder that needs the SDK's server: 10 MB, for those who want it."""
+    with light_sdk():
+        return import_module(f"mcpx.core.gateway.{module}")
 
 
 def gateway_connection(
-    server: GatewayServer, transport: Transport, wire: WireDispatcher, client: ClientId | None = None
+    offer: Offer, transport: Transport, wire: WireDispatcher, client: ClientId | None = None
 ) -> EraServer:
     """Make what serves a client on a stream to whom servers are shown."""
-    connection = EraServer(server, wire, transport, client)
-    fast_path = FastPath(server, connection)
+    connection = EraServer(offer, wire, transport, client)
+    fast_path = FastPath(offer, connection, connection.take)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
     wire.receiver.takes_batches = connection.takes_batches
     return connection

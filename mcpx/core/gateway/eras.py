@@ -13,37 +13,61 @@ translates: `mcpx.core.servers.actor` opens a session in the client's era where 
 `mcpx.core.calls.asking` takes questions across. At a transparent endpoint nothing is translated, and the era
 is a matter between client and server (`mcpx.core.gateway.transparent.sessions`).
 
-The SDK serves both for its own message streams; here it is for a dispatcher that carries bytes. Only this
-file touches the SDK's server runner, which is declared provisional.
+The SDK serves both for its own message streams; here it is for a dispatcher that carries bytes
+(`mcpx.core.gateway.endpoint_server.StreamServing`). It is loaded when it is needed: `EraServer.take` answers
+what most clients begin with, the greeting of the handshake era, its lists of tools and pings, by the `Offer`
+of the endpoint, and with the same bytes.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import anyio
+import msgspec
 from mcp import MCPError
-from mcp.server.connection import Connection, NotifyOnlyOutbound
-from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.server.connection import Connection
+from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import DispatchContext
-from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp.shared.transport_context import TransportContext
-from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types import (
+    INVALID_REQUEST,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    InitializeRequestParams,
+)
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 from pydantic import ValidationError
 
 from mcpx.core.gateway.clients.handles import stream_caller
 from mcpx.core.gateway.clients.identity import bind_client
-from mcpx.core.gateway.endpoint_server import EndpointServer
+from mcpx.core.gateway.offer import Offer, SdkServer, Serving
 from mcpx.core.protocol.context import ClientId, Transport
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import BATCH_REVISION
 from mcpx.core.wire.context import WireContext
 from mcpx.core.wire.dispatcher import WireDispatcher
+from mcpx.core.wire.envelope import RequestId
+from mcpx.core.wire.incoming import encoded_error
 
 Params = Mapping[str, Any] | None
+INITIALIZE: Final = "initialize"
+LIST_TOOLS: Final = "tools/list"
+PING: Final = "ping"
+GREETINGS: Final = frozenset({INITIALIZE, "server/discover"})
+INITIALIZED: Final = "notifications/initialized"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
-GREETINGS: Final = frozenset({"initialize", "server/discover"})
+UNHANDLED: Final = frozenset({"notifications/cancelled", "notifications/progress"})
+"""Notifications that the dispatcher has dealt with, and no server."""
+CLOSE_TIMEOUT_S: Final = 5.0  # for what belongs to a connection to end with it
 
 
 class Era(Enum):
@@ -52,6 +76,79 @@ class Era(Enum):
     UNDECIDED = auto()
     HANDSHAKE = auto()
     MODERN = auto()
+
+
+# --- the params of an ordinary opening; of others the SDK's models judge
+
+_Object = dict[str, Any]
+
+
+class _Roots(msgspec.Struct, rename="camel", gc=False):
+    list_changed: bool | None = None
+
+
+class _Modes(msgspec.Struct, gc=False):
+    """The parts of sampling and elicitation."""
+
+    context: _Object | None = None
+    tools: _Object | None = None
+    form: _Object | None = None
+    url: _Object | None = None
+
+
+class _Declared(msgspec.Struct, gc=False):
+    roots: _Roots | None = None
+    sampling: _Modes | None = None
+    elicitation: _Modes | None = None
+    experimental: dict[str, _Object] | None = None
+    tasks: None = None  # of 2025-11-25 alone
+    extensions: None = None
+
+
+class _About(msgspec.Struct, rename="camel", gc=False):
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    icons: None = None
+
+
+class _Meta(msgspec.Struct, rename="camel", gc=False):
+    progress_token: int | str | None = None
+
+
+class _Opening(msgspec.Struct, rename="camel", gc=False):
+    protocol_version: str
+    capabilities: _Declared
+    client_info: _About
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
+class _Listing(msgspec.Struct, gc=False):
+    cursor: str | None = None
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
+_decode_opening: Final = msgspec.json.Decoder(_Opening).decode
+_decode_listing: Final = msgspec.json.Decoder(_Listing).decode
+
+
+class Serves(Protocol):
+    """An endpoint as its connections need it: an `Offer`, or the SDK's server itself."""
+
+    @property
+    def opening(self) -> Offer | None:
+        """What opens sessions without the SDK's server, if anything does."""
+
+    def loaded_server(self) -> SdkServer | None:
+        """The SDK's server of the endpoint, if it has been loaded."""
+
+    async def load_server(self) -> SdkServer:
+        """The same, once it is loaded."""
+
+    def client_left(self, client: ClientId) -> None:
+        """End what belongs to a client whose connection has ended."""
 
 
 class EraServer:
@@ -64,7 +161,7 @@ class EraServer:
 
     def __init__(
         self,
-        server: EndpointServer,
+        serves: Serves,
         dispatcher: WireDispatcher,
         transport: Transport = "stdio",
         client: ClientId | None = None,
@@ -73,12 +170,16 @@ class EraServer:
         self.connection = Connection.for_loop(dispatcher)
         self.identity = client or ClientId()
         self.transport: Transport = transport
-        bind_client(self.connection, self.identity, transport)
         dispatcher.receiver.on_notification = self._hear
-        self._server = server
+        self._serves = serves
         self._dispatcher = dispatcher
-        self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
-        self._outbound = NotifyOnlyOutbound(dispatcher)
+        self._serving: Serving | None = None  # by the SDK, once it is needed
+        self._loading: anyio.Event | None = None
+        self._session: ServerSession | None = None  # of a session that was opened here
+        self._bind(self.connection)
+
+    def _bind(self, connection: Connection) -> None:
+        bind_client(connection, self.identity, self.transport)
 
     def takes_batches(self) -> bool:
         """Return True after `initialize` in the one revision that has batches."""
@@ -96,13 +197,95 @@ class EraServer:
         try:
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
-            await aclose_shielded(self.connection)
-            self._server.client_left(self.identity)
+            await _close(self.connection)
+            self._serves.client_left(self.identity)
+
+    # --- an ordinary opening
+
+    def take(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
+        """Serve a request without the SDK's server; or leave it to that, with False and nothing done."""
+        if (offer := self._serves.opening) is None:
+            return False
+        if self.era is Era.UNDECIDED:
+            return method == INITIALIZE and self._open_session(offer, request_id, raw)
+        if self._session is None:
+            return False
+        if method == PING and not raw:
+            self._dispatcher.channel.write(*envelope.answer(request_id, [b"{}"]))
+            return True
+        if method != LIST_TOOLS or offer.wants_projects:  # of which its client is asked first
+            return False
+        return self._list(offer, self._session, request_id, raw)
+
+    def _open_session(self, offer: Offer, request_id: RequestId, raw: msgspec.Raw) -> bool:
+        """Answer `initialize`, and commit what it agrees to, as the SDK's runner does."""
+        try:
+            asked = _decode_opening(raw)
+            params = InitializeRequestParams.model_validate(msgspec.json.decode(raw), by_name=False)
+        except (msgspec.DecodeError, RecursionError, ValidationError):
+            return False
+        known = asked.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+        revision = asked.protocol_version if known else LATEST_HANDSHAKE_VERSION
+        greeting = envelope.encode(offer.greeting(revision))
+        self.era = Era.HANDSHAKE
+        self.connection.client_params, self.connection.protocol_version = params, revision
+        context = WireContext(self._dispatcher, request_id)
+        context.close()  # its request is answered at once
+        self._session = ServerSession(context, self.connection)
+        offer.clients.opened(self._session, offer.tool_list)
+        self._dispatcher.channel.write(*envelope.answer(request_id, [greeting]))
+        return True
+
+    def _list(self, offer: Offer, session: ServerSession, request_id: RequestId, raw: msgspec.Raw) -> bool:
+        try:
+            asked = _decode_listing(raw) if raw else _Listing()
+            meta = msgspec.json.decode(raw).get("_meta") if raw else None
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        scope = anyio.CancelScope()
+        self._dispatcher.fast_cancels[request_id] = scope.cancel
+
+        async def answer() -> None:
+            with scope:
+                try:
+                    listed = await offer.list_tools(session, meta, asked.cursor, None)
+                    response = envelope.answer(request_id, [listed])
+                except Exception as error:  # noqa: BLE001 - as in `Incoming`: whatever it raises is the answer
+                    response = envelope.failure(request_id, encoded_error(error, LIST_TOOLS))
+            if not scope.cancelled_caught:
+                del self._dispatcher.fast_cancels[request_id]
+                self._dispatcher.channel.write(*response)
+
+        self._dispatcher.spawn(answer)
+        return True
+
+    # --- everything else, by the SDK's server
+
+    async def _by_sdk(self) -> Serving:
+        while self._serving is None:
+            if (server := self._serves.loaded_server()) is not None:
+                self._serving = server.serving(self.connection, self._bind)
+            elif self._loading is not None:
+                await self._loading.wait()
+            else:
+                await self._load()
+        return self._serving
+
+    async def _load(self) -> None:
+        """Load the SDK's server. What the client sends meanwhile comes after what waits for it now."""
+        self._loading = loaded = anyio.Event()
+        release = self._dispatcher.receiver.incoming.hold()
+        try:
+            await self._serves.load_server()
+        finally:
+            self._loading = None
+            loaded.set()
+            asyncio.get_running_loop().call_soon(release)  # after those that this has woken
 
     async def _on_request(
         self, context: DispatchContext[TransportContext], method: str, params: Params
     ) -> dict[str, Any]:
-        modern = method != "initialize" and _has_envelope(params)
+        modern = method != INITIALIZE and _has_envelope(params)
         if self.era is Era.UNDECIDED:
             self.era = Era.MODERN if modern else Era.HANDSHAKE
             if method in GREETINGS:
@@ -123,56 +306,48 @@ class EraServer:
         self, context: DispatchContext[TransportContext], method: str, params: Params, *, modern: bool
     ) -> dict[str, Any]:
         if self.era is Era.MODERN:
-            return await self._serve_modern(context, method, params)
+            if method == INITIALIZE:
+                versions = list(MODERN_PROTOCOL_VERSIONS)
+                data = {"supported": versions, "requested": (params or {}).get("protocolVersion")}
+                text = "this connection speaks the 2026-07-28 revision; there is no initialize"
+                raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+            return await (await self._by_sdk()).modern_request(_one_way(context), method, params)
         if modern:
             text = (
                 "this connection speaks the handshake era; requests with the 2026-07-28 envelope are refused"
             )
             raise MCPError(INVALID_REQUEST, text)
-        return await self._runner.on_request(context, method, params)
-
-    async def _serve_modern(
-        self, context: DispatchContext[TransportContext], method: str, params: Params
-    ) -> dict[str, Any]:
-        if method == "initialize":
-            versions = list(MODERN_PROTOCOL_VERSIONS)
-            data = {"supported": versions, "requested": (params or {}).get("protocolVersion")}
-            text = "this connection speaks the 2026-07-28 revision; there is no initialize"
-            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
-        route = classify_inbound_request({"method": method, "params": params})
-        if isinstance(route, InboundLadderRejection):
-            raise MCPError(route.code, route.message, route.data)
-        connection = Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
-        )
-        bind_client(connection, self.identity, self.transport)
-        try:
-            return await serve_one(
-                self._server,
-                _one_way(context),
-                method,
-                params,
-                connection=connection,
-                lifespan_state=None,
-            )
-        except (MCPError, ValidationError):
-            raise
-        except Exception as error:
-            failure = modern_error_data(error)
-            raise MCPError(failure.code, failure.message, failure.data) from error
+        return await (await self._by_sdk()).request(context, method, params)
 
     async def _on_notify(
         self, context: DispatchContext[TransportContext], method: str, params: Params
     ) -> None:
-        if self.era is not Era.MODERN:
-            await self._runner.on_notify(context, method, params)
+        if self._serving is None and self._session is not None and self._is_noted(method, params):
             return
-        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
-        runner: ServerRunner[Any] = ServerRunner(self._server, connection, None)
+        serving = await self._by_sdk()
+        if self.era is Era.MODERN:
+            await serving.modern_notification(_one_way(context), method, params)
+        else:
+            await serving.notification(context, method, params)
+
+    def _is_noted(self, method: str, params: Params) -> bool:
+        """Take a notification that needs no server, of a session that was opened here."""
+        if method == INITIALIZED and not params:
+            self.connection.initialized.set()
+        elif method == ROOTS_CHANGED and not params and (offer := self._serves.opening) is not None:
+            offer.hub.clients.roots_changed()
+        else:
+            return method in UNHANDLED
+        return True
+
+
+async def _close(connection: Connection) -> None:
+    """End what belongs to the connection, for a bounded time, whatever ends it."""
+    with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
         try:
-            await runner.on_notify(_one_way(context), method, params)
-        finally:
-            await aclose_shielded(connection)
+            await connection.exit_stack.aclose()
+        except Exception as error:  # noqa: BLE001 - the boundary: the client has left all the same
+            contain(error, "client left")
 
 
 def _has_envelope(params: Params) -> bool:

@@ -128,7 +128,7 @@ def _take_nothing(_client: HttpClient) -> Callable[..., bool]:
 
 def gateway_service(server: GatewayServer, bearer: Bearer | None) -> EndpointService:
     """Make what serves an endpoint at which servers are shown."""
-    return EndpointService(server, bearer, lambda client: FastPath(server, client).take)
+    return EndpointService(server, bearer, lambda client: FastPath(server.offer, client).take)
 
 
 class HttpClient:

@@ -4,7 +4,8 @@
 all that they offer: a class of its client brings its server framework, its authorization and more. Their
 `__init__` modules only collect names from other modules, so each name is imported from its home, when it is
 first asked for. Of the SDK's three sets of models most are never used: pydantic prepares each at its first
-use. `import_alone` imports a module without the rest of its package.
+use, and two of the sets, by which the SDK's server checks messages, are not even imported until it does.
+`import_alone` imports a module without the rest of its package.
 
 Without this module everything works alike. That it does with a newer SDK is ensured by `names_of`: a package
 is only loaded so if its `__init__` holds nothing but imports of names.
@@ -26,15 +27,24 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 PACKAGES: Final = frozenset({"mcp", "mcp.client", "mcp.server", "mcp.server.lowlevel"})
+LATE: Final = frozenset({"mcp_types.methods"})
+"""Modules that run when something of them is first asked for. This one imports two sets of models."""
 FOR_HTTP: Final = (
     "uvicorn"  # sse_starlette prepares it for the event streams of HTTP servers, where it finds it
 )
 
 
+_importing: Final = threading.RLock()  # taken before any lock of the import system
+
+
 @contextmanager
 def light_sdk(*, serves_http: bool = False) -> Iterator[None]:
-    """Import the SDK lightly in the body, if it has not been imported yet. What is imported stays so."""
+    """Import the SDK lightly in the body, if it has not been imported yet. What is imported stays so.
+
+    One thread at a time does. Imports of the SDK's server by a thread beside another belong into the body.
+    """
     with (
+        _importing,
         _lazy_packages(),
         _hidden(() if serves_http else (FOR_HTTP,)),
         _deferred_models(),
@@ -83,6 +93,7 @@ def _deferred_models() -> Iterator[None]:
     def defers(adapter: TypeAdapter[Any]) -> bool:
         return threading.get_ident() == importing or (decides is not None and bool(decides(adapter)))
 
+    before = BaseModel.model_config.get("defer_build", False)
     BaseModel.model_config["defer_build"] = True
     if isinstance(decides, FunctionType):
         made = property(defers) if isinstance(found, property) else defers
@@ -90,7 +101,7 @@ def _deferred_models() -> Iterator[None]:
     try:
         yield
     finally:
-        del BaseModel.model_config["defer_build"]
+        BaseModel.model_config["defer_build"] = before
         if isinstance(decides, FunctionType):
             TypeAdapter._defer_build = found  # type: ignore[method-assign, assignment] # noqa: SLF001
 
@@ -137,10 +148,13 @@ class _LazyPackages(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in PACKAGES:
+        if fullname not in PACKAGES | LATE:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            if fullname in LATE:
+                spec.loader = _LateLoader(fullname, spec.loader.path)
+                return spec
             names = names_of(spec.loader.get_source(fullname) or "", fullname)
             if names is not None:
                 spec.loader = _LazyLoader(fullname, spec.loader.path, names)
@@ -166,6 +180,33 @@ class _LazyLoader(SourceFileLoader):
             return value
 
         module.__getattr__ = get  # type: ignore[method-assign]
+
+
+class _LateLoader(SourceFileLoader):
+    """Runs a module when something of it is first asked for, whoever does (PEP 562); others wait meanwhile.
+
+    Not `importlib.util.LazyLoader`: before Python 3.12 a second thread may see half of such a module.
+    """
+
+    def exec_module(self, module: ModuleType) -> None:
+        names, is_running = vars(module), False
+
+        def get(name: str) -> Any:
+            nonlocal is_running
+            with _importing:
+                if not is_running and "__getattr__" in names:
+                    is_running = True
+                    try:
+                        with light_sdk():
+                            super(_LateLoader, self).exec_module(module)
+                        del names["__getattr__"]
+                    finally:
+                        is_running = False
+                if name in names:
+                    return names[name]
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        names["__getattr__"] = get
 
 
 def names_of(source: str, package: str) -> dict[str, Home] | None:

@@ -71,7 +71,7 @@ class Incoming:
     ) -> None:
         """`max_bytes` limits the parameters of a message."""
         self.initializing = False
-        """Whether an `initialize` is being served: what follows it has to wait."""
+        """Whether an `initialize` is being served, or messages are held: what follows has to wait."""
         self._dispatcher = dispatcher
         self._channel = channel
         self._max_bytes = min(max_bytes, MAX_DECODED_BYTES)
@@ -99,6 +99,18 @@ class Incoming:
     def stop(self) -> None:
         """Start nothing more. What is being served ends with its task group."""
         self._tasks = None
+
+    def hold(self) -> Callable[[], None]:
+        """Have the messages that follow wait, in their order, until the returned callable is called."""
+        if self.initializing:  # they do, until it has been answered
+            return lambda: None
+        self.initializing = True
+
+        def release() -> None:
+            self.initializing = False
+            self._on_initialized()
+
+        return release
 
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as messages are served; what it raises is logged."""

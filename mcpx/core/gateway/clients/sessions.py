@@ -86,13 +86,8 @@ class ClientSessions:
             connection = connection_of(ctx.session)
             if ctx.request_id is not None:
                 self.attached.note(ctx.session, tools.hub)
-            if (
-                connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
-                and connection not in self._sessions
-            ):
-                self._sessions[connection] = tools
-                self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
-                connection.exit_stack.callback(self._forget, connection, tools.hub)
+            if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+                self._remember(ctx.session, tools)
             if ctx.method in _OPENINGS or is_probe(connection):
                 return await call_next(ctx)
             client = session_client(connection)
@@ -102,6 +97,18 @@ class ClientSessions:
                 return await call_next(ctx)
 
         return track
+
+    def opened(self, session: ServerSession, tools: ToolList) -> None:
+        """Remember a session of the handshake era on a stream, which was opened without the SDK's server."""
+        self.attached.note(session, tools.hub)
+        self._remember(session, tools)
+
+    def _remember(self, session: ServerSession, tools: ToolList) -> None:
+        connection = connection_of(session)
+        if connection not in self._sessions:
+            self._sessions[connection] = tools
+            self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
+            connection.exit_stack.callback(self._forget, connection, tools.hub)
 
     async def _learn_project(self, ctx: ServerRequestContext[Any, Any], client: ClientId) -> None:
         """Learn in which project a client is, where any server wants to know."""

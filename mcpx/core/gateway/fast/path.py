@@ -8,6 +8,7 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -32,7 +33,7 @@ from mcpx.core.gateway.fast.parameters import (
     Params,
     decode_named,
 )
-from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.gateway.offer import Offer
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.encoding import ResultEncoder
 from mcpx.core.gateway.tracing import carrier_in, client_attributes
@@ -54,8 +55,14 @@ _BRACE: Final = ord("{")
 class FastPath(FastContexts):
     """Serves what it can of one connection's requests. It is offered each before the SDK."""
 
-    def __init__(self, server: GatewayServer, connection: Connected) -> None:
-        hub = server.hub
+    def __init__(
+        self,
+        offer: Offer,
+        connection: Connected,
+        opening: Callable[[RequestId, str, msgspec.Raw], bool] | None = None,
+    ) -> None:
+        """`opening` is offered what is no call."""
+        hub = offer.hub
         super().__init__(hub, connection)
         self._calls = hub.calls
         self._views = hub.views
@@ -63,18 +70,19 @@ class FastPath(FastContexts):
         self._upstreams = hub.upstreams
         self._meter = hub.meter
         self._records = hub.records
-        self._exposure = server.exposure
+        self._exposure = offer.exposure
+        self._opening = opening
         self._params = Decoder(CALLS)
         self._decode_native = Decoder(NATIVE_CALLS)
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
-        self._stamp = server.stamp
+        self._stamp = offer.stamp
         self._tracing = hub.tracing if hub.tracing.on else None
 
     def take(self, wire: Wire, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method != CALL:
-            return False
+            return self._opening is not None and self._opening(request_id, method, raw)
         if len(raw) > LARGE_BYTES:
             self._take_large(wire, request_id, raw, partial(self._take_call, wire, request_id, raw))
             return True

@@ -34,6 +34,8 @@ from mcpx.core.text import is_clean, one_line, paragraphs
 # --- entries and results
 
 
+UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+"""Members of a result that no client may keep, from 2026-07-28 on."""
 ListEntry = ResourceInfo | TemplateInfo | PromptInfo
 Rename = Callable[[str], str]
 """Gives the name under which the client knows a URI of the server."""

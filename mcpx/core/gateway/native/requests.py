@@ -32,7 +32,7 @@ from mcpx.core.gateway.clients.identity import origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native import lists
 from mcpx.core.gateway.native.errors import about_resource, as_protocol_error
-from mcpx.core.gateway.native.lists import PAGE_ENTRIES, page_of
+from mcpx.core.gateway.native.lists import PAGE_ENTRIES, UNCACHED, page_of
 from mcpx.core.gateway.native.lookup import ListenStreams, Lookup, kept_page
 from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.policy.rules import admitted_completion
@@ -54,7 +54,6 @@ from mcpx.errors import CallError
 
 Context = ServerRequestContext[Any, Any]
 
-UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
 Listed = Callable[[Catalogue], Iterable[lists.ListEntry]]
@@ -92,16 +91,14 @@ class ResourcesAndPrompts:
 
     @property
     def enabled(self) -> bool:
-        """True if any server is offered natively, or may be later: of a peer, or at an endpoint for some."""
-        config = self._hub.config
-        entries = (*config.servers.values(), *config.peers.values())
-        return not self._hub.endpoint.shows_all or any(server.native for server in entries)
+        """True if there may be anything to list."""
+        return self._hub.has_native
 
-    def register(self, server: Server[Any]) -> None:
-        """Add the handlers to the server, which then declares the capabilities."""
+    def register(self, server: Server[Any], *, declared: bool = True) -> None:
+        """Add the handlers to the server, which then declares the capabilities; few if not `declared`."""
         add = server.add_request_handler
         add("subscriptions/listen", mcp_types.SubscriptionsListenRequestParams, self._streams.listen)
-        if not self.enabled:
+        if not declared:
             return
         for method, (key, listed) in _LISTS.items():
             add(method, mcp_types.PaginatedRequestParams, partial(self._list, key, listed))

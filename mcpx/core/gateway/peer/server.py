@@ -29,9 +29,9 @@ from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.clients.subscribers import ResourceTarget
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import GREETINGS
-from mcpx.core.gateway.native.lists import ListEntry, tools_page
+from mcpx.core.gateway.native.lists import UNCACHED, ListEntry, tools_page
 from mcpx.core.gateway.native.lookup import Lookup
-from mcpx.core.gateway.native.requests import UNCACHED, ResourcesAndPrompts, completes
+from mcpx.core.gateway.native.requests import ResourcesAndPrompts, completes
 from mcpx.core.gateway.peer.results import PeerEncoder, as_peer_error
 from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.protocol.messages import Exec

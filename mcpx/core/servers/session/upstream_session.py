@@ -131,7 +131,7 @@ class UpstreamSession:
                 if self.modern:
                     await self.client.send_discover(LATEST_MODERN_VERSION)
                 else:
-                    await self.client.send_ping()
+                    await self.client.ask_raw("ping", None)
             except ValidationError:
                 pass  # an odd answer is a sign of life
             except MCPError:

@@ -20,10 +20,10 @@ SERVERS = 3
 CRASHING = """
 import anyio
 from mcpx.__main__ import main
-from mcpx.core.gateway.server import GatewayServer
+from mcpx.core.gateway.offer import Offer
 from mcpx.core.gateway.{module} import {endpoint}
 
-run, listed, asked = {endpoint}.run, GatewayServer._list_tools, []
+run, listed, asked = {endpoint}.run, Offer.list_tools, []
 
 async def crashing(self, incarnation):
     async with anyio.create_task_group() as tasks:
@@ -32,12 +32,12 @@ async def crashing(self, incarnation):
             await anyio.sleep(0.005)
         raise RuntimeError("injected crash")
 
-async def note(self, ctx, params):
-    result = await listed(self, ctx, params)
+async def note(self, *given):
+    result = await listed(self, *given)
     asked.append(True)
     return result
 
-{endpoint}.run, GatewayServer._list_tools = crashing, note
+{endpoint}.run, Offer.list_tools = crashing, note
 main()
 """
 

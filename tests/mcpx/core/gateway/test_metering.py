@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.stats import INSPECT, MCPX, OTHERS, RESOURCES
-from mcpx.core.gateway.server import note_listing
+from mcpx.core.gateway.offer import note_listing
 from mcpx.core.gateway.tools import handler
 from mcpx.core.gateway.tools.handler import MeteredCall
 from mcpx.core.protocol.messages import Exec, Read
@@ -87,7 +87,7 @@ async def test_an_error_after_the_server_has_answered_counts_with_the_answer(ser
 
 async def test_a_fault_of_the_meter_costs_no_answer(served):
     with capture_logs() as logs:
-        note_listing(served, served.ctx(), [SimpleNamespace(no="name")], None)
+        note_listing(served, served.ctx().session, None, [SimpleNamespace(no="name")], None)
         MeteredCall(served, SimpleNamespace()).note([])
     assert served.counted() == {}
     assert {line["event"] for line in logs} <= {"fault.contained"}

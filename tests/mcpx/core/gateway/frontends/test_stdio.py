@@ -241,15 +241,15 @@ async def test_what_code_prints_never_lands_among_the_messages(tmp_path, config)
     driver = tmp_path / "driver.py"
     driver.write_text(
         "import os, subprocess\n"
-        "from mcpx.core.gateway.server import GatewayServer\n"
+        "from mcpx.core.gateway.offer import Offer\n"
         "from mcpx.__main__ import main\n"
-        "listed = GatewayServer._list_tools\n"
-        "async def noisy(self, ctx, params):\n"
+        "listed = Offer.list_tools\n"
+        "async def noisy(self, *given):\n"
         "    print('stray one', flush=True)\n"
         "    os.write(1, b'stray two\\n')\n"
         "    subprocess.run(['echo', 'stray three'], check=True)\n"
-        "    return await listed(self, ctx, params)\n"
-        "GatewayServer._list_tools = noisy\n"
+        "    return await listed(self, *given)\n"
+        "Offer.list_tools = noisy\n"
         "main()\n"
     )
     async with serving(tmp_path, "serve", config, command=lambda: [str(driver)]) as mcpx:
