@@ -148,6 +148,18 @@ def accepted(accept: bytes) -> tuple[bool, bool]:
     )
 
 
+@lru_cache(maxsize=64)
+def prefers_events(accept: bytes) -> bool:
+    """Return True if a value of Accept asks for events rather than JSON: by weight, and then by order."""
+    weights = {b"application/json": -1.0, b"text/event-stream": -1.0}
+    for place, each in enumerate(accept.split(b",")):
+        kind, *parameters = (part.strip().lower() for part in each.split(b";"))
+        weight = next((part[2:] for part in parameters if part.startswith(b"q=")), b"1")
+        if kind in weights and weight.replace(b".", b"", 1).isdigit():
+            weights[kind] = float(weight) - place / 1e6
+    return weights[b"text/event-stream"] > weights[b"application/json"]
+
+
 # --- on ASGI
 
 Guard = Callable[[Request], Awaitable[Response | None]]

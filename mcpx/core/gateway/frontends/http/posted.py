@@ -25,7 +25,14 @@ from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.gateway.frontends.http.events import KeptEvents, SessionEvents, Stream, Ticker
-from mcpx.core.gateway.frontends.http.exchange import EVENTS, JSON, Exchange, HeaderPairs, as_event
+from mcpx.core.gateway.frontends.http.exchange import (
+    EVENTS,
+    JSON,
+    Exchange,
+    HeaderPairs,
+    as_event,
+    prefers_events,
+)
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import Batch
 from mcpx.core.wire.dispatcher import LOSSY
@@ -190,10 +197,11 @@ def status_of(pieces: tuple[Bytes, ...]) -> int:
 def respond(
     exchange: Exchange, pieces: tuple[Bytes, ...], headers: HeaderPairs = (), status: int = _OK
 ) -> None:
-    """Respond with one message: as JSON where the client takes it, else as one event."""
+    """Respond with one message: as JSON, or as one event where the client would rather have that."""
     if pieces[-1] == _LINE_END:
         pieces = (*pieces[:-1], b"}")
-    if exchange.accepts[0] or status != _OK:
+    takes_json = exchange.accepts[0] and not prefers_events(exchange.headers.get(b"accept", b""))
+    if takes_json or status != _OK:
         exchange.respond(status, JSON + headers, pieces)
     else:
         exchange.respond(status, EVENTS + headers, [as_event(pieces)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpx.core.gateway.frontends.http.exchange import JSON, accepted, as_event, over_asgi
+from mcpx.core.gateway.frontends.http.exchange import JSON, accepted, as_event, over_asgi, prefers_events
 
 pytestmark = pytest.mark.anyio
 
@@ -135,3 +135,21 @@ async def test_only_requests_over_loopback_are_of_this_machine(client, server, i
     asking.scope |= {"client": client, "server": server}
     await asking.asks(serve)
     assert found == [is_local]
+
+
+@pytest.mark.parametrize(
+    ("accept", "events"),
+    [
+        (b"application/json, text/event-stream", False),
+        (b"text/event-stream, application/json", True),
+        (b"text/event-stream;q=0.5, application/json", False),
+        (b"application/json;q=0.1, text/event-stream; q=0.2", True),
+        (b"text/event-stream", True),
+        (b"text/*, application/json", False),
+        (b"*/*", False),
+        (b"text/event-stream;q=x", False),
+        (b"", False),
+    ],
+)
+def test_a_client_that_would_rather_have_events_says_so(accept, events):
+    assert prefers_events(accept) is events
