@@ -13,7 +13,7 @@ result), or a list of steps:
 * `hold` (a key): the rest is done at `release` of that key, unless the request is cancelled before.
 * `ask` (a request): the rest is done once the client has answered.
 * `if` (a value, or two that are to be the same) with `then` and `else`.
-* `exit` (a code). `deaf`: read nothing any more.
+* `exit` (a code). `deaf`: read nothing any more. `hoard` (bytes of memory): never given back.
 
 In every text `@{given.x}` is the argument x; there are also `method`, `params`, `id`, `token`, `pid`, `i`
 (which time), `answer` (the client's) and `cancelled` (the keys that were). `@{a.b|7}` has a default
@@ -227,6 +227,9 @@ class Answers:
     def do_exit(self, step: dict[str, Any], _known: dict[str, Any]) -> None:
         sys.stderr.flush()
         os._exit(step["exit"])
+
+    def do_hoard(self, step: dict[str, Any], _known: dict[str, Any]) -> None:
+        self.hoarded = getattr(self, "hoarded", b"") + b"x" * step["hoard"]
 
     def do_deaf(self, _step: dict[str, Any], _known: dict[str, Any]) -> None:
         while True:

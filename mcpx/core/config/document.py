@@ -51,7 +51,7 @@ _OTHER_WORDS: Final = {
     "workingDirectory": "cwd",
 }
 """What people write for some keys. A misspelling of one is a misspelling of the key."""
-_NO_MISSPELLINGS: Final = frozenset({"source"})
+_NO_MISSPELLINGS: Final = frozenset({"source", "timeout"})
 """Keys of other clients that are spelled much like some of MCPX's."""
 _SHORT: Final = 5
 """Letters of a key up to which one wrong letter is a misspelling: too large a share of them for `nearest`."""

@@ -119,6 +119,13 @@ class Quota(ProcessLimits, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         doc("Requests of clients to the server in a minute. One more is refused as overloaded, unsent."),
     ] = None
+    memory: Annotated[
+        Annotated[int, Meta(ge=1 << 20, le=1 << 50)] | None,
+        doc(
+            "Bytes of memory of the server's process with all that it has started. Above it, the server is"
+            " started again when no call is in flight; above twice as much, at once."
+        ),
+    ] = None
 
     @property
     def of_processes(self) -> ProcessLimits:
@@ -244,6 +251,29 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
             " it is given."
         ),
     ] = 0.0
+    max_uptime: Annotated[
+        SecondsOrNever,
+        doc("Seconds after which the server is started again, when no call is in flight; 0 is never."),
+    ] = 0.0
+    max_calls: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000_000),
+        doc("Calls after which the server is started again, when none is in flight; 0 is never."),
+    ] = 0
+    watch: Annotated[
+        Patterns,
+        doc(
+            "Patterns of files, as src/** or *.py, below the server's cwd, or without one below the folder of"
+            " the configuration. When one of them changes, the server is started again; calls wait."
+        ),
+    ] = ()
+    timeouts: Annotated[
+        dict[NonEmpty, Seconds],
+        doc(
+            'By patterns of tools, seconds in place of call_timeout: {"deploy_*": 1800}. The first pattern'
+            " that fits counts."
+        ),
+    ] = {}
     native: Annotated[
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),

@@ -13,13 +13,11 @@ at more often. All that may block happens in threads.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
-import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -31,6 +29,7 @@ import structlog
 from mcpx.core.config import Config, parse, read_file
 from mcpx.core.config.document import as_text
 from mcpx.core.servers.fleet.reload import ReloadError, ReloadPlan
+from mcpx.core.system.file_events import events_in
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
@@ -38,7 +37,6 @@ from supervisors import Incarnation, Signal
 
 QUIET_S: Final = 0.5  # without a change, before a file is taken to be complete
 MAX_UNQUIET_S: Final = 5.0  # for a file that is written to for ever
-EVENT_STEP_MS: Final = 250  # that events are collected for: watchfiles looks so often
 FIRST_LOOK_S: Final = 1.0  # after the watch was asked for: what changed before it began caused no event
 LOOK_INTERVAL_S: Final = 10.0  # beside events
 POLL_INTERVAL_S: Final = 3.0  # where there are no events
@@ -110,7 +108,9 @@ class ConfigWatch:
     async def changed(self, wanted: Callable[[], bool]) -> None:
         """Return when the file is not as it was `seen`, and quiet; or as soon as that is not `wanted`."""
         paths = await anyio.to_thread.run_sync(watched_paths, self._file, abandon_on_cancel=True)
-        with self._hinted_at_events(paths):
+        self._interval_s = LOOK_INTERVAL_S
+        names, folders = set(map(str, paths)), {path.parent for path in paths}
+        with events_in(folders, names.__contains__, self._hint.set, self._on_no_events):
             wait_s = FIRST_LOOK_S
             while wanted() and await self._signature() == self.seen:
                 with anyio.move_on_after(wait_s):
@@ -133,58 +133,11 @@ class ConfigWatch:
     async def _signature(self) -> Signature:
         return await anyio.to_thread.run_sync(signature, self._file, abandon_on_cancel=True)
 
-    @contextmanager
-    def _hinted_at_events(self, paths: Sequence[Path]) -> Iterator[None]:
-        """Set the hint at each event of one of these paths."""
-        loop, stopping = asyncio.get_running_loop(), threading.Event()
-
-        def on_loop(callback: Callable[..., None], *given: object) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits for it
-                loop.call_soon_threadsafe(callback, *given)
-
-        def follow() -> None:
-            try:
-                for _ in _events(paths, stopping):
-                    on_loop(self._hint.set)
-            except Exception as error:  # noqa: BLE001 - the boundary: watching may fail in every way that a system has
-                on_loop(self._on_no_events, error)
-
-        self._interval_s = LOOK_INTERVAL_S
-        # not a daemon thread: those must not be in foreign code when Python ends; and not waited for here
-        threading.Thread(target=follow, name="config-watch").start()
-        try:
-            yield
-        finally:
-            stopping.set()
-
     def _on_no_events(self, error: Exception) -> None:
         if not self._warned:
             log.warning("config.not_watched", path=str(self._file), reason=str(error), poll_s=POLL_INTERVAL_S)
         self._warned, self._interval_s = True, POLL_INTERVAL_S
         self._hint.set()
-
-
-def _events(paths: Sequence[Path], stopping: threading.Event) -> Iterator[object]:
-    """Yield after each event of one of these paths, until `stopping` is set: blocks, in a thread of its own.
-
-    Raises:
-        Exception: The system refuses to watch, or there is nothing to watch with.
-    """
-    from watchfiles import watch  # noqa: PLC0415 - for those who watch
-
-    names, folders = set(map(str, paths)), {path.parent for path in paths}
-    there = [folder for folder in folders if folder.is_dir()]
-    if not there:
-        raise FileNotFoundError(f"there is no folder {paths[0].parent}")
-    yield from watch(
-        *there,
-        watch_filter=lambda _change, path: path in names,
-        step=EVENT_STEP_MS,
-        stop_event=stopping,
-        raise_interrupt=False,
-        recursive=False,
-        ignore_permission_denied=True,
-    )
 
 
 log = structlog.get_logger()

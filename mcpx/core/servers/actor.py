@@ -53,6 +53,7 @@ from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
 from mcpx.core.servers.transport.link import Hooks
+from mcpx.core.servers.upkeep import Upkeep
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase, Signal
 
@@ -278,6 +279,7 @@ class Session(Supervised):
                 tasks.start_soon(health.watch)
                 self.idleness = Idleness(self, calls, self._suspended, changes)
                 tasks.start_soon(self.idleness.watch)
+                tasks.start_soon(Upkeep(self, calls, self.has_open_tasks).watch)
                 await incarnation.stopping.wait()
                 self.cache.confirm()
                 await calls.drain()

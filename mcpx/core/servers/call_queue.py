@@ -196,6 +196,10 @@ class CallQueue:
         self.wanted_at = -math.inf
         self._supervisor.rest(self._child)
 
+    def recycle(self) -> None:
+        """End the server's incarnation in order and begin the next, which counts as no failure."""
+        self._supervisor.recycle(self._child)
+
     def start_ended(self) -> None:
         """Take in that a start has succeeded or failed: those who wait have the usual time from now on."""
         if self.is_waking:

@@ -23,6 +23,7 @@ import msgspec
 from mcp import MCPError
 
 from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.config.profiles import fits
 from mcpx.core.protocol.requests import Request
 from mcpx.core.servers.call_errors import call_error, error_unsent, server_died
 from mcpx.core.servers.call_queue import CallQueue
@@ -71,6 +72,10 @@ class Calls:
         self._timeout = config.call_limits.call_timeout
         self._max_in_flight = config.call_limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
+        self._timeouts = config.timeouts
+        self._own_expiry: dict[float, Expiry[InFlight]] = {}  # of tools with timeouts of their own
+        self.taken = 0
+        """Requests that were begun so far."""
         self._is_draining = False  # somebody waits, or has waited, until no call is in flight
         self._counters = counters
         self._on_proof: Callable[[], None] | None = on_proof
@@ -108,6 +113,8 @@ class Calls:
         """Restart the timeout of a call: the server has shown signs of life on it."""
         self._alive_at = time.monotonic()
         self._in_flight.renew(call)
+        if call.timeout is not None:
+            self._own_expiry[call.timeout].renew(call)
 
     # --- its life
 
@@ -147,6 +154,8 @@ class Calls:
         """Settle what is still in flight: the session is over."""
         self.detach()
         unread = self._link.first_unread()
+        for each in self._own_expiry.values():
+            each.clear()
         for call in reversed(self._in_flight.clear()):  # so that what goes back keeps its order
             self._counters.in_flight -= 1
             self._lose(call, unread)
@@ -177,7 +186,10 @@ class Calls:
             TURN.prepare()  # a channel sees to that by itself
         call = InFlight(envelope.message, reply, None if wire is None else wire.channel.position)
         self._counters.sent()
+        self.taken += 1
         self._in_flight.add(call)
+        if self._timeouts:
+            self._limit(call)
         reply.on_abandon = lambda: self._abandon(call)
         try:
             call.sent = self._sender.send(
@@ -193,6 +205,18 @@ class Calls:
             self._mailbox.detach()
         if alone and self._link.pid is not None:  # when it has been written
             after_turn(partial(call.check_seen, self._link))
+
+    def _limit(self, call: InFlight) -> None:
+        """Give a call the timeout that its tool has of its own, if any."""
+        tool = call.tool
+        found = (each for name, each in self._timeouts.items() if tool is not None and fits(tool, name))
+        if (seconds := next(found, None)) is None:
+            return
+        expiry = self._own_expiry.get(seconds)
+        if expiry is None:
+            expiry = self._own_expiry[seconds] = Expiry(seconds, self._expire_own)
+        call.timeout = seconds
+        expiry.add(call)
 
     def _takes_calls(self, *, alone: bool) -> bool:
         """True if the server can take a call: it reads what it is sent, and is neither dead nor dying.
@@ -246,6 +270,8 @@ class Calls:
         """Free the call's slot; return False if it was free already."""
         if not self._in_flight.discard(call):
             return False
+        if call.timeout is not None:
+            self._own_expiry[call.timeout].discard(call)
         if call.endings:
             call.end()
         self._freed()
@@ -264,7 +290,16 @@ class Calls:
             call.sent.cancel("the caller cancelled")
         return True
 
-    def _expire(self, call: InFlight) -> None:
+    def _expire_own(self, call: InFlight) -> None:
+        seconds, call.timeout = call.timeout or self._timeout, None
+        if self._in_flight.discard(call):
+            self._expire(call, seconds)
+
+    def _expire(self, call: InFlight, seconds: float | None = None) -> None:
+        if call.timeout is not None:  # the one of its own counts
+            self._in_flight.add(call)
+            return
+        seconds = seconds or self._timeout
         if call.endings:
             call.end()
         self._freed()
@@ -273,8 +308,8 @@ class Calls:
         if call.sent is not None:
             if call.sent.recall():  # it waited for a connection, or for a token
                 code, text = Code.SERVER_UNAVAILABLE, "did not take the call within {:g} s; it was not run"
-            call.sent.cancel(f"no answer within {self._timeout:g} s")
-        text = f"{self._server} {text.format(self._timeout)}"
+            call.sent.cancel(f"no answer within {seconds:g} s")
+        text = f"{self._server} {text.format(seconds)}"
         self._reject(call, CallError(code, text, server=self._server, tool=call.tool))
 
     def _goes_again(self, call: InFlight, error: Exception) -> bool:

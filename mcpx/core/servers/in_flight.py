@@ -42,6 +42,7 @@ class InFlight:
         "request",
         "sent",
         "started",
+        "timeout",
     )
 
     def __init__(self, request: Request, reply: Reply[msgspec.Raw], position: int | None) -> None:
@@ -50,6 +51,7 @@ class InFlight:
         self.position = position
         self.started = time.monotonic()
         self.sent: Sent | None = None
+        self.timeout: float | None = None  # of its tool, in place of the one that all calls have
         self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
         self.on_progress = request.context.on_progress
         trace = request.context.trace

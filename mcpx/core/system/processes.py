@@ -137,8 +137,8 @@ def processes() -> Iterator[int]:
 
 def children(pid: int) -> Iterator[int]:
     """The children of a process; none where the system does not say (proc(5), children)."""
-    with suppress(OSError):
-        for task in os.scandir(f"{PROC}/{pid}/task"):
+    with suppress(OSError), os.scandir(f"{PROC}/{pid}/task") as tasks:
+        for task in tasks:
             with open(f"{task.path}/children", "rb", buffering=0) as file:
                 yield from map(int, file.read().split())
 
@@ -242,6 +242,24 @@ def group_memory(groups: Iterable[int]) -> dict[int, int]:
     A group of which nothing can be seen is left out.
     """
     return {group: use.memory for group, use in ProcessFigures().look(groups).items()}
+
+
+def tree_memory(pid: int, enough: int = 0) -> int:
+    """The bytes that a process holds with all that it has started, shared pages in proportion on Linux.
+
+    Shared pages are looked at only if the whole is more than `enough` with them. Without /proc it is the
+    memory of the process group. 0 if the process has ended.
+    """
+    if not has_proc():
+        return group_memory([pid]).get(pid, 0)
+    started = start_time(pid)
+    if started is None:
+        return 0
+    tree = {each: used.resident for each in (pid, *descendants(pid, started)) if (used := usage_of(each))}
+    whole = sum(tree.values())
+    if whole <= enough:
+        return whole
+    return sum(_proportional(each) or resident for each, resident in tree.items())
 
 
 def _memory(pid: int, resident: int, before: _Seen | None) -> int:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from mcpx.core.catalog.diff import Diff, diff
-from mcpx.core.catalog.model import Catalogue, ResourceInfo
+from mcpx.core.catalog.model import Catalogue, ResourceInfo, ToolInfo
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.servers.causes import BadListing
 from mcpx.core.servers.offers.catalogue_store import TOUCH_INTERVAL_S, CatalogueStore
@@ -39,6 +39,7 @@ from supervisors import Signal
 log = structlog.get_logger()
 
 MAX_CONCURRENT_READS: Final = 4
+MAX_LOGGED: Final = 20  # names of tools that have come, gone or changed
 DESCRIPTION_CHARS: Final = 100  # of the content make a description
 MAX_READ_BYTES: Final = 256 * 1024  # the protocol cannot read a part, so larger ones are not read
 READ_TIMEOUT_S: Final = 10.0  # for one resource: a description is not worth more
@@ -289,10 +290,21 @@ class CatalogueCache:
         if self._store is not None and self._identity is not None and self.current is not None:
             self._store.keep(self._config, self._identity, self.current, dict(self._describer.made))
 
+    def _log_tools(self, before: Mapping[str, ToolInfo], now: Mapping[str, ToolInfo]) -> None:
+        differs = [name for name in now if name in before and before[name] != now[name]]
+        self._log.info(
+            "upstream.tools_changed",
+            added=[name for name in now if name not in before][:MAX_LOGGED],
+            removed=[name for name in before if name not in now][:MAX_LOGGED],
+            changed=differs[:MAX_LOGGED],
+        )
+
     def _replace(self, catalogue: Catalogue) -> None:
         """Take the catalogue; of lists that are equal the old ones, whatever order the server has now."""
         changed = diff(self.current, catalogue)
         if self.current is not None:
+            if changed.tools:
+                self._log_tools(self.current.tools, catalogue.tools)
             kept = {
                 name: getattr(self.current, name)
                 for name, differs in (("tools", changed.tools), ("prompts", changed.prompts))

@@ -28,6 +28,7 @@ from mcpx.core.servers.passthrough.connection import DirectConnection
 from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.link import Hooks, Link
+from mcpx.core.servers.upkeep import Upkeep
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase
 
@@ -205,6 +206,7 @@ class DirectSession(Supervised):
                 tasks.start_soon(self._keep_calls_that_wait, calls, connection)
                 self.health = open_health(self.config.health, calls, lambda: self._probe(connection), link)
                 tasks.start_soon(self.health.watch)
+                tasks.start_soon(Upkeep(self, calls).watch)
                 tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)

@@ -178,7 +178,7 @@ def effective(config: Config) -> dict[str, Any]:
         "annotations",
         "trust_annotations",
     )
-    names += ("pin", "quarantine", "place", "fit_images")
+    names += ("pin", "quarantine", "place", "fit_images", "max_uptime", "max_calls", "watch", "timeouts")
     rest |= {key: server[key] for key in names}
     nested |= {f"http.replica.{key}": value for key, value in nested.pop("http.replica").items()}
     return {**rest, **server["call_limits"], **server["health"]} | nested

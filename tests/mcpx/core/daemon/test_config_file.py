@@ -16,6 +16,7 @@ from mcpx.core.config import load
 from mcpx.core.daemon import config_file
 from mcpx.core.daemon.config_file import ConfigFile, watched_paths
 from mcpx.core.servers.fleet.reload import ReloadPlan
+from mcpx.core.system import file_events
 from mcpx.errors import ConfigError
 from supervisors import Incarnation
 from tests.mcpx.scripted import PATIENCE_S, one_server
@@ -30,7 +31,7 @@ def _quick(monkeypatch):
     monkeypatch.setattr(config_file, "START_DELAY_S", 0.0)
     monkeypatch.setattr(config_file, "RELOAD_PAUSE_S", 0.0)
     monkeypatch.setattr(config_file, "QUIET_S", 0.02)
-    monkeypatch.setattr(config_file, "EVENT_STEP_MS", 20)
+    monkeypatch.setattr(file_events, "EVENT_STEP_MS", 20)
     monkeypatch.setattr(config_file, "FIRST_LOOK_S", 0.2)
     monkeypatch.setattr(config_file, "LOOK_INTERVAL_S", LONG_S)
 
@@ -194,7 +195,7 @@ async def test_a_watch_that_cannot_begin_is_tried_again(path, monkeypatch):
             raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(config_file, "POLL_INTERVAL_S", 0.02)
-    monkeypatch.setattr(config_file.threading, "Thread", Refused)
+    monkeypatch.setattr(file_events.threading, "Thread", Refused)
     async with watched(path) as one:
         written(path, "b")
         await one.until(lambda: one.done == [["b"]])

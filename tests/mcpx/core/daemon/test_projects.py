@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcpx.core.daemon.daemons import until
 from tests.mcpx.scripted import entry
-from tests.mcpx.serving import LEGACY, PATIENCE_S, alive_in_group, serving
+from tests.mcpx.serving import LEGACY, PATIENCE_S, alive_in_group
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 WHERE = {"tools/call where": '{"cwd": @{cwd:json}, "pid": @{pid}, "env": @{env:json}}'}
@@ -236,18 +236,3 @@ async def test_projects_that_offer_different_things_are_each_shown_their_own(hou
         assert (await other.request("tools/call", exec_b))["content"][0]["text"] == "b"
         refused = await one.request("tools/call", exec_b)
         assert refused["structuredContent"]["code"] == "unknown_tool"
-
-
-async def test_a_shared_server_without_a_folder_runs_in_the_home_folder(house, folders):
-    house.write({"s": server()})
-    home = house.folder / "home"
-    home.mkdir()
-    async with client(house, folders[0], HOME=str(home)) as one:
-        assert (await where(one))["cwd"] == str(home)
-    house.run("daemon", "stop")
-    # started by hand in another folder, it is the same
-    arguments = "daemon", "run", "--config", house.config
-    async with serving(house.folder, *arguments, cwd=folders[1], HOME=str(home)) as daemon:
-        await daemon.logged("socket.listening")
-        async with client(house, folders[0], HOME=str(home)) as one:
-            assert (await where(one))["cwd"] == str(home)
