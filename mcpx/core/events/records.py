@@ -35,6 +35,7 @@ Target = tuple[Origin, str, Kind, str]
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
 _END_BYTES: Final = 4096
 _GOOD: Final = frozenset({"ok", "task"})
+_NO_END: Final = frozenset({"input_required", "task"})
 _CANCELLED: Final = Code.CANCELLED.value
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 NOTHING: Final = b""
@@ -136,6 +137,7 @@ class Record:
         return self.approval == "asked" or self.how()[0] == "input_required"
 
     def _outcome(self) -> tuple[str, str | None, int]:
+        """The outcome of a result is `ok`, `tool_error`, `input_required` or `task`."""
         reply = self.reply
         if reply is None:
             return "unknown", "internal_error", 0
@@ -145,7 +147,15 @@ class Record:
             size = len(raw)
             if self.approval == "asked":
                 return "not_sent", None, 0
-            return *_outcome(raw, size), size
+            if size > MAX_RESULT_BYTES:
+                return _outcome_of_large(memoryview(raw)), None, size
+            try:
+                read = _result(raw)
+            except _UNREADABLE:
+                return "ok", None, size
+            if read.is_error:
+                return "tool_error", None, size
+            return read.kind if read.kind in _NO_END else "ok", None, size
         if isinstance(error, CallError):
             self.rule = self.rule or error.rule
             return error.outcome.value, error.code.value, 0
@@ -163,24 +173,11 @@ def end_of(outcome: str, code: str | None) -> End:
     return "refused" if outcome == "not_sent" else "failed"
 
 
-def _outcome(raw: msgspec.Raw | bytes, size: int) -> tuple[str, str | None]:
-    """Return how a result that came ended, and a code: `ok`, `tool_error`, `input_required`, or `task`."""
-    if size > MAX_RESULT_BYTES:
-        return _outcome_of_large(memoryview(raw))
-    try:
-        read = _result(raw)
-    except _UNREADABLE:
-        return "ok", None
-    if read.is_error:
-        return "tool_error", None
-    return read.kind if read.kind in {"input_required", "task"} else "ok", None
-
-
-def _outcome_of_large(raw: memoryview) -> tuple[str, str | None]:
-    """Return the same, from the ends of the text alone: a very large result is read nowhere."""
+def _outcome_of_large(raw: memoryview) -> str:
+    """Return how a result ended, from the ends of its text alone: a very large one is read nowhere."""
     start, end = (bytes(part).replace(b" ", b"") for part in (raw[:_END_BYTES], raw[-_END_BYTES:]))
     failed = b'"isError":true' in start or b'"isError":true' in end
-    return "tool_error" if failed else "ok", None
+    return "tool_error" if failed else "ok"
 
 
 # --- the sinks

@@ -194,7 +194,7 @@ class Calls:
         try:
             call.sent = self._sender.send(
                 call.request,
-                lambda result, error: self._answered(call, result, error),
+                partial(self._answered, call),
                 lambda step: self._progressed(call, step),
             )
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others

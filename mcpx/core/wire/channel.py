@@ -319,7 +319,11 @@ class Turn:
     def prepare(self) -> None:
         """Do what is to be done before anything is written."""
         due, self.before = self.before, []
-        _do(due)
+        for work in due:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - what one has put off must not keep the others from writing
+                contain(error, "turn")
 
 
 TURN: Final = Turn()
@@ -339,7 +343,11 @@ def flush_all() -> None:
         TURN.is_open = False
     if TURN.after:
         due, TURN.after = TURN.after, []
-        _do(due)
+        for work in due:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - as above
+                contain(error, "turn")
 
 
 def after_turn(work: Callable[[], None]) -> None:
@@ -348,14 +356,6 @@ def after_turn(work: Callable[[], None]) -> None:
         TURN.after.append(work)
     else:
         asyncio.get_running_loop().call_soon(work)  # behind `flush_all`
-
-
-def _do(due: list[Callable[[], None]]) -> None:
-    for work in due:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - what is put off by one must not keep the others from writing
-            contain(error, "turn")
 
 
 def _nothing() -> None:

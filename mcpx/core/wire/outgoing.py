@@ -200,9 +200,12 @@ class Outgoing:
 
     def take_answer(self, message: RPCMessage) -> bool:
         """Settle the request that `message` answers; false if none is open, as after a cancellation."""
-        if message.id is None:
-            return False
-        waiting = self._open.pop(coerce_request_id(message.id), None)
+        answered = message.id
+        if type(answered) is not int:
+            if answered is None:
+                return False
+            answered = coerce_request_id(answered)
+        waiting = self._open.pop(answered, None)
         if waiting is None:
             return False
         if message.error and has_error(message):

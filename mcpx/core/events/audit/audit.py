@@ -29,7 +29,7 @@ from mcpx.errors import CallError, Code
 log = structlog.get_logger()
 RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
-MAX_ENDED: Final = 64  # calls whose lines are written together: more would hold up the others for long
+MAX_ENDED: Final = 16  # calls whose lines wait for others: more would hold up a turn, and are cold by then
 MAX_WAITING_BYTES: Final = 4 << 20
 UNSAID: Final = b"?"  # until the end of the turn
 
@@ -173,11 +173,12 @@ class Audit:
 
     def _note_turn(self) -> None:
         """Note in the slots which calls have begun in this turn, and which have ended."""
-        begun, self._begun = self._begun, []
-        over, self._over = self._over, []
+        begun, over = self._begun, self._over
         if begun:
+            self._begun = []
             self._begin(begun)
         if over:
+            self._over = []
             self._end(over)
 
     def _begin(self, records: list[Record]) -> None:
@@ -190,8 +191,9 @@ class Audit:
     def _end(self, records: list[Record]) -> None:
         self._ended += records
         is_noted = self._chain is not None and self._chain.slots.end(records)
-        if not self._is_due:
-            self._schedule(at_once=not is_noted or len(self._ended) >= MAX_ENDED)
+        at_once = not is_noted or len(self._ended) >= MAX_ENDED
+        if not self._is_due and (at_once or self._timer is None):
+            self._schedule(at_once=at_once)
 
     def _has_room(self, record: Record) -> bool:
         """Return True if the line of a call that begins can be written, as far as can be known."""
@@ -208,8 +210,6 @@ class Audit:
 
     def _schedule(self, *, at_once: bool) -> None:
         """Have lines written when this turn is over; or under load a moment later, unless `at_once`."""
-        if not at_once and self._timer is not None:
-            return
         loop = asyncio.get_running_loop()
         if not at_once and loop.time() - self._flushed_at < LINES_EVERY_S:
             self._timer = loop.call_later(LINES_EVERY_S, self._time_is_up)

@@ -41,7 +41,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _SAID: Final = b'%b,"arguments":%b'
 _BEGINNING: Final = b'{"time":"%b.%06dZ",%b'
-_LINE: Final = _BEGINNING + b',%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+_LINE: Final = _BEGINNING + b',%b,"ms":%d.%03d,"bytes_in":%d,"bytes_out":%d,%b'
 _OK: Final = b'"outcome":"ok","code":null'
 _NOBODY: Final = b'"approval":null,"rule":null'
 _RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
@@ -80,11 +80,13 @@ def lines_of(records: Iterable[Record], redact: Callable[[Any], Any] | None) -> 
         how = _OK if outcome == "ok" and code is None else _how(outcome, code)
         approval, rule = record.approval, record.rule
         by = _NOBODY if approval is None and rule is None else _by(approval, rule)
-        took_ms = max(0, record.ended_at_us - at_us) / 1000
-        text = _LINE % (at, rest, record.said, how, took_ms, len(record.arguments), size, by)
+        took_us = max(0, record.ended_at_us - at_us)  # the clock may have been set back
+        arguments = record.arguments
+        ms, us = took_us // 1000, took_us % 1000
+        text = _LINE % (at, rest, record.said, how, ms, us, len(arguments), size, by)
         if record.trace_id is not None:
             text += b',"trace_id":%b' % encoded(record.trace_id)
-        texts.append(text if redact is None else text + values(record.arguments, redact))
+        texts.append(text if redact is None else text + values(arguments, redact))
     return texts
 
 

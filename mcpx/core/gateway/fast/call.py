@@ -252,7 +252,8 @@ class FastContexts:
         """Return True if the connection is past its opening, and the request is of its era."""
         connection, meta = self._connection, params.meta
         if connection.era is Era.HANDSHAKE:
-            return connection.connection.initialize_accepted and not (meta and meta.version)
+            is_open = self._plain is not None or connection.connection.initialize_accepted
+            return is_open and not (meta and meta.version)
         if connection.era is Era.MODERN:
             agrees = connection.agrees
             return bool(
