@@ -87,7 +87,7 @@ class NodeLink(Link):
             on_end=lambda: self.lose("it closed the connection"),
             request_limit=MAX_SERVER_MESSAGE_BYTES,
         )
-        super().__init__(wire, wire)
+        super().__init__(wire)
         self._node = node
         channel.on_broken = self._on_broken
 

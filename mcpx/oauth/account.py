@@ -12,17 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import httpx2
 from msgspec.structs import replace
 
 from mcpx.core.config import ServerConfig
-from mcpx.core.servers.transport.refusals import (
+from mcpx.core.servers.accounts import Asked, Responded
+from mcpx.core.servers.transport.exchange import (
     ClientRefused,
     MoreScopesRequired,
     NotAuthorized,
     NoTokenNow,
     SignInRequired,
 )
+from mcpx.core.servers.transport.http_pool import Url, read_url
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut
 from mcpx.oauth.addresses import origin
@@ -60,7 +61,7 @@ class Account(StoredAccount):
         self._discovery = Flight(background)
         self._origin: tuple[str, int | None, str] | None = None  # as the requests have it
 
-    async def authorize(self, request: httpx2.Request) -> None:
+    async def authorize(self, request: Asked) -> None:
         """Put the access token on a request, if there is one; one that has expired is renewed first.
 
         Raises:
@@ -70,15 +71,25 @@ class Account(StoredAccount):
         """
         if self._clock() >= self._good_until:
             await self._obtain()
+        self._put_on(request)
+
+    def authorize_nowait(self, request: Asked) -> bool:
+        """Put the token on a request, if that can be done without a look at anything else."""
+        if self._clock() >= self._good_until:
+            return False
+        self._put_on(request)
+        return True
+
+    def _put_on(self, request: Asked) -> None:
         url = request.url
         if (url.host, url.port, url.scheme) != self._origin and not self._is_own(url):
-            request.headers.pop("Authorization", None)
+            request.headers.pop("authorization", None)
         elif self._header is not None:
-            request.headers["Authorization"] = self._header
+            request.headers["authorization"] = self._header
 
-    def _is_own(self, url: httpx2.URL) -> bool:
+    def _is_own(self, url: Url) -> bool:
         """Return True if a URL is of the entry's origin, the only one that is given tokens."""
-        if origin(url) != origin(httpx2.URL(self.identity.url)):
+        if origin(url) != origin(read_url(self.identity.url)):
             return False
         self._origin = url.host, url.port, url.scheme
         return True
@@ -95,7 +106,7 @@ class Account(StoredAccount):
         if self._clock() >= self._good_until:
             raise self._refusal()
 
-    async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
+    async def refused(self, request: Asked, response: Responded) -> bool:
         """Take in a 401 or 403, to a request that `authorize` has seen; whether to send it once more.
 
         The response need not be read for that, and is closed by the caller. A request that was sent once more
@@ -107,7 +118,7 @@ class Account(StoredAccount):
             NoTokenNow: The token was refused, and cannot be renewed at the moment.
             ClientRefused: The authorization server does not give MCPX a token.
         """
-        challenge, sent = challenge_in(response), request.headers.get("Authorization")
+        challenge, sent = challenge_in(response), request.headers.get("authorization")
         again = await self._judge(challenge, sent, is_second=SENT_AGAIN in request.extensions)
         if again:
             request.extensions[SENT_AGAIN] = True

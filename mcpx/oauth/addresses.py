@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import httpx2
 
+    from mcpx.core.servers.transport.http_pool import Url
+
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -80,10 +82,12 @@ def is_loopback(host: str) -> bool:
     return is_ip(name) and reach_of(name) is Reach.LOOPBACK
 
 
-def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+def origin(url: httpx2.URL | Url) -> tuple[str, str, int | None]:
     """A URL's scheme, host and port, to be compared."""
-    scheme = url.scheme.lower()
-    return scheme, url.host.lower(), url.port or {"http": 80, "https": 443}.get(scheme)
+    scheme, host = url.scheme.lower(), url.host.lower()
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    return scheme, host, url.port or {"http": 80, "https": 443}.get(scheme)
 
 
 def shown_origin(url: httpx2.URL) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    import httpx2
+    from mcpx.core.servers.accounts import Responded
 
 MAX_HEADER_LEN: Final = 8192  # characters of all challenges that are read
 MAX_SCOPES_LEN: Final = 4096  # characters of a list of scopes; those beyond are cut off
@@ -39,7 +39,7 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == _FORBIDDEN and self.error == "insufficient_scope"
 
 
-def challenge_in(response: httpx2.Response) -> Challenge:
+def challenge_in(response: Responded) -> Challenge:
     """The challenge of a 401 or 403, of which nothing but the head is read. Never raises.
 
     The SDK takes the first text that looks like a parameter, be it in another scheme's or a longer name.

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpx.core.servers.transport import exchange
+from mcpx.core.servers.transport import http_posts
 from mcpx.errors import CallError, Code, Outcome
 from tests.faults.rows_http_answers import bomb, flood, flood_of_one_event
 from tests.faults.stage import Seen
@@ -29,7 +29,7 @@ async def watch_connections(on, *, at_most):
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_answer_that_nobody_waits_for_is_hung_up_on(era, monkeypatch):
-    monkeypatch.setattr(exchange, "ABANDONED_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_posts, "ABANDONED_TIMEOUT_S", 0.2)
     seen = Seen("abandoned")
     async with http_stage(seen, era=era, call_timeout=1.0) as on:
         await on.listening()

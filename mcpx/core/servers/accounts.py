@@ -7,27 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.config.server_config import TokenStoreKind
 from supervisors import Incarnation
 
-if TYPE_CHECKING:
-    import httpx2
+
+class Asked(Protocol):
+    """A request over HTTP: its URL, its headers by their names in lower case, and marks of who saw it."""
+
+    url: Any
+    headers: Any
+    extensions: dict[str, Any]
+
+
+class Responded(Protocol):
+    """The head of its response."""
+
+    status_code: int
+    headers: Any
 
 
 class Authorizer(Protocol):
     """Puts tokens on requests."""
 
-    async def authorize(self, request: httpx2.Request) -> None:
+    def authorize_nowait(self, request: Asked) -> bool:
+        """Put a token on a request that is about to be sent, unless that takes time; True if it was done."""
+
+    async def authorize(self, request: Asked) -> None:
         """Put a token on a request that is about to be sent.
 
         Raises:
             NotAuthorized: There is none, and without one it would be in vain.
         """
 
-    async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
+    async def refused(self, request: Asked, response: Responded) -> bool:
         """Take in a 401 or 403; return True, once, if the request is to be authorized and sent again.
 
         Raises:

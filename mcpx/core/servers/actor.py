@@ -267,7 +267,7 @@ class Session(Supervised):
         health = open_health(self.config.health, calls, session.probe, session.link)
         async with anyio.create_task_group() as tasks:
             try:
-                calls.open(session.link, session.sender(tasks))
+                calls.open(session.link, session.sender())
                 self.health = health
                 tasks.start_soon(calls.drain_until_closed)
                 tasks.start_soon(session.listen)

@@ -32,7 +32,7 @@ from mcpx.core.servers.session.senders import Sender
 from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from mcpx.core.telemetry.metrics import Counters
-from mcpx.core.wire.channel import CAN_COUNT_UNREAD, TURN, after_turn
+from mcpx.core.wire.channel import CAN_COUNT_UNREAD, after_turn
 from mcpx.core.wire.dispatcher import WireDispatcher
 from mcpx.core.wire.outgoing import ConnectionEnded
 from mcpx.errors import CallError, Code
@@ -50,7 +50,7 @@ class Calls:
 
     _link: Link
     _sender: Sender
-    _wire: WireDispatcher | None
+    _wire: WireDispatcher
 
     def __init__(
         self,
@@ -123,8 +123,7 @@ class Calls:
         self._link, self._sender, self._wire = link, sender, link.wire
         self._open = True
         self._counters.find_silent_since = self._silent_since
-        if self._wire is not None:  # else each request has a connection of its own, and waits for it
-            self._wire.on_drained = self._resume
+        self._wire.on_drained = self._resume
         self._mailbox.attach(self._take)
 
     def _resume(self) -> None:
@@ -181,10 +180,7 @@ class Calls:
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return
-        wire = self._wire
-        if wire is None and TURN.before:
-            TURN.prepare()  # a channel sees to that by itself
-        call = InFlight(envelope.message, reply, None if wire is None else wire.channel.position)
+        call = InFlight(envelope.message, reply, self._wire.channel.position)
         self._counters.sent()
         self.taken += 1
         self._in_flight.add(call)
@@ -225,7 +221,7 @@ class Calls:
         a dead server is unread, and goes to the next incarnation.
         """
         link = self._link
-        if self._wire is not None and self._wire.channel.congested:
+        if self._wire.channel.congested:
             return False  # `_resume` is called when it has read
         is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
         if is_idle or not CAN_COUNT_UNREAD or link.pid is None:

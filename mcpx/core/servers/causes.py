@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from mcpx.core.config import Era, Http, PeerConfig, ServerConfig, Sse, Stdio, redactor_of
 from mcpx.core.running import in_force
 from mcpx.core.servers.call_errors import error_of_mcpx, not_mcp
-from mcpx.core.servers.transport.exchange import PERMISSION_STATUSES
+from mcpx.core.servers.transport.exchange import ClientRefused, HttpFailure, NotAuthorized, NoTokenNow
 from mcpx.core.servers.transport.link import ConnectionLost
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text import cut, paragraphs
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
-from mcpx.core.wire.unreachable import shown_url, unreachable
+from mcpx.core.wire.unreachable import unreachable
 from mcpx.errors import leaves
 from mcpx.paths import config_hint
 from supervisors import Cause
@@ -77,9 +77,8 @@ def _explained(error: Exception, config: ServerConfig) -> Cause:
         _of_mcpx,
         _of_other_era,
         _lost,
-        _not_authorized,
+        _without_response,
         _not_started,
-        _unreachable,
         _no_answer,
         _refused,
         _not_mcp,
@@ -111,34 +110,15 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return Cause(f"{leaf}{pinned}: {cause.text}", error=leaf)
 
 
-def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
+def _without_response(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    """The server is not reached over HTTP, or not without a token."""
     if not isinstance(config.transport, Http | Sse):
         return None
-    from mcpx.core.servers.transport.refusals import ClientRefused, NotAuthorized, NoTokenNow  # noqa: PLC0415 - as below
-
-    if not isinstance(leaf, NotAuthorized):
-        return None
-    for_now = isinstance(leaf, NoTokenNow)
-    return Cause(
-        str(leaf), retryable=for_now, held=not for_now and not isinstance(leaf, ClientRefused), error=leaf
-    )
-
-
-def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
-    if not isinstance(config.transport, Http | Sse):
-        return None
-    import httpx2  # noqa: PLC0415 - 2 MB, for those who have servers over HTTP
-
-    if isinstance(leaf, httpx2.HTTPStatusError):
-        status = leaf.response.status_code
-        return Cause(
-            f"the server answers HTTP {status}", retryable=status not in PERMISSION_STATUSES, error=leaf
-        )
-    if isinstance(leaf, httpx2.TimeoutException):
-        return Cause(
-            f"the server does not answer the connection to {shown_url(config.transport.url)}", error=leaf
-        )
-    if isinstance(leaf, httpx2.HTTPError):
+    if isinstance(leaf, NotAuthorized):
+        for_now = isinstance(leaf, NoTokenNow)
+        held = not for_now and not isinstance(leaf, ClientRefused)
+        return Cause(str(leaf), retryable=for_now, held=held, error=leaf)
+    if isinstance(leaf, HttpFailure):
         return Cause(unreachable(config.transport.url, leaf), error=leaf)
     return None
 

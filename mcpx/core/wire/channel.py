@@ -154,8 +154,8 @@ class Channel:
             self._waiting += len(piece)
         if not self._flush_due and not self._writer_armed:
             self._flush_due = True
-            _DIRTY.append(self)
-            if len(_DIRTY) == 1 and not TURN.is_open:
+            DIRTY.append(self)
+            if len(DIRTY) == 1 and not TURN.is_open:
                 self._loop.call_soon(flush_all)
         if self._waiting > HIGH_WATER:
             self._congest(sum(map(len, pieces)))
@@ -297,7 +297,7 @@ async def answer_to(channel: Channel, request: bytes, *, limit: int) -> bytes:
     return bytes(answer)
 
 
-_DIRTY: list[Channel] = []
+DIRTY: list[Channel] = []
 """Channels with something to write in this turn. One event loop a process runs channels."""
 
 
@@ -334,9 +334,9 @@ def flush_all() -> None:
     try:
         if TURN.before:
             TURN.prepare()
-        while _DIRTY:
-            batch = _DIRTY.copy()
-            _DIRTY.clear()
+        while DIRTY:
+            batch = DIRTY.copy()
+            DIRTY.clear()
             for channel in batch:
                 channel.flush()
     finally:

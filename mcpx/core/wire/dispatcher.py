@@ -31,6 +31,9 @@ from supervisors import Signal
 LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that are dropped for a peer that does not read."""
 UPDATED: Final = "notifications/resources/updated"
+NO_HEADERS: Final[Mapping[str, str]] = {}
+HeadersOf = Callable[[str, Bytes, Any], Mapping[str, str]]
+"""The headers that repeat parts of a message, by its method, its params and what it is `about`."""
 
 
 class WireDispatcher(Dispatcher[TransportContext]):
@@ -38,6 +41,9 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     With `mends`, what strict readers refuse and the official clients take is mended (`wire.malformed`).
     """
+
+    is_stream = True
+    """False where each request has a connection of its own (HTTP)."""
 
     def __init__(
         self,
@@ -49,13 +55,15 @@ class WireDispatcher(Dispatcher[TransportContext]):
         mends: bool = False,
         request_limit: int | None = None,
         refuses: bool = False,
+        outgoing: Outgoing | None = None,
     ) -> None:
         """`limit` is the most bytes of a line, `request_limit` of a request or notification (else `limit`).
 
         With `refuses`, what is no message is answered with an error, as servers do and clients do not.
+        `outgoing` sends requests, if not as lines of the channel.
         """
         self.channel = channel
-        self.outgoing = Outgoing(channel)
+        self.outgoing = outgoing or Outgoing(channel)
         self.receiver: Receiver[WireDispatcher] = Receiver(
             self,
             channel,
@@ -67,6 +75,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
             on_malformed=on_malformed,
         )
         self.fast_cancels = self.receiver.fast_cancels
+        self.version: str | None = None
+        """The revision of the protocol that was agreed on, where messages have headers (HTTP)."""
+        self.headers_of: HeadersOf = lambda _method, _params, _about: NO_HEADERS
+        """Asked for the headers of requests and of clients' notifications, where messages have such."""
         self.on_drained: Callable[[], None] = lambda: None
         """Called when the peer reads again. Must not raise."""
         self.on_dropped: Callable[[], None] = lambda: None
@@ -145,6 +157,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
         while method == UPDATED and self.channel.congested and not self._ended.is_set():
             await self._writable.wait()
         self.channel.write(*envelope.notification(method, encoded))
+
+    def send_notification(self, method: str, params: bytes | None) -> None:
+        """Send a notification of somebody else's, whatever it is. `params` is encoded."""
+        self.channel.write(*envelope.notification(envelope.escaped(method), params))
 
     def notify_lossy(self, method: str, params: Bytes | None) -> None:
         """Send a progress or log message, or drop it if the peer does not read. `params` is encoded."""

@@ -28,6 +28,7 @@ __all__ = [
     "MalformedMessage",
     "OnAnswer",
     "OnProgress",
+    "Opened",
     "Outgoing",
     "PeerError",
     "ResponseTooLarge",
@@ -76,8 +77,21 @@ class Writer(Protocol):
         ...
 
 
-class _Open(msgspec.Struct):
+class Open(Protocol):
     """A request that awaits its answer; with `is_raw`, as it comes or not at all."""
+
+    @property
+    def on_answer(self) -> OnAnswer: ...
+
+    @property
+    def on_progress(self) -> OnProgress | None: ...
+
+    @property
+    def is_raw(self) -> bool: ...
+
+
+class Opened(msgspec.Struct):
+    """One that was sent as a line."""
 
     on_answer: OnAnswer
     on_progress: OnProgress | None
@@ -90,7 +104,7 @@ class Outgoing:
     def __init__(self, channel: Writer) -> None:
         self._channel = channel
         self._last_id = 0
-        self._open: dict[RequestId, _Open] = {}
+        self._open: dict[RequestId, Open] = {}
         self.closed = False
         """Whether the connection has ended, so that no more answers will come."""
 
@@ -110,15 +124,17 @@ class Outgoing:
         params: list[Bytes],
         on_answer: OnAnswer,
         on_progress: OnProgress | None,
+        *_about: object,
     ) -> None:
         """Send a request under an id from `new_id`; `params` is an encoded object, in pieces.
 
-        With `on_progress`, the id is its progress token, which `params` has to name.
+        With `on_progress`, the id is its progress token, which `params` has to name. What it is about
+        (`Receiver.about`) matters over HTTP.
         """
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[request_id] = _Open(on_answer, on_progress, is_raw=True)
+        self._open[request_id] = Opened(on_answer, on_progress, is_raw=True)
         self._channel.write(*envelope.request(request_id, method, *params))
 
     def call_as(
@@ -128,12 +144,31 @@ class Outgoing:
         params: Bytes | None,
         on_answer: OnAnswer,
         write: Write | None = None,
+        *,
+        about: object = None,
     ) -> None:
-        """Send a request under an id of the caller's, which no open one has; `write` is as for `request`."""
+        """Send a request under an id of the caller's, which no open one has.
+
+        `write` is as for `request`, `about` as for `call`.
+        """
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_raw=True)
+        opened = Opened(on_answer, None, is_raw=True)
+        self._start(request_id, method, params, opened, write=write, about=about, opts=None)
+
+    def _start(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: Bytes | None,
+        opened: Opened,
+        *,
+        write: Write | None,
+        **_of_http: Any,
+    ) -> None:
+        """Send a request that `opened` describes. Over HTTP it matters what it is `about`, and its `opts`."""
+        self._open[coerce_request_id(request_id)] = opened
         (write or self._channel.write)(*envelope.request(request_id, method, params))
 
     async def request(
@@ -166,9 +201,10 @@ class Outgoing:
         if on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[key] = _Open(settling(answer), on_progress, is_raw=is_raw)
+        opened = Opened(settling(answer), on_progress, is_raw=is_raw)
+        encoded = envelope.encode(body) if body else None
         send = write or self._channel.write
-        send(*envelope.request(request_id, method, envelope.encode(body) if body else None))
+        self._start(request_id, method, encoded, opened, write=send, about=None, opts=opts)
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
@@ -185,8 +221,17 @@ class Outgoing:
     def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str, write: Write) -> None:
         if opts.get("cancel_on_abandon", True):
             self.cancel(request_id, reason, write)
+        else:
+            self.discard(request_id)
 
-    def cancel(self, request_id: RequestId, reason: str, write: Write | None = None) -> None:
+    def recall(self, _request_id: RequestId, /) -> bool:
+        """Take a request back if nothing was sent yet; True if that is known to have succeeded.
+
+        On a stream it is in the pipe by now: what the peer has read is known by position.
+        """
+        return False
+
+    def cancel(self, request_id: RequestId, reason: str, write: Write | None = None, /) -> None:
         """Cancel a request at the peer; a late answer is dropped."""
         if self._open.pop(coerce_request_id(request_id), None) is not None:
             params = envelope.encode({"requestId": request_id, "reason": reason})

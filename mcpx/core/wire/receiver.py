@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from mcp.shared.dispatcher import Dispatcher
@@ -65,6 +65,8 @@ class Receiver(Generic[D]):
         self.fast: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
         self.too_deep: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
         """The hook for a request that is nested too deeply to be read: it gets what `shallow` leaves."""
+        self.about: Any = None
+        """The request on whose stream the message came that is being taken, where that is known."""
         self.on_notification: Callable[[str, msgspec.Raw], bool] | None = None
         """Offered each notification; returns whether it has dealt with it."""
         self.takes_batches: Callable[[], bool] = lambda: True
@@ -108,6 +110,14 @@ class Receiver(Generic[D]):
             cancel()
 
     # --- messages
+
+    def take(self, line: Line, about: object) -> None:
+        """Take a message that came by itself, on the stream of the request `about`."""
+        self.about = about
+        try:
+            self._take_few([line])
+        finally:
+            self.about = None
 
     def _take_few(self, lines: list[Line]) -> None:
         incoming = self.incoming

@@ -10,22 +10,26 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from mcpx.errors import leaves
 
-if TYPE_CHECKING:
-    import httpx2
+
+class Responded(Protocol):
+    """A response, as far as it is looked at here."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
 
 
-def retry_after(response: httpx2.Response) -> float | None:
+def retry_after(response: Responded) -> float | None:
     """Return the time the server asks to wait, in seconds; RFC 9110 allows a number or a date."""
     value = response.headers.get("retry-after", "").strip()
     if len(value) > MAX_RETRY_AFTER_LEN:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from mcpx.core.servers.transport.refusals import NotAuthorized
+from mcpx.core.servers.transport.exchange import NotAuthorized
 from mcpx.oauth.account import Account
 from mcpx.oauth.record import identity_of
 from mcpx.oauth.token_store import FileStore

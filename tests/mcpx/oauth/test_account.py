@@ -9,7 +9,7 @@ import pytest
 
 from mcpx.core.config import Http, ServerConfig
 from mcpx.core.config.server_config import OAuth
-from mcpx.core.servers.transport.refusals import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
+from mcpx.core.servers.transport.exchange import ClientRefused, MoreScopesRequired, NoTokenNow, SignInRequired
 from mcpx.oauth.account import MAX_SHOWN_SCOPES, MAX_WANTED_SCOPES, AccountState
 from mcpx.oauth.errors import Problem, SignInError
 from tests.mcpx.oauth.records import (

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcpx.core.config import Config, Http, ServerConfig, Stdio
 from mcpx.core.config.server_config import OAuth
-from mcpx.core.servers.transport.refusals import SignInRequired
+from mcpx.core.servers.transport.exchange import SignInRequired
 from mcpx.oauth.account import AccountState
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.errors import Problem, SignInError

@@ -10,7 +10,7 @@ import sys
 import anyio
 import pytest
 
-from mcpx.core.servers.transport.refusals import NoTokenNow, SignInRequired
+from mcpx.core.servers.transport.exchange import NoTokenNow, SignInRequired
 from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.record import identity_of
 from mcpx.oauth.token_store import FileStore

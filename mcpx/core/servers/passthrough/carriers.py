@@ -1,22 +1,19 @@
-"""Carriers of a direct session's messages on a link: as bytes on a stream, or by the SDK's dispatcher.
+"""The carrier of a direct session's messages on a link, as bytes.
 
-A carrier sends under ids that its caller chose, and hands everything that the server sends of its own accord
+It sends under ids that its caller chose, and hands everything that the server sends of its own accord
 to a `ServerMessages`, in order.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
 import msgspec
 from mcp import MCPError
-from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
+from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -35,14 +32,11 @@ from mcpx.core.protocol.context import TASK_METHODS
 from mcpx.core.protocol.requests import OnAnswer as OnRawAnswer
 from mcpx.core.protocol.requests import Passed
 from mcpx.core.servers.in_flight import Sent
-from mcpx.core.servers.passthrough.messages import NOTHING, elements_of, members_of, result_of, value_of
-from mcpx.core.servers.session.sdk_session import REQUEST
-from mcpx.core.servers.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
-from mcpx.core.servers.transport.link import Link
+from mcpx.core.servers.passthrough.messages import NOTHING, elements_of, members_of, value_of
 from mcpx.core.wire import envelope
 from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.enclosed import encode_read, one_line
-from mcpx.core.wire.envelope import RequestId, escaped
+from mcpx.core.wire.enclosed import one_line
+from mcpx.core.wire.envelope import Bytes, RequestId, escaped
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
 
 _MARK: Final = b"x-mcp-header"
@@ -75,20 +69,17 @@ class ToolSchemas:
 
 
 class Headers:
-    """The headers of one session's messages."""
+    """The headers of one session's messages, where they have such (HTTP)."""
 
     def __init__(self, schemas: ToolSchemas) -> None:
-        self.version: str | None = None
-        """The revision that `initialize` has settled on (before 2026-07-28)."""
         self._schemas = schemas
 
-    def of(self, method: str, params: msgspec.Raw | bytes) -> dict[str, str]:
-        """The headers of a message."""
-        members = members_of(params)
+    def of(self, method: str, params: Bytes, _about: object = None) -> dict[str, str]:
+        """The headers that repeat parts of a message (2026-07-28)."""
+        members = members_of(bytes(params))
         version = value_of(members_of(members.get("_meta", NOTHING)).get(PROTOCOL_VERSION_META_KEY))
         if not isinstance(version, str):
-            is_first = self.version is None or method == "initialize"
-            return {} if is_first else {MCP_PROTOCOL_VERSION_HEADER: str(self.version)}
+            return {}
         headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
         named_by = "taskId" if method in TASK_METHODS else NAME_BEARING_METHODS.get(method, "")
         name = value_of(members.get(named_by))
@@ -129,8 +120,15 @@ class ServerMessages(Protocol):
     ) -> None: ...
 
 
-class Carrier(Protocol):
-    """One open link. Only `run` waits, and serves until the link ends."""
+class Carrier:
+    """One open link, on which messages go as bytes. Only `run` waits, and serves until the link ends."""
+
+    def __init__(self, wire: WireDispatcher, server: ServerMessages, headers: Headers) -> None:
+        self._wire = wire
+        self._server = server
+        wire.headers_of = headers.of
+        wire.receiver.fast = self._take_request
+        wire.receiver.on_notification = self._take_notification
 
     def start(
         self,
@@ -141,38 +139,14 @@ class Carrier(Protocol):
         answer: OnAnswer,
     ) -> Sent:
         """Send a request. `answer` is called once; after a lost link perhaps not at all."""
-
-    def notify(self, method: str, params: msgspec.Raw | bytes) -> None: ...
-
-    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = ...) -> None: ...
-
-
-# --- streams
-
-
-class WireCarrier:
-    """Sends and takes bytes on a stream."""
-
-    def __init__(self, wire: WireDispatcher, server: ServerMessages) -> None:
-        self._wire = wire
-        self._server = server
-        wire.receiver.fast = self._take_request
-        wire.receiver.on_notification = self._take_notification
-
-    def start(
-        self,
-        request_id: RequestId,
-        method: str,
-        params: msgspec.Raw | bytes,
-        _about: Passed | None,
-        answer: OnAnswer,
-    ) -> Sent:
         outgoing = self._wire.outgoing
-        outgoing.call_as(request_id, escaped(method), bytes(params) if params else None, answer)
+        given = bytes(params) if params else None
+        outgoing.call_as(request_id, escaped(method), given, answer, about=about)
         return _SentOnWire(outgoing, request_id, method)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
-        self._wire.channel.write(*envelope.notification(escaped(method), bytes(params) if params else None))
+        """Send a notification."""
+        self._wire.send_notification(method, bytes(params) if params else None)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         await self._wire.run(_no_request, _no_notification, task_status=task_status)
@@ -183,11 +157,11 @@ class WireCarrier:
         def answered(answer: msgspec.Raw) -> None:
             wire.channel.write(*answer_line(request_id, answer))
 
-        self._server.take_request(request_id, method, params, None, answered)
+        self._server.take_request(request_id, method, params, wire.receiver.about, answered)
         return True
 
     def _take_notification(self, method: str, params: msgspec.Raw) -> bool:
-        self._server.take_notification(method, params, None)
+        self._server.take_notification(method, params, self._wire.receiver.about)
         return True
 
 
@@ -205,7 +179,7 @@ class _SentOnWire:
         self._method = method
 
     def recall(self) -> bool:
-        return False  # what the server has read is known by position
+        return self._outgoing.recall(self._request_id)
 
     def cancel(self, reason: str) -> None:
         if self._method in NOT_CANCELLABLE:
@@ -220,105 +194,3 @@ async def _no_request(_context: Context, method: str, _params: Mapping[str, Any]
 
 async def _no_notification(_context: Context, _method: str, _params: Mapping[str, Any] | None) -> None:
     """Never called, as above."""
-
-
-# --- HTTP
-
-
-class HttpCarrier:
-    """Sends through the SDK's dispatcher, with a task for each request."""
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher[TransportContext],
-        server: ServerMessages,
-        headers: Headers,
-        tasks: anyio.abc.TaskGroup,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._server = server
-        self._headers = headers
-        self._tasks = tasks
-
-    def start(
-        self,
-        request_id: RequestId,
-        method: str,
-        params: msgspec.Raw | bytes,
-        about: Passed | None,
-        answer: OnAnswer,
-    ) -> Sent:
-        sent = _SentOverHttp(bytes(params) or b"{}", answer)
-        opts: CallOptions = {
-            "request_id": request_id,
-            "headers": self._headers.of(method, params),
-            "cancel_on_abandon": method not in NOT_CANCELLABLE,
-        }
-        self._tasks.start_soon(self._send, method, opts, sent, about)
-        return sent
-
-    async def _send(self, method: str, opts: CallOptions, sent: _SentOverHttp, about: Passed | None) -> None:
-        CURRENT_EXCHANGE.set(sent.exchange)  # in this task only
-        REQUEST.set(about)  # what comes in on its stream belongs to it
-        with sent.scope:
-            request = self._dispatcher.send_raw_request(method, None, opts)
-            await settle(request, sent.exchange, sent.answer)
-
-    def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
-        opts: CallOptions = {"headers": self._headers.of(method, params)}
-        decoded = json.loads(bytes(params)) if params else None
-        self._tasks.start_soon(partial(self._dispatcher.notify, method, decoded, opts))
-
-    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        await self._dispatcher.run(self._take_request, self._take_notification, task_status=task_status)
-
-    async def _take_request(
-        self, context: Context, method: str, params: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        found: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-
-        def answered(answer: msgspec.Raw) -> None:
-            if not found.done():
-                found.set_result(answer)
-
-        self._server.take_request(context.request_id or 0, method, encode_read(params), _about(), answered)
-        answer = await found
-        result = result_of(answer)
-        if result is not None:
-            return dict(value_of(result) or {})
-        error = value_of(members_of(b"{" + bytes(answer) + b"}").get("error")) or {}
-        raise MCPError(error.get("code", 0), str(error.get("message")), error.get("data"))
-
-    async def _take_notification(
-        self, _context: Context, method: str, params: Mapping[str, Any] | None
-    ) -> None:
-        self._server.take_notification(method, encode_read(params), _about())
-
-
-class _SentOverHttp:
-    __slots__ = ("answer", "exchange", "scope")
-
-    def __init__(self, params: bytes, answer: OnAnswer) -> None:
-        self.answer = answer
-        # the SDK keeps the exchange, and sees neither params nor result
-        self.exchange = Exchange(lambda error: answer(None, error), encode_params=lambda _id: params)
-        self.scope = anyio.CancelScope()
-
-    def recall(self) -> bool:
-        return self.exchange.recall()
-
-    def cancel(self, _reason: str) -> None:
-        self.exchange.abandon()
-        self.scope.cancel()
-
-
-def _about() -> Passed | None:
-    request = REQUEST.get()
-    return request if isinstance(request, Passed) else None
-
-
-def open_carrier(link: Link, server: ServerMessages, headers: Headers, tasks: anyio.abc.TaskGroup) -> Carrier:
-    """The carrier for a link."""
-    if link.wire is not None:
-        return WireCarrier(link.wire, server)
-    return HttpCarrier(link.dispatcher, server, headers, tasks)

@@ -11,7 +11,6 @@ where all clients of 2026-07-28 share it, to those with a request open.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -29,6 +28,7 @@ from mcpx.core.servers.passthrough.carriers import Carrier, ToolSchemas
 from mcpx.core.servers.passthrough.client import INITIALIZE, DirectClient, Standing
 from mcpx.core.servers.passthrough.messages import (
     CANCELLED,
+    PROGRESS,
     TOKEN,
     Prepared,
     error_answer,
@@ -40,8 +40,7 @@ from mcpx.core.servers.passthrough.messages import (
     with_member,
 )
 from mcpx.core.servers.relay.clients import LOG
-from mcpx.core.servers.session.sdk_session import PROGRESS
-from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, StreamLeft
+from mcpx.core.servers.transport.exchange import StreamLeft
 from mcpx.core.servers.transport.link import Link
 from mcpx.core.wire import envelope
 from mcpx.core.wire.envelope import RequestId
@@ -96,7 +95,6 @@ class ServerRequests:
             cancel(msgspec.Raw(envelope.encode({"requestId": server_id, "reason": "the server has ended"})))
 
 
-MAX_FAILED: Final = 256  # ids of requests that failed, and may be sent again
 _LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
 """The ids and tokens of MCPX's own at the server begin with it."""
@@ -135,7 +133,6 @@ class DirectConnection:
         """True if any request of the client had a result."""
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
-        self._failed = deque[RequestId](maxlen=MAX_FAILED)  # the SDK may still have them when they come again
         self._tokens: dict[int | str, RequestId] = {}
         self._standing: dict[RequestId, Standing] = {}
         self._server_requests = ServerRequests()
@@ -160,8 +157,6 @@ class DirectConnection:
 
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._forget(request_id)
-            if isinstance(error, NotExecuted | ConnectionDropped):
-                self._failed.append(coerce_request_id(request.id))
             if result is not None:
                 self.has_served = True
                 self._client.note_result(request.method, request.raw, result)
@@ -180,7 +175,7 @@ class DirectConnection:
         self._last_id += 1
         own = f"{OWN_PREFIX}{self._last_id}"
         key = coerce_request_id(request.id)
-        request_id = own if key in self._open or key in self._failed else request.id
+        request_id = own if key in self._open else request.id
         raw, call_trace = request.raw, request.context.trace
         if call_trace is not None:
             raw = call_trace.params(raw, str(request_id))

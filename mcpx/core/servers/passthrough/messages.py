@@ -18,6 +18,7 @@ Members = dict[str, msgspec.Raw]
 OWN_META_PREFIX: Final = "mcpx/"
 TOKEN: Final = "progressToken"  # noqa: S105 - of progress
 _META: Final = b'"_meta"'
+PROGRESS: Final = "notifications/progress"
 CANCELLED: Final = "notifications/cancelled"
 NOTHING: Final = msgspec.Raw()
 _RESULT: Final = b'"result":'

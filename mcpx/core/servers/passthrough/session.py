@@ -22,7 +22,7 @@ from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.calls import Calls
 from mcpx.core.servers.causes import NoAnswer
 from mcpx.core.servers.health import open_health
-from mcpx.core.servers.passthrough.carriers import Headers, ToolSchemas, open_carrier
+from mcpx.core.servers.passthrough.carriers import Carrier, Headers, ToolSchemas
 from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
 from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
@@ -162,7 +162,6 @@ class DirectSession(Supervised):
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
-        headers = Headers(self._schemas)
         hooks = Hooks(self._opened, self._malformed.record, self._server_log.write, lambda: None)
         try:
             async with open_link(
@@ -175,11 +174,11 @@ class DirectSession(Supervised):
             ) as link:
 
                 def agreed() -> None:
-                    headers.version = self.client.version
+                    link.wire.version = self.client.version
                     link.establish()
 
                 connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
-                await self._serve(incarnation, calls, connection, link, headers)
+                await self._serve(incarnation, calls, connection, link)
         finally:  # only now: the process has been terminated
             self._ended()
 
@@ -189,10 +188,9 @@ class DirectSession(Supervised):
         calls: Calls,
         connection: DirectConnection,
         link: Link,
-        headers: Headers,
     ) -> None:
         async with anyio.create_task_group() as tasks:
-            connection.carrier = open_carrier(link, connection, headers, tasks)
+            connection.carrier = Carrier(link.wire, connection, Headers(self._schemas))
             await tasks.start(connection.carrier.run)
             try:
                 again = self.client.greeted

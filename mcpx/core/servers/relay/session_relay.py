@@ -83,7 +83,7 @@ class ServerRequestRouter:
     # --- attribution
 
     def watch(self, wire: WireDispatcher) -> None:
-        """Attribute each request of a stream when its line comes, before later lines change things."""
+        """Attribute each request when it comes, before later messages change things."""
         wire.receiver.fast = self._attribute
 
     def _attribute(self, wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
@@ -93,7 +93,8 @@ class ServerRequestRouter:
             if not wire.channel.congested:  # a server that does not read gets no refusal
                 wire.channel.write(*envelope.failure(request_id, _TOO_MANY))
             return True
-        self._attributed[coerce_request_id(request_id)] = self._attribution.attribute(None)
+        found = self._attribution.attribute(wire.receiver.about)
+        self._attributed[coerce_request_id(request_id)] = found
         return False
 
     # --- asking
@@ -103,9 +104,8 @@ class ServerRequestRouter:
         context: DispatchContext[Any],
         method: str,
         params: Mapping[str, Any] | None,
-        named: Request | None,
     ) -> JSON:
-        """The client's answer to a request. `named` is the call on whose stream it came, if that is known.
+        """The client's answer to a request.
 
         Raises:
             MCPError: The client's own error, or the reason why no client is asked.
@@ -116,7 +116,7 @@ class ServerRequestRouter:
             raise MCPError(INTERNAL_ERROR, _TOO_MANY_TEXT)
         self._open += 1
         try:
-            return await self._answer(context, method, given, attributed, named)
+            return await self._answer(context, method, given, attributed)
         finally:
             self._open -= 1
 
@@ -126,9 +126,8 @@ class ServerRequestRouter:
         method: str,
         params: JSON,
         attributed: Attributed | Unattributed | None,
-        named: Request | None,
     ) -> JSON:
-        found = attributed if attributed is not None else self._attribution.attribute(named)
+        found = attributed if attributed is not None else self._attribution.attribute(None)
         if isinstance(found, Unattributed):
             found = self._only_client(found, method)
         if refusal := found.caller.capabilities.refusal(method, params):

@@ -15,14 +15,14 @@ from typing import Final
 import anyio
 import structlog
 from mcp import MCPError
-from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from pydantic import ValidationError
 
 from mcpx.core.config import Era, Http, Placed, ServerConfig, Stdio
 from mcpx.core.servers.causes import EraRefused, NoAnswer
 from mcpx.core.servers.session.greeting import Greeting
 from mcpx.core.servers.session.sdk_session import PassingSession
-from mcpx.core.servers.transport.exchange import CLIENT_ERRORS, Refused, capture_failures
+from mcpx.core.servers.transport.exchange import CLIENT_ERRORS, Refused, failure_of
 from mcpx.core.servers.transport.link import ConnectionLost, Link
 from supervisors import Incarnation
 
@@ -84,19 +84,18 @@ class Handshake:
     ) -> None:
         self._asked.append(era)
         ask = session.request_discover if era == "modern" else session.request_initialize
-        with capture_failures() as failures:
-            try:
-                greeting = await ask()
-            except (MCPError, RuntimeError, ValidationError) as error:
-                if session.ended:
-                    self._closed = error
-                elif _is_refusal(error, failures):
-                    self.refused.add(era)
-                self._errors[era] = error
-                failed.set()
-            else:
-                self._greeting = self._greeting or greeting
-                race.cancel()
+        try:
+            greeting = await ask()
+        except (MCPError, RuntimeError, ValidationError) as error:
+            if session.ended:
+                self._closed = error
+            elif _is_refusal(error):
+                self.refused.add(era)
+            self._errors[era] = error
+            failed.set()
+        else:
+            self._greeting = self._greeting or greeting
+            race.cancel()
 
     def _failure(self) -> Exception:
         """Explain the lack of agreement by what was said to `initialize`, unless no revision is shared."""
@@ -138,14 +137,12 @@ async def _failed_or_silent(failed: anyio.Event, link: Link) -> None:
             return
 
 
-def _is_refusal(error: Exception, failures: list[Exception]) -> bool:
-    """True if a failed question says that the server does not speak the era. `failures` are of HTTP."""
-    if not failures:
-        return True
-    failure = failures[0]
+def _is_refusal(error: Exception) -> bool:
+    """True if a failed question says that the server does not speak the era."""
+    failure = failure_of(error)
     if isinstance(failure, Refused):
         return failure.status in CLIENT_ERRORS and failure.status not in _RETRYABLE
-    return isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT
+    return failure is None
 
 
 class KnownEras:

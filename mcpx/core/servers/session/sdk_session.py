@@ -8,15 +8,13 @@ when it is asked; to one of 2026-07-28, in each request, exactly those of the cl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import Any, Final
 
 import mcp_types as types
 import msgspec
 from mcp import ClientSession, MCPError
-from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
+from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -35,7 +33,7 @@ from mcp_types.version import (
 
 from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.protocol.context import QUESTIONS
-from mcpx.core.protocol.requests import OnProgress, Request, TaskRequest
+from mcpx.core.protocol.requests import Request, TaskRequest
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.session.greeting import (
     Greeting,
@@ -45,17 +43,10 @@ from mcpx.core.servers.session.greeting import (
     read_initialize,
     shared_version,
 )
-from mcpx.core.servers.transport.exchange import take_raw
-from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.envelope import RequestId, split_progress
-
-REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
-"""The request that a task sends over HTTP. The SDK handles what comes in on that request's stream in the same
-context, which is how a message is known to belong to it."""
+from mcpx.core.wire.dispatcher import NO_HEADERS, WireDispatcher
 
 DISCOVER_TIMEOUT_S: Final = 10.0  # over HTTP; a process has as long as the connect timeout
 CHANGES: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
-PROGRESS: Final = "notifications/progress"
 UPDATED: Final = "notifications/resources/updated"
 EVERYTHING: Final = types.ClientCapabilities(
     sampling=types.SamplingCapability(
@@ -80,7 +71,7 @@ class PassingSession(ClientSession):
 
     def __init__(
         self,
-        dispatcher: Dispatcher[TransportContext],
+        dispatcher: WireDispatcher,
         *,
         client_info: types.Implementation,
         relay: SessionRelay,
@@ -92,11 +83,9 @@ class PassingSession(ClientSession):
         self._modern = False
         self._on_change = on_change
         self._on_updated = on_updated
-        self._is_stream = isinstance(dispatcher, WireDispatcher)
-        self.progress_of: dict[RequestId, OnProgress] = {}
-        """Called with the progress on the requests that `send_without_params` has open, by their tokens."""
-        if isinstance(dispatcher, WireDispatcher):
-            relay.requests.watch(dispatcher)
+        self._wire = dispatcher
+        dispatcher.headers_of = lambda _method, _params, about: self._headers_for(about)
+        relay.requests.watch(dispatcher)
 
     # --- the handshake
 
@@ -132,7 +121,7 @@ class PassingSession(ClientSession):
         method = "server/discover"
         params = discover_params(self._client_info, self._build_capabilities(version), version)
         opts: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}}
-        if not self._is_stream:  # a process may not have begun to read
+        if not self._wire.is_stream:  # a process may not have begun to read
             opts["timeout"] = DISCOVER_TIMEOUT_S
         return read_discover(await self._request_greeting(method, params, opts))
 
@@ -162,8 +151,8 @@ class PassingSession(ClientSession):
 
     @property
     def ended(self) -> bool:
-        """True if the connection has ended; always False over HTTP, where each request has its own."""
-        return isinstance(self._dispatcher, WireDispatcher) and self._dispatcher.outgoing.closed
+        """True if the connection has ended; not over HTTP, where each request has its own."""
+        return self._wire.outgoing.closed
 
     async def ask_raw(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         """Send a request and wait for its result, which is not looked at.
@@ -176,29 +165,22 @@ class PassingSession(ClientSession):
         self._stamp(data, opts)
         return await self._dispatcher.send_raw_request(method, data.get("params"), opts)
 
-    def options_for(self, request: Request) -> CallOptions:
-        """The options of a request for `send_without_params`: HTTP headers that repeat parts of it."""
+    def _headers_for(self, request: Request | None) -> Mapping[str, str]:
+        """The HTTP headers that repeat parts of a request (2026-07-28)."""
+        if not self._modern or request is None:
+            return NO_HEADERS
         params: dict[str, Any] = {}
-        if self._modern and (name_key := NAME_BEARING_METHODS.get(request.method)) is not None:
+        if (name_key := NAME_BEARING_METHODS.get(request.method)) is not None:
             given = _decode_members(b"".join((b"{", *request.params(), b"}")))
             params[name_key] = name = msgspec.json.decode(given.get(name_key, b"null"))
             if isinstance(name, str) and name in self._x_mcp_header_maps:
                 params["arguments"] = msgspec.json.decode(given.get("arguments", b"{}"))
         opts: CallOptions = {}
         self._stamp({"method": request.method, "params": params}, opts)
-        if self._modern and isinstance(request, TaskRequest):
-            opts.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(request.task_id)
-        return opts
-
-    async def send_without_params(self, request: Request, opts: CallOptions) -> dict[str, Any]:
-        """Send a request over HTTP without its params, which its `Exchange` has, and wait for its result.
-
-        The result is empty where the exchange took it as it came.
-
-        Raises:
-            MCPError: The server refused it, or there was no answer.
-        """
-        return await self._dispatcher.send_raw_request(request.method, None, opts)
+        headers = opts["headers"]
+        if isinstance(request, TaskRequest):
+            headers[MCP_NAME_HEADER] = encode_header_value(request.task_id)
+        return headers
 
     async def ask_page(self, method: str, cursor: str | None) -> msgspec.Raw:
         """Request a page of a list; return its result as it came.
@@ -213,9 +195,7 @@ class PassingSession(ClientSession):
             data["params"] = {"cursor": cursor}
         opts: CallOptions = {}
         self._stamp(data, opts)
-        if isinstance(self._dispatcher, WireDispatcher):
-            return await self._dispatcher.send_for_bytes(method, data.get("params"), opts)
-        return await take_raw(self._dispatcher.send_raw_request(method, data.get("params"), opts))
+        return await self._wire.send_for_bytes(method, data.get("params"), opts)
 
     def header_problem(self, tool: ToolInfo) -> str | None:
         """Find a problem with the parameters that a tool wants in HTTP headers (2026-07-28); None if none.
@@ -250,34 +230,16 @@ class PassingSession(ClientSession):
         self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         if method in QUESTIONS:
-            return await self._relay.requests.answer(dctx, method, params, REQUEST.get())
+            return await self._relay.requests.answer(dctx, method, params)
         if method == "ping" and not self._modern:  # without the SDK's models, which nothing else here needs
             return {}
         return await super()._on_request(dctx, method, params)
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take a notification of a stream at once: in the order of the messages, and without a task."""
-        if not self._is_stream:
-            if method == PROGRESS and params is not None:
-                self._take_progress(params)
-                return True
-            return super()._intercept_notification(method, params)
+        """Take a notification at once: in the order of the messages, and without a task."""
         if not super()._intercept_notification(method, params):  # which is for `subscriptions/listen`
             self._take(method, params)
         return True
-
-    def _take_progress(self, params: Mapping[str, Any]) -> None:
-        try:
-            token, step = split_progress(json.dumps(params, allow_nan=False).encode())
-        except (ValueError, RecursionError, msgspec.DecodeError):  # NaN, or no progress
-            return
-        if (on_progress := self.progress_of.get(coerce_request_id(token))) is not None:
-            on_progress(step)
-
-    async def _on_notify(
-        self, _dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
-    ) -> None:
-        self._take(method, params)
 
     def _take(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Pass a notification on; MCPX has no use for others than these."""
@@ -288,4 +250,5 @@ class PassingSession(ClientSession):
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
             self._on_updated(uri)
         else:
-            self._relay.handle_notification(method, dict(params), REQUEST.get(), logs_on_request=self._modern)
+            named = self._wire.receiver.about
+            self._relay.handle_notification(method, dict(params), named, logs_on_request=self._modern)

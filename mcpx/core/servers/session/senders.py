@@ -1,7 +1,7 @@
-"""Sends requests to an upstream server: as bytes where the transport is ours, else through the SDK.
+"""Sends requests to an upstream server, as bytes.
 
-Both senders start a request without waiting, and call back exactly once, with the raw JSON of the result or
-with the error; after a lost connection perhaps not at all.
+A request is started without waiting, and called back exactly once, with the raw JSON of the result or with
+the error; after a lost connection perhaps not at all.
 
 `LogLevelSync` keeps a server of the older revisions up to date on its clients as a whole: the log level, the
 most verbose that any client wants that sees the server, and before a call at least the call's own; and
@@ -10,15 +10,13 @@ changed roots. From 2026-07-28 on the level travels in each request, and there i
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import anyio
-import anyio.abc
 import mcp_types
 import msgspec
 import structlog
 from mcp import ClientSession, MCPError
-from mcp.shared.dispatcher import CallOptions
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -31,10 +29,9 @@ from mcpx.core.protocol.context import Caller, most_verbose
 from mcpx.core.protocol.requests import CallTool, OnProgress, Request
 from mcpx.core.servers.in_flight import Sent
 from mcpx.core.servers.relay.clients import ConnectedClients
-from mcpx.core.servers.session.sdk_session import REQUEST, PassingSession
-from mcpx.core.servers.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
+from mcpx.core.servers.session.sdk_session import PassingSession
 from mcpx.core.wire.dispatcher import WireDispatcher
-from mcpx.core.wire.envelope import Bytes, RequestId
+from mcpx.core.wire.envelope import Bytes
 from mcpx.core.wire.intake import LARGE_BYTES
 from mcpx.core.wire.outgoing import OnAnswer, Outgoing
 
@@ -45,10 +42,10 @@ SET_LEVEL_TIMEOUT_S: Final = 5.0
 
 
 class LogLevelSync:
-    """Synchronises one session. `wire` is its dispatcher, if it runs on a stream."""
+    """Synchronises one session. `wire` is its dispatcher."""
 
     def __init__(
-        self, server: str, client: PassingSession, wire: WireDispatcher | None, clients: ConnectedClients
+        self, server: str, client: PassingSession, wire: WireDispatcher, clients: ConnectedClients
     ) -> None:
         can = client.server_capabilities
         self._handshake = client.discover_result is None
@@ -86,17 +83,12 @@ class LogLevelSync:
                 log.debug("upstream.level_refused", level=level, reason=error.message)
 
     def raise_level_nowait(self, level: str | None) -> None:
-        """Raise the level before a call on a stream, without waiting: the server reads it first."""
-        if self._wire is not None and self._is_below(level):
+        """Raise the level before a call, without waiting: the server has it first."""
+        if self._is_below(level):
             self._level = level
             outgoing = self._wire.outgoing
             params = msgspec.json.encode({"level": level})
             outgoing.call(outgoing.new_id(), SET_LEVEL, [params], lambda _result, _error: None, None)
-
-    async def raise_level(self, level: str | None) -> None:
-        """Raise the level before a call over HTTP, and wait until the server has it."""
-        if self._is_below(level):
-            await self._set_level(level)
 
     def _is_below(self, level: str | None) -> bool:
         if level is None or level == self._level or not self.has_level:
@@ -135,7 +127,7 @@ class WireSender:
             self._log_level.raise_level_nowait(request.context.caller.log_level)
         request_id = outgoing.new_id()
         params = _encode_params(request, str(request_id).encode(), modern)
-        outgoing.call(request_id, request.method, params, on_answer, on_progress)
+        outgoing.call(request_id, request.method, params, on_answer, on_progress, request)
         return _SentOnWire(outgoing, request_id)
 
 
@@ -144,7 +136,7 @@ class _SentOnWire(msgspec.Struct):
     _request_id: int
 
     def recall(self) -> bool:
-        return False  # by now it is in the pipe; what the server has read is known by position
+        return self._outgoing.recall(self._request_id)
 
     def cancel(self, reason: str) -> None:
         self._outgoing.cancel(self._request_id, reason)
@@ -192,76 +184,3 @@ def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -
     pieces = [b"{", *members, begin, meta, b'"progressToken":', token, b"}}"]
     is_large = isinstance(request, CallTool) and len(request.arguments) > LARGE_BYTES
     return pieces if is_large else [b"".join(pieces)]
-
-
-class SessionSender:
-    """Sends through the SDK's session, with one task for each request: for HTTP.
-
-    The SDK keeps the exchange, and sees neither params nor result: these are bytes (`Exchange`).
-    """
-
-    def __init__(
-        self,
-        session: PassingSession,
-        client: mcp_types.Implementation,
-        tasks: anyio.abc.TaskGroup,
-        log_level: LogLevelSync,
-    ) -> None:
-        self._session = session
-        self._tasks = tasks
-        self._log_level = log_level
-        self._modern = None if session.discover_result is None else _ModernMeta(session, client)
-
-    def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        sent = _SentBySession(self._session, request, self._modern, on_answer, on_progress)
-        self._tasks.start_soon(sent.run, self._log_level, self._session.options_for(request))
-        return sent
-
-
-class _SentBySession:
-    def __init__(
-        self,
-        session: PassingSession,
-        request: Request,
-        modern: _ModernMeta | None,
-        on_answer: OnAnswer,
-        on_progress: OnProgress,
-    ) -> None:
-        self._session = session
-        self._request = request
-        self._modern = modern
-        self._on_answer = on_answer
-        self._on_progress = on_progress
-        self._id: RequestId | None = None
-        self._scope = anyio.CancelScope()
-        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
-        self._exchange = Exchange(lambda error: on_answer(None, error), encode_params=self._encode)
-
-    def recall(self) -> bool:
-        return self._exchange.recall()
-
-    def cancel(self, _reason: str) -> None:
-        self._exchange.abandon()
-        self._scope.cancel()
-
-    def _encode(self, request_id: RequestId) -> bytes:
-        self._id = request_id
-        self._session.progress_of[request_id] = self._on_progress
-        return b"".join(_encode_params(self._request, msgspec.json.encode(request_id), self._modern))
-
-    async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
-        """Send it and wait for the answer. Run once, in a task of its own."""
-        with self._scope:
-            try:
-                await settle(self._answer(log_level, opts), self._exchange, self._on_answer)
-            finally:
-                if self._id is not None:
-                    self._session.progress_of.pop(self._id, None)
-
-    async def _answer(self, log_level: LogLevelSync, opts: CallOptions) -> dict[str, Any]:
-        request = self._request
-        if request.context.caller is not None:
-            await log_level.raise_level(request.context.caller.log_level)
-        CURRENT_EXCHANGE.set(self._exchange)  # in this task only
-        REQUEST.set(request)  # what comes in on its stream belongs to it
-        return await self._session.send_without_params(request, opts)

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
-import anyio.abc
 import mcp_types
 from mcp import MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
@@ -27,9 +26,9 @@ from mcpx.core.servers.causes import EraRefused, NoAnswer, Unhealthy
 from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.session.handshake import Handshake
 from mcpx.core.servers.session.sdk_session import PassingSession
-from mcpx.core.servers.session.senders import LogLevelSync, Sender, SessionSender, WireSender
+from mcpx.core.servers.session.senders import LogLevelSync, Sender, WireSender
 from mcpx.core.servers.transport.connecting import open_link
-from mcpx.core.servers.transport.exchange import capture_failures
+from mcpx.core.servers.transport.exchange import failure_of
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.transport.placement import Placing
 from mcpx.errors import leaves
@@ -72,11 +71,9 @@ class UpstreamSession:
         """True if the server speaks the 2026-07-28 revision."""
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
-        """The sender for calls: bytes where the link takes them."""
-        if self.link.wire is not None:
-            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
-        return SessionSender(self.client, CLIENT_INFO, tasks, self.log_level)
+    def sender(self) -> Sender:
+        """The sender for calls."""
+        return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
 
     async def listen(self) -> None:
         """Watch for changed lists of a 2026-07-28 server, for as long as the session lives."""
@@ -126,20 +123,20 @@ class UpstreamSession:
             MCPError: It answers with an error, which is a sign of life too.
         """
         self.link.note_descendants()
-        with capture_failures() as failures:
-            try:
-                if self.modern:
-                    await self.client.send_discover(LATEST_MODERN_VERSION)
-                else:
-                    await self.client.ask_raw("ping", None)
-            except ValidationError:
-                pass  # an odd answer is a sign of life
-            except MCPError:
-                if not failures:
-                    raise
-                if not ends_session(failures[0]):
-                    raise Unhealthy(str(failures[0])) from None
-                self.link.lost.set(str(failures[0]))
+        try:
+            if self.modern:
+                await self.client.send_discover(LATEST_MODERN_VERSION)
+            else:
+                await self.client.ask_raw("ping", None)
+        except ValidationError:
+            pass  # an odd answer is a sign of life
+        except MCPError as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            if not ends_session(failure):
+                raise Unhealthy(str(failure)) from None
+            self.link.lost.set(str(failure))
 
 
 @asynccontextmanager
@@ -179,7 +176,7 @@ async def open_session(
                 placing=placing,
             ) as link:
                 client = PassingSession(
-                    link.dispatcher,
+                    link.wire,
                     client_info=CLIENT_INFO,
                     relay=relay,
                     on_change=changes.set,

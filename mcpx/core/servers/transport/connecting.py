@@ -45,7 +45,7 @@ class StdioLink(Link):
             request_limit=MAX_SERVER_MESSAGE_BYTES,
             mends=True,
         )
-        super().__init__(self._wire, self._wire)
+        super().__init__(self._wire)
         self.pid, self.mark = child.pid, child.mark
         self.inherited, self.container = child.inherited, child.container
         # the child's own methods: calls in flight ask them, and a call in between would cost each of them
@@ -137,7 +137,7 @@ async def open_link(
     Raises:
         ConnectionLost: The connection ended by itself (inside an exception group).
         OSError: The command cannot be started.
-        httpx2.HTTPError: The server cannot be reached (mostly inside exception groups).
+        NotAuthorized: It is not reached without a token (inside exception groups).
     """
     async with (
         _connected(transport, limit, hooks, redact, authorizer, placing) as link,
@@ -172,10 +172,9 @@ def _connected(  # noqa: PLR0917 - it is called once
         return place(placing.server, placing.session, limit=limit, on_malformed=hooks.on_malformed)
     from mcpx.core.servers.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
 
-    missed = hooks.on_events_missed
     if isinstance(transport, Sse):
-        return open_sse(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
-    return open_http(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
+        return open_sse(transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer)
+    return open_http(transport, limit=limit, hooks=hooks, redact=redact, authorizer=authorizer)
 
 
 async def _raise_when_lost(link: Link) -> None:

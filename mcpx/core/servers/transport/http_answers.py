@@ -1,243 +1,140 @@
-"""The meaning of HTTP answers, read without touching a connection. Everything here is pure."""
+"""The meaning of HTTP answers, and the events in a stream, read without touching a connection. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, Literal
+from http import HTTPStatus
+from typing import Final, Protocol
 
-import httpx2
 import msgspec
-from mcp_types import INTERNAL_ERROR, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp import MCPError
 
-from mcpx.core.servers.transport.exchange import Answer, Refused
-from mcpx.core.servers.transport.http_bodies import MAX_QUOTE_LEN
+from mcpx.core.servers.transport.exchange import Refused
 from mcpx.core.text import cut
 from mcpx.core.wire import envelope, malformed
 from mcpx.core.wire.enclosed import one_line
-from mcpx.core.wire.envelope import RequestId, RPCError
-from mcpx.core.wire.intake import INTAKE, LargeMessage
+from mcpx.core.wire.envelope import RequestId, RPCError, RPCMessage
+from mcpx.core.wire.intake import INTAKE, LARGE_BYTES, LargeMessage
+from mcpx.core.wire.lines import KEPT_BYTES, TooLong
 from mcpx.core.wire.malformed import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
-from mcpx.core.wire.outgoing import MalformedMessage, UnreadableAnswer, has_error, read_error
+from mcpx.core.wire.outgoing import (
+    MalformedMessage,
+    ResponseTooLarge,
+    UnreadableAnswer,
+    has_error,
+    read_error,
+)
 
+MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
 SESSION_HEADER: Final = "mcp-session-id"
-_ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
-_PLACEHOLDER_ERROR: Final = RPCError(INTERNAL_ERROR, "the error that the server sent is read elsewhere")
-_PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
+_ACCEPTED: Final = frozenset({HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT})
 _TEXT_TYPES: Final = ("application/json", "text/plain", "application/problem+json")
+_SERVER_ERRORS: Final = range(500, 600)
 
 Redact = Callable[[str], str]
 """Takes the secrets out of a text."""
 
 
-class Posted(msgspec.Struct, frozen=True):
-    """The JSON-RPC message in a POST: a request has an id, a notification or a response of ours has none."""
+class Responded(Protocol):
+    """The head of a response."""
 
-    method: str | None
-    id: RequestId | None
+    @property
+    def status_code(self) -> int: ...
 
-
-def posted_in(request: httpx2.Request) -> Posted:
-    """Read the message in a POST."""
-    message = _decode_or_nothing(request.content)
-    return Posted(message.method, message.id if message.method is not None else None)
+    @property
+    def headers(self) -> dict[str, str]: ...
 
 
-def with_params(request: httpx2.Request, posted: Posted, params: bytes) -> httpx2.Request:
-    """The same JSON-RPC request with other params."""
-    head = envelope.encode({"jsonrpc": "2.0", "id": posted.id, "method": posted.method})
-    return httpx2.Request(
-        request.method,
-        request.url,
-        headers=_headers(request),
-        content=b"".join((head[:-1], b',"params":', params, b"}")),
-        extensions=request.extensions,
-    )
-
-
-def ping_like(request: httpx2.Request) -> httpx2.Request:
-    """A ping in the session of another request."""
-    return httpx2.Request("POST", request.url, headers=_headers(request), json=_PING)
-
-
-def _headers(request: httpx2.Request) -> dict[str, str]:
-    """The headers of a request for one with another content."""
-    return {name: value for name, value in request.headers.items() if name != "content-length"}
-
-
-def content_type(response: httpx2.Response) -> str:
+def content_type(response: Responded) -> str:
     """Return the MIME type, without parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-class _Result(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: RequestId
-    result: msgspec.Raw
-    method: None = None
-    error: None = None
+class Answer(msgspec.Struct, frozen=True):
+    """The response to a request: its result as it came, or its error. The id of an error may be null."""
+
+    id: RequestId | None
+    result: msgspec.Raw | None = None
+    error: MCPError | None = None
 
 
-_decode_result: Final = msgspec.json.Decoder(_Result).decode
+def read_answer(data: bytes | LargeMessage, *, raw: bool) -> Answer | None:
+    """Read a JSON-RPC message; return None if it is not a response.
 
-
-def read_answer(data: bytes) -> Answer | None:
-    """Read a JSON-RPC message as the SDK does; return None if it is not a response.
-
-    A usual result is not looked into, which costs a thirtieth of the SDK's reading: what the SDK cannot read
-    in it comes out when the SDK reads it.
+    The contents stay as they came; with `raw`, numbers that are no JSON fail it, else they are null. Half a
+    surrogate pair, which some clients take, is replaced.
 
     Raises:
         MalformedMessage: It is not a JSON-RPC message.
     """
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        if not data.isascii():
-            data.decode()
-        found = _decode_result(data)
-        if bytes(memoryview(found.result)[:1]) == b"{":
-            return Answer(found.id, is_error=False)
-    try:
-        message = jsonrpc_message_adapter.validate_json(data, by_name=False)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
-        raise MalformedMessage(f"the answer is not a JSON-RPC message: {problem}") from None
-    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+    message = _large(data) if isinstance(data, LargeMessage) else _decoded(data, raw=raw)
+    if message.method is not None:
         return None
-    return Answer(message.id, is_error=isinstance(message, JSONRPCError))
+    if has_error(message):
+        return Answer(message.id, error=read_error(message.error))
+    if not message.result:
+        raise MalformedMessage(f"the answer is {malformed.NEITHER}")
+    return Answer(message.id, result=message.result)
 
 
-def read_raw_answer(data: bytes) -> Answer | None:
-    """Read a JSON-RPC message as it is read on a stream; return None if it is not a response.
-
-    A result stays as it came, but on one line, as streams want it. It is only looked at whether it is JSON,
-    and in a large one not even that.
-
-    Raises:
-        MalformedMessage: It is not a JSON-RPC message.
-    """
+def _decoded(data: bytes, *, raw: bool) -> RPCMessage:
     data = one_line(data)
+    if may_have_lone_surrogates(data):
+        data = mend_lone_surrogates(data)
     try:
         if not data.isascii():
             data.decode()
-        message = envelope.split_large_answer(data) or envelope.decode_message(data)
+        return envelope.split_large_answer(data) or envelope.decode_message(data)
     except RecursionError:
         raise UnreadableAnswer(malformed.TOO_DEEP, data) from None
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         if (mended := mend_numbers(data)) == data:
             raise MalformedMessage(f"the answer is not a JSON-RPC message: {error}") from None
-        message = _decode_or_nothing(mended)
-        if message.method is None:
-            raise UnreadableAnswer(malformed.NONFINITE, data) from None
-    if message.method is not None:
-        return read_answer(data)
-    if has_error(message):
-        return Answer(message.id, is_error=True, error=read_error(message.error))
-    if not message.result:
-        raise MalformedMessage(f"the answer is {malformed.NEITHER}")
-    return Answer(message.id, is_error=False, result=message.result)
+    message = decode_or_nothing(mended)
+    if raw and message.method is None:
+        raise UnreadableAnswer(malformed.NONFINITE, data)
+    return message
 
 
-def answered_id(data: bytes | LargeMessage) -> RequestId | None:
-    """The id of the request that a message answers; None if it is no answer, or has none that can be read."""
-    if isinstance(data, LargeMessage):
-        return getattr(envelope.split_large(data), "id", None)
-    message = _decode_or_nothing(data)
-    if message.id is not None or message.method is not None:
-        return message.id if message.method is None else None
-    problem = malformed.describe(data)
-    return None if malformed.is_request(problem) else malformed.find_id(problem.head, problem.tail)
-
-
-def _decode_or_nothing(data: bytes) -> envelope.RPCMessage:
-    try:
-        return envelope.decode_message(data)
-    except (msgspec.DecodeError, RecursionError):
-        return envelope.RPCMessage()
-
-
-def take_message(
-    data: bytes | LargeMessage, *, raw: bool, request_id: RequestId | None = None
-) -> tuple[Answer | None, bytes]:
-    """Read what a server sent; return it, if it is a response, with what the SDK is to read of it.
-
-    With `raw` the SDK gets an empty response, else the same one. An error without an id gets `request_id`.
-    Half a surrogate pair, which some clients take, is replaced.
-
-    Raises:
-        MalformedMessage: It is not a JSON-RPC message.
-    """
-    if isinstance(data, LargeMessage):
-        if raw and (taken := _take_large(data, request_id)) is not None:
-            return taken
-        data = bytes(data)  # of a listing, which is read whole; or a message of another kind
-    if may_have_lone_surrogates(data):
-        data = mend_lone_surrogates(data)
-    answer = read_raw_answer(data) if raw else read_answer(data)
-    if answer is None:
-        return None, data
-    if raw:
-        return answer, _placeholder(answer, request_id)
-    if answer.id is None:
-        error = JSONRPCError.model_validate_json(data).model_copy(update={"id": request_id})
-        return answer, error.model_dump_json(exclude_unset=True).encode()
-    return answer, data
-
-
-def _take_large(data: LargeMessage, request_id: RequestId | None) -> tuple[Answer, bytes] | None:
-    """The same for a large message, of which the two ends are looked at; None for one that is no response."""
+def _large(data: LargeMessage) -> RPCMessage:
+    """Split a large message, of which the two ends are looked at."""
     if data.error is not None:
         raise MalformedMessage("the answer is not UTF-8")
     message = envelope.split_large(data)
     if message is None:
         raise MalformedMessage(malformed.UNUSUAL)
-    if message.method is not None:
-        return None
-    INTAKE.carries(data, message.result)
-    if has_error(message):
-        answer = Answer(message.id, is_error=True, error=read_error(message.error))
-    else:
-        answer = Answer(message.id, is_error=False, result=message.result)
-    return answer, _placeholder(answer, request_id)
+    if message.method is None:
+        INTAKE.carries(data, message.result)
+    return message
 
 
-def _placeholder(answer: Answer, request_id: RequestId | None) -> bytes:
-    """Encode what the SDK reads in the place of an answer that goes another way."""
-    content: dict[str, object] = {"error": _PLACEHOLDER_ERROR} if answer.is_error else {"result": {}}
-    named = request_id if answer.id is None else answer.id
-    return envelope.encode({"jsonrpc": "2.0", "id": named, **content})
+def decode_or_nothing(data: bytes) -> RPCMessage:
+    """A JSON-RPC message; one without any member for what is none."""
+    try:
+        return envelope.decode_message(data)
+    except (msgspec.DecodeError, RecursionError):
+        return RPCMessage()
 
 
-def answer_to(posted: Posted, data: bytes | LargeMessage, *, raw: bool = False) -> tuple[Answer, bytes]:
-    """Read the response to a request as `take_message` does.
+def answer_to(request_id: RequestId, data: bytes | LargeMessage, *, raw: bool) -> Answer:
+    """Read the response to a request.
 
     Raises:
         MalformedMessage: It is not the response to that request.
     """
-    answer, data = take_message(data, raw=raw, request_id=posted.id)
+    answer = read_answer(data, raw=raw)
     if answer is None:
         raise MalformedMessage("the answer is a message of another kind")
-    if answer.id is None and not answer.is_error:
+    if answer.id is None and answer.error is None:
         raise MalformedMessage("the answer has no id")
-    if answer.id is not None and str(answer.id) != str(posted.id):
+    if answer.id is not None and str(answer.id) != str(request_id):
         raise MalformedMessage("the answer is to another request")
-    return answer, data
+    return answer
 
 
-def refuse(data: bytes | LargeMessage, error: MalformedMessage) -> bytes:
-    """The error that the SDK is to read in place of an answer that cannot be read."""
-    found = answered_id(data)
-    if found is None:
-        return bytes(data)
-    return encode_error(Posted(None, found), RPCError(INTERNAL_ERROR, str(error)))
-
-
-def encode_error(posted: Posted, error: RPCError) -> bytes:
-    """Encode an error as the response to a request."""
-    return envelope.encode({"jsonrpc": "2.0", "id": posted.id, "error": error})
-
-
-def not_a_message(response: httpx2.Response) -> MalformedMessage:
+def not_a_message(response: Responded) -> MalformedMessage:
     """Describe an answer of a good status that holds no message."""
     if response.status_code in _ACCEPTED:
         return MalformedMessage(f"the answer is HTTP {response.status_code}, without a message")
@@ -246,14 +143,14 @@ def not_a_message(response: httpx2.Response) -> MalformedMessage:
     return MalformedMessage(f"the answer is {kind}, not an MCP message")
 
 
-def unfollowed(response: httpx2.Response, location: httpx2.URL | None, redact: Redact) -> Refused:
+def unfollowed(response: Responded, location: object, redact: Redact) -> Refused:
     """Describe a redirect that is not followed."""
     where = quoted(redact(str(location)))
     return Refused(response.status_code, explanation=f"it redirects to {where}, which is not followed")
 
 
 def describe(error: Exception, redact: Redact) -> str:
-    """Describe a failure in the words of the HTTP library, which may quote the server."""
+    """Describe a failure in the words of the system, or of the server."""
     return quoted(redact(str(error))) or type(error).__name__
 
 
@@ -261,22 +158,23 @@ class ErrorBody(msgspec.Struct, frozen=True):
     """The body of an HTTP error: its text; the JSON-RPC error in it, if there is one, and its id."""
 
     text: str = ""
-    error: RPCError | None = None
+    error: MCPError | None = None
     id: RequestId | None = None
 
 
 class _ErrorMessage(msgspec.Struct):
-    error: RPCError
+    error: msgspec.Raw
     id: RequestId | None = None
 
 
-def read_error_body(response: httpx2.Response, body: bytes, redact: Redact) -> ErrorBody:
+def read_error_body(response: Responded, body: bytes, redact: Redact) -> ErrorBody:
     """Read the body of an HTTP error. Secrets are taken out of its text, but not of its JSON-RPC error."""
     kind = content_type(response)
     if kind == "application/json":
         with suppress(msgspec.DecodeError, RecursionError):
             found = msgspec.json.decode(body, type=_ErrorMessage)
-            return ErrorBody(quoted(redact(found.error.message)), found.error, found.id)
+            said = msgspec.json.decode(found.error, type=RPCError)
+            return ErrorBody(quoted(redact(said.message)), read_error(found.error), found.id)
     return ErrorBody(quoted(redact(body.decode(errors="replace"))) if kind in _TEXT_TYPES else "")
 
 
@@ -285,22 +183,167 @@ def is_unparsed(status: int, body: ErrorBody) -> bool:
 
     Some servers do so for a session that they do not know, where the protocol has 404.
     """
-    return status == httpx2.codes.BAD_REQUEST and body.error is not None and body.id is None
+    return status == HTTPStatus.BAD_REQUEST and body.error is not None and body.id is None
 
 
-def is_server_error(body: ErrorBody, response: httpx2.Response, posted: Posted) -> bool:
+def is_server_error(body: ErrorBody, status: int, request_id: RequestId, *, in_session: bool) -> bool:
     """True if the server answered the request with an error of its own, which is passed on unaltered.
 
     It did if the error carries the id of the request. Servers without sessions may not read the id of what
     they refuse; one with sessions that does not has refused the session, and a 429 or a 5xx may be a proxy's.
     """
-    if body.error is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+    if body.error is None or status == HTTPStatus.TOO_MANY_REQUESTS:
         return False
-    if body.id is not None and str(body.id) == str(posted.id):
+    if body.id is not None and str(body.id) == str(request_id):
         return True
-    return not response.is_server_error and SESSION_HEADER not in response.request.headers
+    return status not in _SERVER_ERRORS and not in_session
 
 
 def quoted(text: str) -> str:
     """Quote a text of the server's: one line, cut to a length."""
     return cut(" ".join(text.split()), MAX_QUOTE_LEN)
+
+
+# --- events of a stream
+
+_DATA: Final = b"data:"
+_LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
+_KEPT_FIELDS: Final = frozenset({b"event", b"id", b"retry"})
+
+
+class Event(msgspec.Struct):
+    """One event of a stream; of a field that it has twice, the last."""
+
+    fields: dict[bytes, bytes]
+    data: bytes | LargeMessage | TooLong | None = None
+    """Its lines of data with line breaks between them; None without one."""
+
+    @property
+    def is_message(self) -> bool:
+        """True if it carries a JSON-RPC message."""
+        return bool(self.data) and self.fields.get(b"event", b"") in {b"", b"message"}
+
+
+class EventParser:
+    """Finds the events in a stream; of an incomplete one it holds at most `limit` bytes.
+
+    `large` begins a large message. With `skips`, an event over the limit is a `TooLong`.
+    """
+
+    def __init__(
+        self, limit: int, large: Callable[[bytes | bytearray], LargeMessage], *, skips: bool = False
+    ) -> None:
+        self._limit = limit
+        self._begin_large = large
+        self._skips = skips
+        self._skipped: bytes | None = None  # the beginning of the data that is skipped
+        self._tail = b""  # and its end, so far
+        self._stalled = False
+        self._line = bytearray()  # the last line, as far as it has come
+        self._large: LargeMessage | None = None  # the same, where it is data and large
+        self._whole: LargeMessage | None = None  # the data, where its first field is large
+        self._data: bytearray | None = None  # the data fields of the event so far, each with a line break
+        self._fields: dict[bytes, bytes] = {}
+        self._held_bytes = 0
+        self._after_cr = False
+        self.resumable = False
+        """True if an event had an id, so that the stream can be resumed after it."""
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Yield each event that this chunk completes.
+
+        Raises:
+            ResponseTooLarge: An event is longer than the limit.
+        """
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        if self._large is not None and self._large.given_up:
+            self._stalled = True
+            self._refuse()
+        first, *others = _LINE_BREAK.split(chunk)
+        self._hold(first)
+        for line in others:
+            if (event := self._end_line()) is not None:
+                yield event
+            self._hold(line)
+        self._check()
+
+    def _check(self) -> None:
+        if self._held_bytes > self._limit:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Skip the event that is too large, if such are skipped."""
+        for large in (self._large, self._whole):
+            if large is not None:
+                large.released()
+        if not self._skips:
+            raise ResponseTooLarge(f"the answer is {self._too_long(b'', b'').problem}")
+        if self._skipped is None:
+            held = self._large or self._whole or self._data or self._line[len(_DATA) :]
+            self._skipped = bytes(held[:KEPT_BYTES]).lstrip()
+            self._tail = bytes(held[-KEPT_BYTES:])
+        if self._line or self._large is not None:
+            self._line[:] = _DATA  # what is left of the line belongs to it
+        self._large = self._whole = self._data = None
+        self._held_bytes = 0
+
+    def _too_long(self, head: bytes, tail: bytes) -> TooLong:
+        return TooLong(head, tail, self._limit, self._stalled)
+
+    def _hold(self, part: bytes) -> None:
+        if self._skipped is not None and (len(self._line) + len(part)) > KEPT_BYTES:
+            self._tail = (self._tail + self._line.removeprefix(_DATA) + part)[-KEPT_BYTES:]
+            self._line[:] = _DATA
+            return
+        self._held_bytes += len(part)
+        if self._large is not None:
+            self._large.add(part)
+            return
+        self._line += part
+        if len(self._line) > LARGE_BYTES and self._data is None and self._line.startswith(_DATA):
+            value = self._line[len(_DATA) :]
+            self._large = self._begin_large(value.removeprefix(b" "))
+            self._line.clear()
+
+    def _end_line(self) -> Event | None:
+        if self._large is not None:
+            self._whole, self._large = self._large, None
+            self._whole.end()
+            return None
+        line = bytes(self._line)
+        self._line.clear()
+        if not line:
+            return self._end_event()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            if self._skipped is not None:
+                self._tail = (self._tail + value)[-KEPT_BYTES:]
+                self._held_bytes = 0
+                return None
+            self._data = bytearray() if self._data is None else self._data
+            self._data += value + b"\n"
+            return None
+        self._held_bytes -= len(line)
+        if field in _KEPT_FIELDS:
+            self._held_bytes += len(value) - len(self._fields.get(field, b""))
+            self._fields[field] = value
+            self.resumable |= field == b"id" and bool(value)
+        return None
+
+    def _end_event(self) -> Event:
+        self._check()
+        data: bytes | LargeMessage | TooLong | None = self._whole
+        if self._data is not None:
+            rest = bytes(memoryview(self._data)[:-1])
+            data = rest if self._whole is None else bytes(self._whole) + b"\n" + rest
+        if self._skipped is not None:
+            data = self._too_long(self._skipped, self._tail)
+        self._whole = self._skipped = None
+        self._stalled = False
+        event = Event(self._fields, data)
+        self._data, self._fields = None, {}
+        self._held_bytes = 0
+        return event

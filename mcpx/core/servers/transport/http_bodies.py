@@ -1,20 +1,23 @@
-"""Bodies of HTTP answers within bounds, in size and time.
+"""Bodies of HTTP responses as they come: unpacked, within bounds, a little in each turn of the event loop.
 
-`inflated` decompresses a body in small steps, so that a small one cannot become a huge one at once;
-`read_whole` reads one message, `read_prefix` a body that only explains, and `bare_response` drops one.
+A `Body` takes the pieces of one response. It unpacks them in small steps, so that a small body cannot become
+a huge one at once, and reads no further while it has more to do than fits into a turn, or while it is not its
+turn to grow (`mcpx.core.wire.intake`). `Whole` has one message, `Events` an event stream, `Prefix` the
+beginning of a body that only explains.
 """
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final
 
-import anyio
-import anyio.lowlevel
-import httpx2
-
+from mcpx.core.servers.transport.exchange import Dropped
+from mcpx.core.servers.transport.http_answers import MAX_QUOTE_LEN, Event, EventParser
+from mcpx.core.servers.transport.http_connection import Head, HttpConnection
+from mcpx.core.telemetry.contained import contain
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.intake import LARGE_BYTES, LargeMessage, Reader
 from mcpx.core.wire.malformed import Mender
@@ -22,73 +25,135 @@ from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 MAX_PREFIX_BYTES: Final = 65536  # read of a body that is no message
 PREFIX_TIMEOUT_S: Final = 2.0  # to read them
-CHUNKS_PER_TURN: Final = 32  # of one body, before other tasks have their turn: 1 to 3 ms
-MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+STEPS_PER_TURN: Final = 32  # of one body, before others have their turn: 1 to 5 ms
 _INFLATE_STEP_BYTES: Final = 65536  # that come out of the decompressor at a time
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
-_NOT_PASSED_ON: Final = frozenset(
-    {"content-encoding", "content-length", "transfer-encoding", "connection", "set-cookie"}
-)
+_PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 
-
-async def inflated(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield the body without its Content-Encoding.
-
-    Other tasks have their turn now and then: thousands of chunks may come in one read.
-
-    Raises:
-        MalformedMessage: The encoding is unknown, or broken.
-        httpx2.HTTPError: The connection was dropped.
-    """
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    taken = 0
-    async for chunk in _inflated(response.aiter_raw(), encoding):
-        taken += 1
-        if taken % CHUNKS_PER_TURN == 0:
-            await anyio.lowlevel.checkpoint()
-        yield chunk
-
-
-async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    if encoding in {"", "identity"}:
-        async for chunk in body:
-            yield chunk
-        return
-    if encoding not in {"gzip", "x-gzip", "deflate"}:
-        shown = encoding[:MAX_QUOTE_LEN]
-        raise MalformedMessage(f"the answer is compressed with {shown}, which was not asked for")
-    inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
-    async for chunk in body:
-        rest = chunk
-        while rest:
-            try:
-                yield inflate.decompress(rest, _INFLATE_STEP_BYTES)
-            except zlib.error as error:
-                raise MalformedMessage(f"the answer's compression is broken: {error}") from error
-            rest = inflate.unconsumed_tail
-        if inflate.eof:
-            return  # what follows would only be kept
-    yield inflate.flush()
+OnFailure = Callable[[Exception], None]
+"""Called once, in the place of the end: with `Dropped`, `MalformedMessage` or `ResponseTooLarge`."""
 
 
 class Body(Reader):
-    """A body that is not read on while it is not its turn (`mcpx.core.wire.intake`)."""
+    """The body of one response. It ends once: in `_finish`, or with `on_failure`."""
 
-    def __init__(self) -> None:
-        self._turn = anyio.Event()
-        self._turn.set()
+    def __init__(self, head: Head, connection: HttpConnection, on_failure: OnFailure) -> None:
+        self.over = False
+        self._connection: HttpConnection | None = connection
+        self._on_failure = on_failure
+        self._pieces: deque[bytes] = deque()
+        self._steps: Iterator[None] | None = None
+        self._end: Exception | bool = False  # True, or why there will be no end
+        self._waits = False  # for its turn to grow
+        self._unpack: Callable[[bytes], Iterator[bytes]] = _identity
+        self._packed: _Inflated | None = None
+        packing = head.headers.get("content-encoding", "").strip().lower()
+        if packing in _PACKED:
+            self._unpack = self._packed = _Inflated()
+        elif packing not in {"", "identity"}:
+            shown = packing[:MAX_QUOTE_LEN]
+            self._unpack = _Refused(f"the answer is compressed with {shown}, which was not asked for")
+
+    # --- from the connection
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece, as it was sent."""
+        if not self.over:
+            self._pieces.append(piece)
+            if self._steps is None:
+                self._work()
+
+    def end(self, piece: bytes) -> None:
+        """Take the last piece."""
+        if piece:
+            self._pieces.append(piece)
+        self._close(end=True)
+
+    def drop(self, error: Dropped) -> None:
+        """Nothing more will come: the connection has ended."""
+        self._close(end=error)
+
+    def _close(self, *, end: Exception | bool) -> None:
+        self._connection = None
+        self._end = self._end or end
+        if self._steps is None:
+            self._work()
+
+    # --- in turns
+
+    def _work(self) -> None:
+        """Take a few steps; the others in the next turns, and meanwhile nothing more is read."""
+        try:
+            for _ in range(STEPS_PER_TURN):
+                if self.over:
+                    return
+                if self._steps is None:
+                    if not self._pieces or (self._packed is not None and self._packed.ended):
+                        break
+                    self._steps = self._take(self._pieces.popleft())
+                if next(self._steps, self) is self:
+                    self._steps = None
+            else:
+                asyncio.get_running_loop().call_soon(self._work)
+                self._hold_if_needed()
+                return
+        except (MalformedMessage, ResponseTooLarge) as error:
+            self.fail(error)
+            return
+        except Exception as error:  # noqa: BLE001 - the boundary: what it holds must not cost the connections
+            contain(error, "body")
+            self.fail(MalformedMessage("the answer cannot be read"))
+            return
+        self._hold_if_needed()
+        if self._end is True or (self._packed is not None and self._packed.ended):
+            self.over = True
+            self._finish()
+        elif isinstance(self._end, Exception):
+            self.fail(self._end)
+
+    def fail(self, error: Exception) -> None:
+        """Give it up, and hang up on its sender."""
+        if self.over:
+            return
+        self.over = True
+        self._pieces.clear()
+        self._steps = None
+        connection, self._connection = self._connection, None
+        self._on_failure(error)
+        if connection is not None:
+            connection.close()
+
+    def _take(self, piece: bytes) -> Iterator[None]:
+        for part in self._unpack(piece):
+            yield from self._add(part)
+
+    def _add(self, part: bytes) -> Iterator[None]:
+        """Take in what was unpacked, in steps."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """All has been taken in."""
+        raise NotImplementedError
+
+    # --- for large messages
 
     def hold(self) -> None:
-        """Read no further."""
-        self._turn = anyio.Event()
+        """Read no further, until it is its turn."""
+        self._waits = True
+        self._hold_if_needed()
 
     def release(self) -> None:
         """Read on."""
-        self._turn.set()
+        self._waits = False
+        self._hold_if_needed()
 
-    async def turn(self) -> None:
-        """Wait for its turn."""
-        await self._turn.wait()
+    def _hold_if_needed(self) -> None:
+        if self._connection is None:
+            return
+        if self._waits or self._steps is not None or self._pieces:
+            self._connection.hold()
+        else:
+            self._connection.release()
 
     def large(self, begun: bytes | bytearray) -> LargeMessage:
         """A large message that has begun so; on one line, and without half surrogate pairs."""
@@ -98,64 +163,144 @@ class Body(Reader):
         return message
 
 
-async def read_whole(response: httpx2.Response, limit: int) -> bytes | LargeMessage:
-    """Read a body of at most `limit` bytes.
+def _identity(piece: bytes) -> Iterator[bytes]:
+    yield piece
 
-    Raises:
-        ResponseTooLarge: It is longer.
-        MalformedMessage, httpx2.HTTPError: As for `inflated`.
-    """
-    read = bytearray()  # a list of its chunks would hold forty times their size where they are of one byte
-    body, large = Body(), None
-    try:
-        async for chunk in inflated(response):
-            if large is not None:
-                large.add(chunk)
-            else:
-                read += chunk
-                if len(read) > LARGE_BYTES:
-                    large, read = body.large(read), bytearray()
-            if len(read if large is None else large) > limit:
-                raise too_large(limit)  # noqa: TRY301 - what is held is let go of here
-            await body.turn()
-            if large is not None and large.given_up:
-                raise stalled()  # noqa: TRY301 - as above
-    except BaseException:
+
+class _Refused:
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __call__(self, _piece: bytes) -> Iterator[bytes]:
+        raise MalformedMessage(self._why)
+
+
+class _Inflated:
+    """Unpacks gzip or zlib; what follows the end of it is dropped."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+
+    def __call__(self, piece: bytes) -> Iterator[bytes]:
+        rest, out = piece, b""
+        while rest or len(out) == _INFLATE_STEP_BYTES:
+            try:
+                out = self._inflate.decompress(rest, _INFLATE_STEP_BYTES)
+            except zlib.error as error:
+                raise MalformedMessage(f"the answer's compression is broken: {error}") from error
+            yield out
+            rest = self._inflate.unconsumed_tail
+            if self._inflate.eof:
+                self.ended = True
+                return
+
+
+class Whole(Body):
+    """A body that is one message of at most `limit` bytes; `on_message` is called once with it."""
+
+    def __init__(
+        self,
+        head: Head,
+        connection: HttpConnection,
+        limit: int,
+        *,
+        on_message: Callable[[bytes | LargeMessage], None],
+        on_failure: OnFailure,
+    ) -> None:
+        super().__init__(head, connection, on_failure)
+        self._limit = limit
+        self._on_message = on_message
+        self._read = bytearray()  # a list of small pieces would hold forty times their size
+        self._large: LargeMessage | None = None
+
+    def _add(self, part: bytes) -> Iterator[None]:
+        large = self._large
         if large is not None:
-            large.released()
-        raise
-    if large is None:
-        return bytes(read)
-    large.end()
-    return large
+            large.add(part)
+            if large.given_up:
+                raise stalled()
+        else:
+            self._read += part
+            if len(self._read) > LARGE_BYTES:
+                self._large, self._read = self.large(self._read), bytearray()
+        if len(self._read if self._large is None else self._large) > self._limit:
+            raise too_large(self._limit)
+        yield
+
+    def _finish(self) -> None:
+        large, self._large = self._large, None
+        if large is None:
+            self._on_message(bytes(self._read))
+        else:
+            large.end()
+            self._on_message(large)
+
+    def fail(self, error: Exception) -> None:
+        if self._large is not None:
+            self._large.released()
+            self._large = None
+        super().fail(error)
 
 
-async def read_prefix(response: httpx2.Response) -> bytes:
-    """Read what can be had of a body within small bounds, and close the response. Never raises.
+class Events(Body):
+    """An event stream; `on_event` is called with each event, `on_end` when it has ended as it should."""
+
+    def __init__(
+        self,
+        head: Head,
+        connection: HttpConnection,
+        limit: int,
+        *,
+        on_event: Callable[[Event], None],
+        on_end: Callable[[], None],
+        on_failure: OnFailure,
+        skips: bool = False,
+    ) -> None:
+        """`limit` is the most bytes of an event; one that is longer ends the stream, or `skips` it."""
+        super().__init__(head, connection, on_failure)
+        self._parser = EventParser(limit, self.large, skips=skips)
+        self._on_event = on_event
+        self._on_end = on_end
+
+    @property
+    def resumable(self) -> bool:
+        """True if an event had an id, so that the stream can be resumed after it."""
+        return self._parser.resumable
+
+    def _add(self, part: bytes) -> Iterator[None]:
+        for event in self._parser.feed(part):
+            self._on_event(event)
+            yield
+
+    def _finish(self) -> None:
+        self._on_end()
+
+
+class Prefix(Body):
+    """The beginning of a body, within small bounds, after which `on_end` is called once, whatever has come.
 
     A body that is read to its end leaves the connection for the next request.
     """
-    read = bytearray()
-    with anyio.move_on_after(PREFIX_TIMEOUT_S), suppress(httpx2.HTTPError, MalformedMessage):
-        async for chunk in inflated(response):
-            read += chunk
-            if len(read) > MAX_PREFIX_BYTES:
-                break
-    with anyio.CancelScope(shield=True), suppress(httpx2.HTTPError):  # closing does not wait for the server
-        await response.aclose()
-    return bytes(read[:MAX_PREFIX_BYTES])
 
+    def __init__(self, head: Head, connection: HttpConnection, on_end: Callable[[bytes], None]) -> None:
+        super().__init__(head, connection, lambda _error: self._finish())
+        self._done = on_end
+        self._read = bytearray()
+        self._timer = asyncio.get_running_loop().call_later(PREFIX_TIMEOUT_S, self._expire)
 
-async def bare_response(response: httpx2.Response) -> httpx2.Response:
-    """Close a response, and return its status and headers without a body."""
-    await read_prefix(response)
-    return httpx2.Response(response.status_code, headers=kept_headers(response))
+    def _add(self, part: bytes) -> Iterator[None]:
+        self._read += part
+        if len(self._read) > MAX_PREFIX_BYTES:
+            raise too_large(MAX_PREFIX_BYTES)
+        yield
 
+    def _expire(self) -> None:
+        self.fail(too_large(MAX_PREFIX_BYTES))
 
-def kept_headers(response: httpx2.Response) -> httpx2.Headers:
-    """Return the headers that still hold for a body that was read and decompressed."""
-    pairs = [pair for pair in response.headers.multi_items() if pair[0] not in _NOT_PASSED_ON]
-    return httpx2.Headers(pairs)
+    def _finish(self) -> None:
+        self._timer.cancel()
+        self._done(bytes(self._read[:MAX_PREFIX_BYTES]))
 
 
 def stalled() -> ResponseTooLarge:

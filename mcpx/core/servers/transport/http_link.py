@@ -1,134 +1,181 @@
 """The links over HTTP: Streamable HTTP, and the older transport with one event stream (HTTP+SSE).
 
-The SDK's transports run on the guarded HTTP client, which reports to the link what each exchange says of
-the session. The connection is lost when the server refuses the session or forgets it, and over the older
-transport when the event stream ends.
+The connection is lost when the server refuses the session or forgets it, and over the older transport when
+the event stream ends. Over Streamable HTTP the stream of the messages that the server sends on its own is
+opened again, after growing delays, whenever it ends or fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import Final
+from urllib.parse import urljoin
 
 import anyio
-import httpx2
-from anyio.streams.memory import MemoryObjectSendStream
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError
 
 from mcpx.core.config import Http, Sse
-from mcpx.core.config.server_config import Tls
 from mcpx.core.servers.accounts import Authorizer
-from mcpx.core.servers.transport.exchange import HttpLink
-from mcpx.core.servers.transport.http_answers import Redact
-from mcpx.core.servers.transport.http_guard import DeliverError, HttpGuard
-from mcpx.core.servers.transport.http_network import (
-    ACCEPT_ENCODING,
-    TIMEOUT,
-    FewCookies,
-    open_network,
-)
+from mcpx.core.servers.transport.exchange import PERMISSION_STATUSES, HttpFailure, HttpLink, Refused
+from mcpx.core.servers.transport.http_answers import Event, Redact
+from mcpx.core.servers.transport.http_dispatcher import HttpDispatcher
+from mcpx.core.servers.transport.http_network import open_network
+from mcpx.core.servers.transport.http_pool import Url, read_url
+from mcpx.core.servers.transport.http_streams import Note, Stream
+from mcpx.core.servers.transport.link import ConnectionLost, Hooks
 
-MAX_SSE_EVENT_BYTES: Final = 1_000_000  # the SDK takes no more in an event over the older transport
-Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without
+STABLE_STREAM_S: Final = 10.0  # a stream that lived so long was a good one
+MIN_RETRY_DELAY_S: Final = 0.5  # before a stream that broke at once is opened again; doubled each time
+MAX_RETRY_DELAY_S: Final = 60.0
 
 
 @asynccontextmanager
 async def open_http(
-    http: Http,
-    *,
-    limit: int,
-    on_events_missed: Callable[[], None],
-    redact: Redact,
-    authorizer: Authorizer | None = None,
+    http: Http, *, limit: int, hooks: Hooks, redact: Redact, authorizer: Authorizer | None = None
 ) -> AsyncIterator[HttpLink]:
     """Open a link over Streamable HTTP. Nothing is sent before the first request.
 
     Raises:
-        httpx2.HTTPError: The server cannot be reached (inside exception groups).
+        ConnectionLost: Its certificates, or its URL, cannot be used.
     """
     async with (
-        guarded_client(limit, http.headers, redact, tls=http.tls, authorizer=authorizer) as (client, guard),
-        # the guard bounds each event, and knows what an event that is too large is the answer to
-        streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
-    ):
-        guard.observer = link = HttpLink(
-            JSONRPCDispatcher(read, write), guard.network.renew, on_events_missed
-        )
-        yield link
-
-
-@asynccontextmanager
-async def open_sse(
-    sse: Sse,
-    *,
-    limit: int,
-    on_events_missed: Callable[[], None],
-    redact: Redact,
-    authorizer: Authorizer | None = None,
-) -> AsyncIterator[HttpLink]:
-    """Open a link over the older transport, whose answers come on one event stream.
-
-    Raises:
-        httpx2.HTTPError: The server cannot be reached (inside exception groups).
-    """
-    limit = min(limit, MAX_SSE_EVENT_BYTES)
-    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-
-    async def deliver_error(error: bytes) -> None:
-        await incoming.send(SessionMessage(JSONRPCError.model_validate_json(error)))
-
-    async with (
-        incoming,
-        read,
-        guarded_client(
-            limit, sse.headers, redact, tls=sse.tls, authorizer=authorizer, deliver_error=deliver_error
-        ) as (client, guard),
-        sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (messages, write),
+        open_network(http.url, http.headers, tls=http.tls, authorizer=authorizer) as network,
         anyio.create_task_group() as tasks,
     ):
-        guard.observer = link = HttpLink(
-            JSONRPCDispatcher(read, write), guard.network.renew, on_events_missed
-        )
-        tasks.start_soon(_relay, messages, incoming, link, guard)
+        dispatcher = HttpDispatcher(network, limit=limit, on_malformed=hooks.on_malformed, redact=redact)
+        link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
+        dispatcher.on_initialized = lambda: network.spawn(_listen, dispatcher)
         try:
             yield link
         finally:
             tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await _terminate(dispatcher)
 
 
-async def _relay(
-    messages: AsyncIterable[SessionMessage | Exception], incoming: Incoming, link: HttpLink, guard: HttpGuard
-) -> None:
-    """Pass messages on, to see where the stream ends: that is the loss."""
-    async for message in messages:
-        await incoming.send(message)
-    stream = guard.event_stream
-    link.lose(stream.end_reason if stream is not None else "the event stream ended")
+async def _listen(dispatcher: HttpDispatcher) -> None:
+    """Take the server's own messages from a stream of its own, for as long as the session lives."""
+    failures, after, begun_at = 0, b"", 0.0
+    link = dispatcher.link
+
+    def take(event: Event) -> None:
+        nonlocal after
+        after = event.fields.get(b"id", after)
+        if event.is_message and event.data is not None:
+            dispatcher.take(event.data, None)
+
+    def opened() -> None:
+        nonlocal begun_at
+        if begun_at:
+            link.events_missed()
+        begun_at = anyio.current_time()
+
+    while dispatcher.session_id is not None:
+        if failures:
+            await anyio.sleep(min(MIN_RETRY_DELAY_S * 2 ** (failures - 1), MAX_RETRY_DELAY_S))
+        stream = Stream(dispatcher, take, after=after or None, on_open=opened, skips=True)
+        dispatcher.standing.add(stream)
+        dispatcher.network.send(stream)
+        try:
+            await stream.over.wait()
+        finally:
+            dispatcher.standing.discard(stream)
+            stream.stop()
+        if stream.opened:
+            is_stable = anyio.current_time() - begun_at >= STABLE_STREAM_S
+            failures = 0 if is_stable else failures + 1
+            link.mark_suspect()
+        elif stream.status is not None and not _is_temporary(stream.status):
+            return  # the server is never going to have one
+        else:
+            failures += 1
+            if stream.status is None:
+                link.mark_suspect()
+
+
+def _is_temporary(status: int) -> bool:
+    """True if a stream that was refused may be granted later."""
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return True
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+
+
+async def _terminate(dispatcher: HttpDispatcher) -> None:
+    """End the session at the server, unless it is lost anyway."""
+    if dispatcher.session_id is None or dispatcher.link.lost.happened:
+        return
+    over = anyio.Event()
+    headers = dispatcher.headers("", {})
+    headers.pop("content-type", None)
+    network = dispatcher.network
+    note = Note(dispatcher, network.request("DELETE", headers), lambda _note: over.set())
+    with anyio.move_on_after(TERMINATE_TIMEOUT_S):
+        network.send(note)
+        await over.wait()
 
 
 @asynccontextmanager
-async def guarded_client(
-    limit: int,
-    headers: dict[str, str] | None,
-    redact: Redact,
-    *,
-    tls: Tls | None = None,
-    authorizer: Authorizer | None = None,
-    deliver_error: DeliverError | None = None,
-) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpGuard]]:
-    """Open a client for the SDK, with the guard that is its transport. The parameters are those of the two.
+async def open_sse(
+    sse: Sse, *, limit: int, hooks: Hooks, redact: Redact, authorizer: Authorizer | None = None
+) -> AsyncIterator[HttpLink]:
+    """Open a link over the older transport, whose answers come on one event stream.
 
-    It need not be closed, but may be: all that it holds is closed here.
+    Raises:
+        ConnectionLost: The server cannot be reached, or has no such stream.
     """
-    cookies = FewCookies()
-    async with open_network(cookies, authorizer, tls) as network, anyio.create_task_group() as tasks:
-        guard = HttpGuard(network, tasks, limit, redact, deliver_error)
-        sent = httpx2.Headers(headers)
-        sent["Accept-Encoding"] = ACCEPT_ENCODING
-        yield httpx2.AsyncClient(transport=guard, headers=sent, timeout=TIMEOUT, cookies=cookies), guard
-        tasks.cancel_scope.cancel()
+    async with (
+        open_network(sse.url, sse.headers, tls=sse.tls, authorizer=authorizer) as network,
+        anyio.create_task_group() as tasks,
+    ):
+        dispatcher = HttpDispatcher(network, limit=limit, on_malformed=hooks.on_malformed, redact=redact)
+        link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
+        found = anyio.Event()
+
+        def take(event: Event) -> None:
+            if event.fields.get(b"event") == b"endpoint":
+                dispatcher.posts_to = dispatcher.posts_to or _endpoint(network.url, event)
+                found.set()
+            elif event.is_message and event.data is not None:
+                dispatcher.take(event.data, None)
+
+        stream = Stream(dispatcher, take, skips=True)
+
+        async def watch() -> None:
+            await stream.over.wait()
+            found.set()
+            link.lose(stream.reason)
+
+        network.send(stream)
+        tasks.start_soon(watch)
+        try:
+            await found.wait()
+            if dispatcher.posts_to is None:
+                raise _no_stream(stream)
+            yield link
+        finally:
+            stream.stop()
+            tasks.cancel_scope.cancel()
+
+
+def _endpoint(url: Url, event: Event) -> Url | None:
+    """The URL that messages are posted to; None if it is of another origin, or cannot be read."""
+    data = event.data if isinstance(event.data, bytes) else b""
+    with suppress(HttpFailure, ValueError):
+        found = read_url(urljoin(str(url), data.decode(errors="replace")))
+        if found.origin == url.origin and not found.userinfo:
+            return found
+    return None
+
+
+def _no_stream(stream: Stream) -> Exception:
+    """Why there is no stream, or no place to post to."""
+    error = stream.error
+    if isinstance(error, HttpFailure):
+        return error
+    if isinstance(error, Refused):
+        return ConnectionLost(str(error), retryable=error.status not in PERMISSION_STATUSES)
+    if error is None and not stream.over.is_set():
+        return ConnectionLost("the server names no endpoint of its own origin to post to")
+    return ConnectionLost(str(error or stream.reason))

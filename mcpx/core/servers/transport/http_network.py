@@ -1,255 +1,376 @@
-"""The connections to one server: within bounds, with its certificates, and with tokens on requests.
+"""The requests of one session to one server: with its headers, cookies and tokens, within its origin.
 
-`open_network` has the connections to one server; they can be made anew (`Network.renew`).
-
-With TLS 1.3 a server refuses the client's certificate behind the client's back: the alert comes where the
-answer to the first request should, or is lost because that could not be written. `refusal_behind` finds it in
-an error, `find_refusal` by a connection on which nothing is sent.
+An `Exchange` is one request and what becomes of it. `Network.send` sends it: in the same turn of the event
+loop, where there is a token and a connection. A redirect within the origin is followed, and a request that
+was refused for want of a token is sent again with a better one, so that whoever sent it sees the outcome of
+both. All that may wait is done in a task, and only then is there one.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email.message import Message
 from http.cookiejar import CookieJar
-from typing import Any, Final, Protocol, runtime_checkable
-from urllib.request import getproxies
-from weakref import WeakSet
+from typing import Any, Final
+from urllib.parse import urljoin
+from urllib.request import Request as JarRequest
 
 import anyio
+import anyio.abc
 import anyio.to_thread
-import httpx2
-from mcp.shared._httpx_utils import next_request_within_origin
+from msgspec.structs import replace
 
 from mcpx.core.config.certificates import CertificateProblem, ssl_context
 from mcpx.core.config.server_config import Tls
 from mcpx.core.servers.accounts import Authorizer
-from mcpx.core.servers.transport.exchange import UNAUTHORIZED
-from mcpx.core.servers.transport.http_bodies import read_prefix
+from mcpx.core.servers.transport.exchange import Dropped, HttpFailure, Unreachable
+from mcpx.core.servers.transport.http_bodies import Body, Prefix
+from mcpx.core.servers.transport.http_connection import Head, Headers, HttpConnection
+from mcpx.core.servers.transport.http_pool import (
+    HttpRequest,
+    Pool,
+    Url,
+    find_refusal,
+    read_url,
+    refusal_behind,
+)
 from mcpx.core.servers.transport.link import ConnectionLost
-from mcpx.core.wire.unreachable import REFUSALS, alert_in, causes
+from mcpx.core.telemetry.contained import contain
 
-HTTPS_PORT: Final = 443
-REFUSAL_TIMEOUT_S: Final = 1.0  # for a server to refuse a handshake: a round trip
-TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # seconds; answers are bounded elsewhere
-MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
-KEEPALIVE_S: Final = 4.0  # an idle connection; many servers close theirs after 5, a race that is lost
 MAX_REDIRECTS: Final = 5  # of one request
 MAX_COOKIES: Final = 50  # of one server; a load balancer sets one or two
 ACCEPT_ENCODING: Final = "gzip"  # servers do not agree on what `deflate` means
-UNREACHABLE: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-)
+USER_AGENT: Final = "mcpx"
+_GOOD: Final = range(200, 300)
 _UNAUTHORIZED: Final = frozenset({401, 403})
-
-
-def refusal_behind(error: BaseException) -> ssl.SSLError | None:
-    """The server's refusal of a handshake that led to an error: it has read nothing else."""
-    found = (each for each in causes(error) if isinstance(each, ssl.SSLError))
-    return next((each for each in found if alert_in(each) in REFUSALS), None)
-
-
-async def find_refusal(url: httpx2.URL, context: ssl.SSLContext) -> ssl.SSLError | None:
-    """Make a connection and send nothing; what the server says to that, if it refuses the handshake.
-
-    None where a proxy is to be used: nothing goes past it.
-    """
-    if getproxies().keys() & {"https", "all"}:
-        return None
-    host = url.raw_host.decode("ascii")
-    with anyio.move_on_after(REFUSAL_TIMEOUT_S):
-        try:
-            async with await anyio.connect_tcp(
-                host, url.port or HTTPS_PORT, ssl_context=context, tls_standard_compatible=False
-            ) as stream:
-                await stream.receive(1)
-        except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            return refusal_behind(error)
-    return None
+_SAME_METHOD: Final = frozenset({307, 308})
+_OF_THE_MESSAGE: Final = ("host", "content-length", "transfer-encoding", "connection")
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
 class FewCookies(CookieJar):
     """Keeps the few cookies that a load balancer sets, and none of a server that sets very many."""
 
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        if len(response.info().get_all("Set-Cookie", [])) <= MAX_COOKIES:
-            super().extract_cookies(response, request)
+    def take(self, url: str, head: Head) -> None:
+        """Take in the cookies of a response."""
+        if len(head.cookies) <= MAX_COOKIES:
+            self.extract_cookies(_Jarred(head.cookies), _asked(url))  # type: ignore[arg-type]  # all it uses
         if len(self) > MAX_COOKIES:
             self.clear()
 
+    def header(self, url: str) -> str | None:
+        """The cookies for a request to that URL, if there are any."""
+        request = _asked(url)
+        self.add_cookie_header(request)
+        return request.get_header("Cookie")
 
-@runtime_checkable
-class Standing(Protocol):
-    """A stream that is open for as long as the session."""
 
-    def leave(self, reason: str) -> None:
-        """End it; whoever needs it opens it again."""
+def _asked(url: str) -> JarRequest:
+    """A request, as far as the jar looks at one."""
+    return JarRequest(url)  # noqa: S310 - nothing is opened
+
+
+class _Jarred:
+    """A response, as far as the jar looks at one."""
+
+    def __init__(self, cookies: list[str]) -> None:
+        self._message = Message()
+        for each in cookies:
+            self._message["Set-Cookie"] = each
+
+    def info(self) -> Message:
+        return self._message
+
+
+class Exchange:
+    """One request on its way, through redirects and better tokens, and its response.
+
+    What is overridden is called once each at the most, and must not raise: `accept` or `refused` with the
+    response, `failed` if there is none. Nothing is called after `stop`.
+    """
+
+    def __init__(self, network: Network, request: HttpRequest) -> None:
+        self.network = network
+        self.request = request
+        self.started = False
+        """True if any byte of it may have been sent, and the server has not said that it did not run it."""
+        self.stopped = False
+        self._connection: HttpConnection | None = None
+        self._body: Body | None = None
+        self._redirects = 0
+
+    def accept(self, head: Head, connection: HttpConnection) -> Body:
+        """The response is good: return what takes its body."""
+        raise NotImplementedError
+
+    async def refused(self, head: Head, explanation: bytes, /) -> None:
+        """The response is an error, or a redirect that is not followed; `explanation` is of its body."""
+        raise NotImplementedError
+
+    def failed(self, error: HttpFailure, /) -> None:
+        """There is no response: `Unreachable`, `Dropped`, or why there is no token."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End it now: hang up, or take it back."""
+        if self.stopped:
+            return
+        self.stopped = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        else:
+            self.network.forget(self)
+
+    # --- as the request that waits for a connection
+
+    def go(self, connection: HttpConnection) -> None:
+        try:
+            data = self.request.encode(through=self.network.through)
+        except Unreachable as error:
+            connection.close()
+            self.unreachable(error)
+            return
+        self._connection, self.started = connection, True
+        connection.send(data, self)
+
+    def unreachable(self, error: Unreachable) -> None:
+        self.give_up(error)
+
+    def give_up(self, error: HttpFailure) -> None:
+        """There will be no response."""
+        if not self.stopped:
+            self.stopped = True
+            self.failed(error)
+
+    # --- as the one who is told of the response
+
+    def begun(self, head: Head, connection: HttpConnection) -> None:
+        network = self.network
+        network.answered = True
+        if head.cookies:
+            network.cookies.take(str(self.request.url), head)
+        if head.status_code in _GOOD:
+            self._body = self.accept(head, connection)
+        else:
+            self._body = Prefix(head, connection, lambda begun: network.spawn(self._judge, head, begun))
+
+    def came(self, piece: bytes) -> None:
+        if self._body is not None:
+            self._body.feed(piece)
+
+    def ended(self, piece: bytes) -> None:
+        self._connection = None
+        if self._body is not None:
+            self._body.end(piece)
+
+    def dropped(self, error: Dropped) -> None:
+        self._connection = None
+        if self._body is not None:
+            self._body.drop(error)
+        elif not self.stopped:
+            self.network.spawn(self._explain, error)
+
+    async def _explain(self, error: Dropped) -> None:
+        """Fail, for a refused handshake if that is the reason."""
+        refusal = await self.network.find_refusal(error)
+        if refusal is None:
+            self.give_up(error)
+            return
+        found = Unreachable(str(refusal))
+        found.__cause__ = refusal
+        self.give_up(found)
+
+    async def _judge(self, head: Head, prefix: bytes) -> None:
+        """Send the request again, if that can help; else it is refused."""
+        try:
+            again = await self._again(head)
+        except HttpFailure as error:
+            self.give_up(error)
+            return
+        if self.stopped:
+            return
+        if again:
+            self._body = None
+            self.network.send(self)
+        else:
+            await self.refused(head, prefix)
+
+    async def _again(self, head: Head) -> bool:
+        """Prepare the request to be sent again; False if that would be in vain."""
+        if self.stopped:
+            return False
+        status, authorizer = head.status_code, self.network.authorizer
+        if status in _UNAUTHORIZED and authorizer is not None:
+            self.started = False  # it did not run
+            return await authorizer.refused(self.request, head)
+        location = redirect_of(self.request, head)
+        if location is None or self._redirects >= MAX_REDIRECTS or not follows(self.request, head, location):
+            return False
+        self._redirects += 1
+        self.request.url = replace(location, userinfo=self.request.url.userinfo)
+        return True
+
+
+def redirect_of(request: HttpRequest, head: Head) -> Url | None:
+    """Where a response redirects to; None if it does not, or nowhere that could be read."""
+    if head.status_code not in REDIRECTS or "location" not in head.headers:
+        return None
+    try:
+        return read_url(urljoin(str(request.url), head.headers["location"]))
+    except (HttpFailure, ValueError):
+        return None
+
+
+def follows(request: HttpRequest, head: Head, location: Url) -> bool:
+    """True if a redirect is followed: it keeps the method, and leads to the same origin, or to its https."""
+    if request.method != "GET" and head.status_code not in _SAME_METHOD:
+        return False
+    url = request.url
+    if location.userinfo:
+        return False
+    is_upgrade = (
+        (url.scheme, location.scheme) == ("http", "https")
+        and url.port is None
+        and location.port is None
+        and url.host == location.host
+    )
+    return url.origin == location.origin or is_upgrade
 
 
 class Network:
-    """The connections to one server. A client that was replaced is closed once it has no answer open."""
+    """The connections to one server, and what all requests to it have in common."""
 
     def __init__(
         self,
-        new_client: Callable[[], httpx2.AsyncClient],
-        authorizer: Authorizer | None = None,
+        url: Url,
+        headers: dict[str, str],
+        tasks: anyio.abc.TaskGroup,
+        *,
         trusted: ssl.SSLContext | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        self._authorizer = authorizer
+        """Requests have these `headers`. `trusted` are the certificates for https."""
+        self.url = url
+        self.authorizer = authorizer
+        self.cookies = FewCookies()
+        self.answered = False
+        """True once the server has answered anything."""
+        self._headers = Headers({name.lower(): value for name, value in headers.items()})
+        self._headers.setdefault("user-agent", USER_AGENT)
+        self._headers["accept-encoding"] = ACCEPT_ENCODING
+        for name in _OF_THE_MESSAGE:
+            self._headers.pop(name, None)
+        if url.credentials is not None:
+            self._headers.setdefault("authorization", url.credentials)
+        self._tasks = tasks
         self._trusted = trusted
-        self._answered = False
-        self._new_client = new_client
-        self._client = new_client()
-        self._replaced: list[httpx2.AsyncClient] = []
-        self._open: Counter[httpx2.AsyncClient] = Counter()  # answers
-        self._standing: WeakSet[Standing] = WeakSet()
+        self._pools: dict[tuple[str, str, int], Pool] = {}
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, follow redirects within its origin, and return the answer as soon as it begins.
+    @property
+    def through(self) -> Url | None:
+        """The proxy that passes requests on, which go to no server directly."""
+        return self._pool_of(self.url).through
 
-        Raises:
-            httpx2.HTTPError: The server cannot be reached, or the connection was dropped.
-        """
-        client = self._client
-        self._open[client] += 1
-        try:
-            response = await self._send_within_origin(client, request)
-        except (httpx2.NetworkError, httpx2.RemoteProtocolError, ssl.SSLError) as error:
-            await self._closed(client)
-            if (refusal := await self._refusal(request.url, error)) is not None:
-                raise httpx2.ConnectError(str(refusal)) from refusal
-            if isinstance(error, ssl.SSLError):  # which the library lets through
-                raise httpx2.ReadError(str(error)) from error
-            raise
-        except BaseException:
-            await self._closed(client)
-            raise
-        self._answered = True
-        if isinstance(response.stream, httpx2.AsyncByteStream) and not response.is_closed:
-            response.stream = _Body(response.stream, partial(self._closed, client))
+    def request(
+        self, method: str, headers: dict[str, str], body: bytes = b"", url: Url | None = None
+    ) -> HttpRequest:
+        """A request with those headers beside those of all."""
+        return HttpRequest(method, url or self.url, Headers({**self._headers, **headers}), body)
+
+    def send(self, exchange: Exchange) -> None:
+        """Send a request, with a token if there is one."""
+        authorizer = self.authorizer
+        if authorizer is None or authorizer.authorize_nowait(exchange.request):
+            self._submit(exchange)
         else:
-            await self._closed(client)
-        return response
+            self.spawn(self._authorize, authorizer, exchange)
 
-    async def _refusal(self, url: httpx2.URL, error: Exception) -> ssl.SSLError | None:
+    async def _authorize(self, authorizer: Authorizer, exchange: Exchange) -> None:
+        try:
+            await authorizer.authorize(exchange.request)
+        except HttpFailure as error:
+            exchange.give_up(error)
+        else:
+            self._submit(exchange)
+
+    def _submit(self, exchange: Exchange) -> None:
+        if exchange.stopped:
+            return
+        request = exchange.request
+        if len(self.cookies) and (cookies := self.cookies.header(str(request.url))) is not None:
+            request.headers["cookie"] = cookies
+        self._pool_of(request.url).send(exchange)
+
+    def _pool_of(self, url: Url) -> Pool:
+        pool = self._pools.get(url.origin)
+        if pool is None:
+            trusted = self._trusted if url.scheme == "http" else self._trusted or ssl_context()
+            pool = self._pools[url.origin] = Pool(url, trusted, self._tasks)
+        return pool
+
+    def spawn(self, function: Any, *arguments: object) -> None:
+        """Run a coroutine function for as long as the session lives; what it raises is logged."""
+        self._tasks.start_soon(_contained, function, *arguments)
+
+    def forget(self, exchange: Exchange) -> None:
+        """Take a request back that waits for a connection."""
+        for pool in self._pools.values():
+            pool.forget(exchange)
+
+    async def find_refusal(self, error: Dropped) -> ssl.SSLError | None:
         """The server's refusal of the handshake, if it is that by which a request has failed."""
         found = refusal_behind(error)
-        may_be_lost = (
-            url.scheme == "https" and not self._answered and not isinstance(error, httpx2.ConnectError)
-        )
-        if found is None and may_be_lost and self._trusted is not None:
-            return await find_refusal(url, self._trusted)
+        if found is None and self.url.scheme == "https" and not self.answered:
+            return await find_refusal(self.url, self._trusted)
         return found
 
-    async def _send_within_origin(
-        self, client: httpx2.AsyncClient, request: httpx2.Request
-    ) -> httpx2.Response:
-        for _ in range(MAX_REDIRECTS):
-            response = await self._send_authorized(client, request)
-            if (redirected := next_request_within_origin(response)) is None:
-                return response
-            await read_prefix(response)
-            request = redirected
-        return await self._send_authorized(client, request)
-
-    async def _send_authorized(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request with a token, where there are tokens, and once more with a better one."""
-        authorizer = self._authorizer
-        if authorizer is None:
-            return await client.send(request, stream=True)
-        while True:
-            await authorizer.authorize(request)
-            response = await client.send(request, stream=True)
-            if response.status_code not in _UNAUTHORIZED:
-                return response
-            if (trace := request.extensions.get("trace")) is not None:
-                await trace(UNAUTHORIZED, {})
-            try:
-                again = await authorizer.refused(request, response)
-            except BaseException:
-                await read_prefix(response)
-                raise
-            if not again:
-                return response
-            await read_prefix(response)
-
-    def keep(self, response: httpx2.Response) -> httpx2.Response:
-        """The response; where it is an event stream, that is left when connections are made anew."""
-        if isinstance(response.stream, Standing):
-            self._standing.add(response.stream)
-        return response
-
     def renew(self) -> None:
-        """Make new connections for all requests from now on; an answer that is open may end on its own."""
-        self._replaced.append(self._client)
-        self._client = self._new_client()
-        for stream in list(self._standing):
-            stream.leave("its connection is made anew")
+        """Make new connections for all requests from now on; a response that is open may end on its own."""
+        for pool in self._pools.values():
+            pool.renew()
 
-    async def _closed(self, client: httpx2.AsyncClient) -> None:
-        self._open[client] -= 1
-        for unused in [each for each in self._replaced if not self._open[each]]:
-            self._replaced.remove(unused)
-            del self._open[unused]
-            await _close(unused)
-
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        for client in (self._client, *self._replaced):
-            await _close(client)
+        for pool in self._pools.values():
+            pool.close()
 
 
-async def _close(client: httpx2.AsyncClient) -> None:
-    with anyio.CancelScope(shield=True), suppress(httpx2.HTTPError):  # it waits for nobody
-        await client.aclose()
-
-
-class _Body(httpx2.AsyncByteStream):
-    """The body of an answer; `on_close` is called once, when it is closed."""
-
-    def __init__(self, body: httpx2.AsyncByteStream, on_close: Callable[[], Awaitable[None]]) -> None:
-        self._body = body
-        self._on_close: Callable[[], Awaitable[None]] | None = on_close
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._body.__aiter__()
-
-    async def aclose(self) -> None:
-        on_close, self._on_close = self._on_close, None
-        try:
-            await self._body.aclose()
-        finally:
-            if on_close is not None:
-                await on_close()
+async def _contained(function: Any, *arguments: Any) -> None:
+    try:
+        await function(*arguments)
+    except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
+        contain(error, "http")
 
 
 @asynccontextmanager
 async def open_network(
-    cookies: CookieJar, authorizer: Authorizer | None, tls: Tls | None = None
+    url: str,
+    headers: dict[str, str] | None,
+    *,
+    tls: Tls | None = None,
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[Network]:
     """Open the connections to one server. Redirects to another origin are not followed, so no other is shown
     the certificate of `tls`.
 
     Raises:
         ConnectionLost: The certificates cannot be used.
+        Unreachable: It is no URL of HTTP.
     """
-    try:
-        trusted = await anyio.to_thread.run_sync(ssl_context, tls)  # 20 ms; others have their turn
-    except CertificateProblem as problem:
-        raise ConnectionLost(f'the certificates in "tls" cannot be used: {problem}') from None
-    limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
-
-    def new_client() -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(timeout=TIMEOUT, limits=limits, verify=trusted, cookies=cookies)
-
-    network = Network(new_client, authorizer, trusted)
-    try:
-        yield network
-    finally:
-        await network.aclose()
+    target = read_url(url)
+    trusted: ssl.SSLContext | None = None
+    if target.scheme == "https":
+        try:
+            trusted = await anyio.to_thread.run_sync(ssl_context, tls)  # 20 ms; others have their turn
+        except CertificateProblem as problem:
+            raise ConnectionLost(f'the certificates in "tls" cannot be used: {problem}') from None
+    async with anyio.create_task_group() as tasks:
+        network = Network(target, headers or {}, tasks, trusted=trusted, authorizer=authorizer)
+        try:
+            yield network
+        finally:
+            network.close()
+            tasks.cancel_scope.cancel()

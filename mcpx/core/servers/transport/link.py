@@ -14,8 +14,6 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
-from mcp.shared.dispatcher import Dispatcher
-from mcp.shared.transport_context import TransportContext
 
 from mcpx.core.config import ServerConfig, redactor_of
 from mcpx.core.running import Inherited
@@ -82,11 +80,9 @@ class Link:
     As it stands here, its server is no child of this process: the kernel cannot be asked how it is.
     """
 
-    def __init__(self, dispatcher: Dispatcher[TransportContext], wire: WireDispatcher | None = None) -> None:
-        self.dispatcher = dispatcher
-        """Carrier of the SDK's session."""
+    def __init__(self, wire: WireDispatcher) -> None:
         self.wire = wire
-        """The same, where it takes bytes."""
+        """Carrier of the SDK's session, and of bytes."""
         self.pid: int | None = None
         """The child process, where there is one."""
         self.mark = ""

@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import socket
 
-import httpx2
 import pytest
 
 from mcpx.core.config import parse
 from mcpx.core.servers.call_errors import SignInNeeded, call_error
 from mcpx.core.servers.causes import cause_of
-from mcpx.core.servers.transport.exchange import PersonNeeded
+from mcpx.core.servers.transport.exchange import PersonNeeded, Unreachable
 from mcpx.core.wire.unreachable import OFFLINE
 from mcpx.errors import Code, Outcome
 
 URL = "https://me:word@example.com:9/mcp?key=secret#x"
 
 
-def caused_by(system: BaseException) -> httpx2.ConnectError:
-    """As anyio and httpx wrap what the system says of the last address that was tried."""
+def caused_by(system: BaseException) -> Unreachable:
+    """As it is wrapped what the system says of the last address that was tried."""
     attempts = OSError("All connection attempts failed")
     attempts.__cause__ = system
-    error = httpx2.ConnectError("All connection attempts failed")
+    error = Unreachable("All connection attempts failed")
     error.__cause__ = attempts
     return error
 
@@ -35,10 +34,10 @@ def caused_by(system: BaseException) -> httpx2.ConnectError:
             "Connection refused",
         ),
         (caused_by(ExceptionGroup("", [OSError(113, "x"), OSError(111, "y")])), "No route to host"),
-        (httpx2.ConnectError("[Errno -2] Name or service not known"), "Name or service not known"),
+        (Unreachable("[Errno -2] Name or service not known"), "Name or service not known"),
         (caused_by(socket.gaierror(-2, "Name or service not known")), OFFLINE),
         (caused_by(OSError(101, "Network is unreachable")), OFFLINE),
-        (httpx2.ConnectError(""), "ConnectError"),
+        (Unreachable(""), "Unreachable"),
     ],
 )
 def test_it_names_the_url_and_the_reason_and_nothing_secret(error, why):

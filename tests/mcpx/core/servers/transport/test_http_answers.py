@@ -6,30 +6,22 @@ import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-import httpx2
 import pytest
 
 from mcpx.core.servers.call_errors import call_error, ends_session
-from mcpx.core.servers.transport.exchange import Answer, ConnectionDropped, NotExecuted, Refused
-from mcpx.core.servers.transport.http_answers import (
-    Posted,
-    answer_to,
-    encode_error,
-    is_server_error,
-    posted_in,
-    read_answer,
-    read_error_body,
-    take_message,
-)
+from mcpx.core.servers.transport.exchange import ConnectionDropped, NotExecuted, Refused
+from mcpx.core.servers.transport.http_answers import answer_to, is_server_error, read_answer, read_error_body
+from mcpx.core.servers.transport.http_connection import Head
 from mcpx.core.wire.outgoing import MalformedMessage
 from mcpx.core.wire.unreachable import retry_after
 from mcpx.errors import Code, Outcome
 
-CALL = Posted("tools/call", 3)
 
-
-def answered(status=200, body=b"", **headers):
-    return httpx2.Response(status, headers={k.replace("_", "-"): v for k, v in headers.items()}, content=body)
+def answered(status=200, **headers):
+    head = Head(status)
+    for name, value in headers.items():
+        head.add(name.replace("_", "-").encode(), value.encode())
+    return head
 
 
 @pytest.mark.parametrize(
@@ -45,26 +37,19 @@ def test_retry_after_as_a_date(ahead, least, most):
     assert least <= retry_after(answered(retry_after=at)) <= most
 
 
-def test_a_request_has_an_id_and_a_notification_or_an_answer_of_ours_has_none():
-    def posted(**message):
-        return posted_in(httpx2.Request("POST", "http://x/", json={"jsonrpc": "2.0", **message}))
-
-    assert posted(id=3, method="ping") == Posted("ping", 3)
-    assert posted(method="notifications/cancelled").id is None
-    assert posted(id=3, result={}).id is None
-
-
 @pytest.mark.parametrize("request_id", [3, "3"])
 def test_an_answer_is_known_by_its_id(request_id):
-    data = json.dumps({"jsonrpc": "2.0", "id": request_id, "result": {}}).encode()
-    assert answer_to(CALL, data) == (Answer(request_id, is_error=False), data)
+    data = json.dumps({"jsonrpc": "2.0", "id": request_id, "result": {"x": 1}}).encode()
+    answer = answer_to(3, data, raw=True)
+    assert (answer.id, bytes(answer.result), answer.error) == (request_id, b'{"x": 1}', None)
 
 
-def test_an_error_without_an_id_gets_that_of_the_request():
+@pytest.mark.parametrize("raw", [True, False])
+def test_an_error_may_be_without_an_id(raw):
     error = {"code": -32600, "message": "no", "data": {"kept": None}}
-    answer, data = answer_to(CALL, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
-    assert answer.is_error
-    assert json.loads(data) == {"jsonrpc": "2.0", "id": 3, "error": error}
+    answer = answer_to(3, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(), raw=raw)
+    assert json.loads(bytes(answer.error.raw)) == error
+    assert (answer.error.code, answer.error.message, answer.error.data) == (-32600, "no", {"kept": None})
 
 
 @pytest.mark.parametrize(
@@ -74,78 +59,46 @@ def test_an_error_without_an_id_gets_that_of_the_request():
         (b"[]", "not a JSON-RPC message"),
         (b'{"jsonrpc": "2.0", "method": "notifications/x"}', "of another kind"),
         (b'{"jsonrpc": "2.0", "id": 4, "result": {}}', "to another request"),
+        (b'{"id":3,"result":{"x":NaN}}', "NaN or an infinity"),
+        (b'{"id":3,"result":{"x":"\xff"}}', "not a JSON-RPC message"),
+        (b'{"id":3,"result":' + b"[" * 5000, "nested too deeply"),
+        (b'{"id":1.5,"result":{}}', "not a JSON-RPC message"),
+        (b'{"id":null,"result":{}}', "no id"),
+        (b'{"id":3}', "neither a request nor an answer"),
     ],
 )
 def test_what_is_no_answer_is_unreadable(data, says):
     with pytest.raises(MalformedMessage, match=says):
-        answer_to(CALL, data)
+        answer_to(3, data, raw=True)
 
 
 @pytest.mark.parametrize(
-    ("data", "answer"),
+    ("data", "result"),
     [
-        (b'{"jsonrpc": "2.0", "id": "a", "result": {"x": NaN}}', Answer("a", is_error=False)),
-        (b'{"jsonrpc": "2.0", "id": 1, "result": {}, "error": null}', Answer(1, is_error=False)),
-        (b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": ""}}', Answer(1, is_error=True)),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}', None),
+        (b'{"jsonrpc":"2.0","id":3,"result":{"x":1e400}}', b'{"x":1e400}'),
+        (b'{"id":3,"result":{"x":[1e2]},"error":null}', b'{"x":[1e2]}'),
+        (b'{"id":3,\r\n"result":{"x":\n1}}', b'{"x": 1}'),
+        (b'{"id":3,"result":{"x":"\\ud83d"}}', b'{"x":"\\ufffd"}'),
     ],
 )
-def test_what_the_sdk_reads_is_read_in_the_same_way(data, answer):
-    assert read_answer(data) == answer
+def test_a_result_is_taken_as_it_came_on_one_line_and_mended(data, result):
+    assert bytes(answer_to(3, data, raw=True).result) == result
+
+
+def test_numbers_that_are_no_json_are_null_for_who_reads_the_result():
+    answer = read_answer(b'{"jsonrpc": "2.0", "id": "a", "result": {"x": NaN}}', raw=False)
+    assert (answer.id, bytes(answer.result)) == ("a", b'{"x": null}')
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"id": 1, "result": {}}',
-        b'{"jsonrpc": "2.0", "id": 1, "result": []}',
-        b'{"jsonrpc": "2.0", "id": 1.5, "result": {}}',
-        b'{"jsonrpc": "2.0", "id": 1, "result": {"x": "\xff"}}',
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":NaN}}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}',
     ],
 )
-def test_what_the_sdk_refuses_is_refused(data):
-    with pytest.raises(MalformedMessage, match="not a JSON-RPC message"):
-        read_answer(data)
-
-
-@pytest.mark.parametrize(
-    ("data", "left"),
-    [
-        (b'{"jsonrpc":"2.0","id":3,"result":{"x":1e400}}', {"result": {}}),
-        (b'{"id":3,"result":{"x":[1e2]},"error":null}', {"result": {}}),
-        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"m","data":[1]}}', {"error": None}),
-    ],
-)
-def test_of_an_answer_that_is_taken_as_it_came_the_sdk_sees_an_empty_one(data, left):
-    answer, passed = answer_to(CALL, data, raw=True)
-    message = json.loads(passed)
-    assert (message["id"], message["jsonrpc"]) == (3, "2.0")
-    if answer.is_error:
-        assert "data" not in message["error"]
-        assert (answer.error.code, answer.error.message, answer.error.data) == (-1, "m", [1])
-    else:
-        assert message["result"] == left["result"]
-        assert bytes(answer.result) in data
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b'{"id":3,"result":{"x":NaN}}', "NaN or an infinity"),
-        (b'{"id":3,"result":{"x":"\xff"}}', "not a JSON-RPC message"),
-        (b'{"id":3,"result":' + b"[" * 5000, "nested too deeply"),
-        (b'{"id":null,"result":{}}', "no id"),
-        (b'{"id":3}', "neither a request nor an answer"),
-    ],
-)
-def test_what_cannot_be_taken_as_it_came_is_malformed(data, says):
-    with pytest.raises(MalformedMessage, match=says):
-        answer_to(CALL, data, raw=True)
-
-
-def test_a_notification_passes_whatever_its_numbers_are():
-    data = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":NaN}}'
-    assert take_message(data, raw=True) == (None, data)
+def test_what_answers_nothing_is_no_answer(data):
+    assert read_answer(data, raw=True) is None
 
 
 def test_a_servers_explanation_is_shown_and_a_page_is_not():
@@ -159,10 +112,10 @@ def test_a_servers_explanation_is_shown_and_a_page_is_not():
 def test_the_servers_own_error_is_found_with_and_without_an_id(named):
     error = {"code": -32000, "message": "no session", "data": {"kept": None}}
     body = json.dumps({"jsonrpc": "2.0", "error": error, **named}).encode()
-    response = answered(503, content_type="application/json")
-    found = read_error_body(response, body, str)
-    assert (found.text, is_server_error(found, response, CALL)) == ("no session", named.get("id") is not None)
-    assert json.loads(encode_error(CALL, found.error)) == {"jsonrpc": "2.0", "id": 3, "error": error}
+    found = read_error_body(answered(503, content_type="application/json"), body, str)
+    own = is_server_error(found, 503, 3, in_session=False)
+    assert (found.text, own) == ("no session", named.get("id") is not None)
+    assert json.loads(bytes(found.error.raw)) == error
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 
 import anyio
-import httpx2
 import pytest
 
-from mcpx.core.servers.transport.http_answers import answered_id, take_message
-from mcpx.core.servers.transport.http_bodies import read_whole
-from mcpx.core.servers.transport.http_stream import EventParser
+from mcpx.core.servers.transport.http_answers import read_answer
+from mcpx.core.servers.transport.http_bodies import Events, Whole
 from mcpx.core.wire import intake
 from mcpx.core.wire.intake import LARGE_BYTES, SHARED_BYTES, Intake, LargeMessage
 from mcpx.core.wire.outgoing import MalformedMessage, ResponseTooLarge
+from tests.mcpx.core.servers.transport.responses import read
 
 pytestmark = pytest.mark.anyio
 LIMIT = 1 << 30
@@ -32,26 +31,17 @@ def turns(monkeypatch):
     return made
 
 
-async def pieces(body):
-    for at in range(0, len(body), PIECE):
-        yield body[at : at + PIECE]
-
-
 async def by_json(body, limit=LIMIT):
-    return await read_whole(httpx2.Response(200, content=pieces(body)), limit)
+    return await read(Whole, body, limit=limit, piece=PIECE)
 
 
 async def by_event(body, limit=LIMIT):
-    parser = EventParser(limit)
-    events = []
-    async for piece in pieces(b"event: message\ndata: " + body + b"\n\n"):
-        events += parser.feed(piece)
-    (event,) = events
+    (event,) = await read(Events, b"event: message\ndata: " + body + b"\n\n", limit=limit, piece=PIECE)
     assert event.is_message
     return event.data
 
 
-WAYS = pytest.mark.parametrize("read", [by_json, by_event])
+WAYS = pytest.mark.parametrize("way", [by_json, by_event])
 
 
 def message(result, request_id=3):
@@ -60,14 +50,12 @@ def message(result, request_id=3):
 
 @WAYS
 @pytest.mark.parametrize("kind", RESULTS)
-async def test_its_result_is_what_was_sent(read, kind):
+async def test_its_result_is_what_was_sent(way, kind):
     sent = RESULTS[kind]
-    data = await read(message(sent))
+    data = await way(message(sent))
     assert isinstance(data, LargeMessage)
-    assert answered_id(data) == 3
-    answer, for_sdk = take_message(data, raw=True)
-    assert (answer.id, answer.is_error) == (3, False)
-    assert json.loads(for_sdk) == {"jsonrpc": "2.0", "id": 3, "result": {}}
+    answer = read_answer(data, raw=True)
+    assert (answer.id, answer.error) == (3, None)
     expected = json.loads(sent)
     if kind == "pairs and half pairs":
         unit = "\U0001f600 \ufffd \\ud83d" + "x" * 997
@@ -77,23 +65,23 @@ async def test_its_result_is_what_was_sent(read, kind):
 
 async def test_a_body_on_many_lines_becomes_one():
     sent = '{\r\n"content":\n[' + "[],\r\n" * 600_000 + "1]\n}"
-    answer, _ = take_message(await by_json(b"\r\n" + message(sent) + b"\n"), raw=True)
+    answer = read_answer(await by_json(b"\r\n" + message(sent) + b"\n"), raw=True)
     assert b"\n" not in bytes(answer.result)
     assert b"\r" not in bytes(answer.result)
     assert json.loads(bytes(answer.result)) == json.loads(sent)
 
 
 @WAYS
-async def test_one_that_is_not_utf_8_is_refused(read):
-    data = await read(message('{"a":"%s"}' % ("x" * LARGE_BYTES)).replace(b"xx", b"x\xff", 1))
+async def test_one_that_is_not_utf_8_is_refused(way):
+    data = await way(message('{"a":"%s"}' % ("x" * LARGE_BYTES)).replace(b"xx", b"x\xff", 1))
     with pytest.raises(MalformedMessage, match="not UTF-8"):
-        take_message(data, raw=True)
+        read_answer(data, raw=True)
 
 
 @WAYS
-async def test_one_over_the_limit_is_refused_and_counts_no_more(read, turns):
+async def test_one_over_the_limit_is_refused_and_counts_no_more(way, turns):
     with pytest.raises(ResponseTooLarge):
-        await read(message('{"a":"%s"}' % ("x" * 2 * LARGE_BYTES)), LARGE_BYTES + PIECE)
+        await way(message('{"a":"%s"}' % ("x" * 2 * LARGE_BYTES)), LARGE_BYTES + PIECE)
     assert turns.held == 0
 
 

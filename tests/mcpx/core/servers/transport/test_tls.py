@@ -6,13 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from mcpx.core.catalog.snapshot import State
 from mcpx.core.config.certificates import ssl_context
 from mcpx.core.config.server_config import Tls
-from mcpx.core.servers.transport.http_network import find_refusal
+from mcpx.core.servers.transport.http_pool import find_refusal, read_url
 from tests.mcpx.authority import Authority
 from tests.mcpx.core.servers.raw import ECHO
 from tests.mcpx.core.servers.raw_http import raw_http
@@ -127,13 +126,13 @@ async def test_new_files_are_taken_at_the_next_connection(authority, stranger, t
 async def test_a_refusal_is_not_looked_for_past_a_proxy(authority, monkeypatch):
     context = ssl_context(Tls(ca=str(authority.ca)))
     with raw_http({}, tls=authority.server_context(wants_client=True)) as server:
-        assert await find_refusal(httpx2.URL(server.url), context) is not None
+        assert await find_refusal(read_url(server.url), context) is not None
         monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-        assert await find_refusal(httpx2.URL(server.url), context) is None
+        assert await find_refusal(read_url(server.url), context) is None
 
 
 async def test_a_handshake_that_is_not_refused_has_no_refusal(authority):
     context = ssl_context(Tls(ca=str(authority.ca)))
     with raw_http({}, tls=authority.server_context(wants_client=False)) as server:
-        assert await find_refusal(httpx2.URL(server.url), context) is None
-    assert await find_refusal(httpx2.URL(server.url), context) is None  # nobody listens
+        assert await find_refusal(read_url(server.url), context) is None
+    assert await find_refusal(read_url(server.url), context) is None  # nobody listens

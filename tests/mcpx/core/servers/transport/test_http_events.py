@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.core.servers.transport.http_stream import EventParser
+from mcpx.core.servers.transport.http_answers import EventParser
+from mcpx.core.wire.lines import TooLong
 from mcpx.core.wire.outgoing import ResponseTooLarge
+
+
+def parser_of(limit, **options):
+    """A parser for a stream without large messages."""
+    return EventParser(limit, NotImplemented, **options)
+
 
 MESSAGES = [b'{"id": 1}', "ünï".encode(), b"x" * 300]
 
@@ -23,7 +30,7 @@ def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break):
         lines += ["event: message", f"data: {message.decode()}", ""]
     lines += ["event: other", "data: not for us", "", "data: two", "data:lines", "", "data: incomplete"]
     data = line_break.join(lines).encode()
-    events = EventParser(1000)
+    events = parser_of(1000)
     found = []
     at = 0
     while at < len(data):
@@ -35,7 +42,7 @@ def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break):
 
 
 def test_an_event_with_an_id_makes_the_stream_resumable():
-    events = EventParser(1000)
+    events = parser_of(1000)
     assert messages_of(events, b"id: 5\ndata: x\n\n") == [b"x"]
     assert events.resumable
 
@@ -45,16 +52,32 @@ def test_an_event_with_an_id_makes_the_stream_resumable():
 )
 def test_an_event_over_the_limit_is_refused_complete_or_not(event):
     with pytest.raises(ResponseTooLarge, match="over 100 bytes"):
-        list(EventParser(100).feed(event))
+        list(parser_of(100).feed(event))
 
 
 def test_comments_and_short_events_may_go_on_for_ever():
-    events = EventParser(100)
+    events = parser_of(100)
     for _ in range(100):
         assert messages_of(events, b": still here\n\ndata: 123456789\n\n") == [b"123456789"]
 
 
 def test_a_message_is_complete_with_its_last_carriage_return():
-    parser = EventParser(1000)
+    parser = parser_of(1000)
     assert messages_of(parser, b"data: x\r\r") == [b"x"]
     assert messages_of(parser, b"\ndata: y\r\n\r\n") == [b"y"]
+
+
+@given(cuts=st.lists(st.integers(1, 3000), min_size=1))
+def test_one_over_the_limit_is_skipped_with_its_ends_where_that_is_wanted(cuts):
+    long = b'{"id": 7, "result": "' + b"x" * 30_000 + b'", "last": 8}'
+    data = b"data: " + MESSAGES[0] + b"\n\nid: 3\ndata: " + long + b"\n\ndata: " + MESSAGES[2] + b"\n\n"
+    parser, found, at = parser_of(10_000, skips=True), [], 0
+    while at < len(data):
+        size = cuts[at % len(cuts)]
+        found += messages_of(parser, data[at : at + size])
+        at += size
+    first, skipped, last = found
+    assert (first, last) == (MESSAGES[0], MESSAGES[2])
+    assert isinstance(skipped, TooLong)
+    assert skipped.head.startswith(b'{"id": 7')
+    assert skipped.tail.endswith(b'"last": 8}')
