@@ -108,8 +108,11 @@ async def _list(config: Config, request: ControlRequest, report: ReportStep) -> 
 
 def _patience(hub: Hub, request: ControlRequest) -> float:
     """Seconds to wait for servers: the time of the one that is named, or a while for all."""
-    slowest = max((up.config.call_limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
-    return slowest if request.server is not None else min(slowest, MAX_WAIT_FOR_ALL_S)
+    limits = [up.config.call_limits for up in hub.upstreams.values()]
+    if request.server is not None:  # a first start may be a download
+        return max((max(each.connect_timeout, each.first_start_timeout) for each in limits), default=0.0)
+    slowest = max((each.connect_timeout for each in limits), default=0.0)
+    return min(slowest, MAX_WAIT_FOR_ALL_S)
 
 
 class _Spinner:

@@ -24,6 +24,7 @@ from mcpx.core.system.processes import boot_id, pid_namespace, start_time
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
 from tests.forking.client import run
+from tests.mcpx.serving import alive_in_group
 
 faults = HostileFaults()
 MARK = "0123456789abcdef0123456789abcdef"
@@ -97,7 +98,7 @@ async def left_behind(on: Hostile) -> None:
         there, log = await next_mcpx(on, *named)
         on.check(orphan.poll() == -signal.SIGKILL, "a server that was left behind lives on")
         on.check(leader.poll() == -signal.SIGTERM, "the leader of the other one lives on")
-        on.check(not group_lives(leader.pid), "its child without the mark lives on")
+        on.check(not alive_in_group(leader.pid), "its child without the mark lives on")
         on.check("orphans.left" not in log, "the log says that somebody was left")
         on.check(not there, "the file is still there")
 

@@ -32,13 +32,16 @@ from mcpx.setup.documents.editing import read
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rich.status import Status
+    from rich.text import Text
+
     from mcpx.core.catalog.model import JSON
     from mcpx.core.config import Config, ServerConfig
 
 NOT_RUNNING: Final = "not running"
 _TROUBLED: Final = frozenset({"needs setup", "invalid", "waiting", "parked"})
 """The states of which is said why."""
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 660.0  # `first_start_timeout`, and a minute: the daemon ends a start that hangs
 POLL_INTERVAL_S: Final = 0.2
 STARTED: Final = ("ready", "asleep")
 MIN_SUMMARY: Final = 20  # characters; with less room behind a signature a summary is left out
@@ -161,8 +164,8 @@ def check_server(config: str, name: str) -> Check:
     """Have the daemon start a server, or start it for this alone if no daemon runs."""
     began = time.monotonic()
     try:
-        with _waiting(name):
-            answer = _through_daemon(config, name)
+        with _waiting(name) as waiting:
+            answer = _through_daemon(config, name, waiting)
         if answer is None:
             request = {"mcpx": "inspect", "server": name, "start": True}
             answer = ask(config, request)["shaped"]["structuredContent"]
@@ -175,26 +178,38 @@ def check_server(config: str, name: str) -> Check:
     return Check(state=state, started=started, seconds=_since(began), tools=tools, remedy=remedy)
 
 
-def _through_daemon(config: str, name: str) -> JSON | None:
-    """Have the daemon start a server, and return its state; None if no daemon runs."""
+def _through_daemon(config: str, name: str, waiting: Status | None) -> JSON | None:
+    """Have the daemon start a server, and return its state; None if no daemon runs.
+
+    A first start may take minutes: `waiting` says meanwhile what the server does.
+    """
     paths, began, woken = daemon_paths(config), time.monotonic(), False
-    while (answer := request(paths, {"mcpx": "inspect", "server": name}, within=None)) is not None:
-        shown: JSON = answer["shaped"]["structuredContent"]
-        state = shown.get("state")
+    while (status := request(paths, {"mcpx": "status"})) is not None:
+        found: JSON = next((each for each in status["servers"] if each["name"] == name), {})
+        state = found.get("state")
         if state == "asleep" and not woken:  # what it offers is known from last time
             request(paths, {"mcpx": "restart", "server": name}, within=None)
             woken = True
         elif state != "starting" or _since(began) > START_TIMEOUT_S:
-            return shown
+            break
+        elif waiting is not None and found.get("last_error"):
+            waiting.update(_progress(f"starting {name}: {found['last_error']}"))
         time.sleep(POLL_INTERVAL_S)
-    return None
+    answer = request(paths, {"mcpx": "inspect", "server": name}, within=None)
+    return None if answer is None else answer["shaped"]["structuredContent"]
 
 
-def _waiting(name: str) -> AbstractContextManager[object]:
+def _waiting(name: str) -> AbstractContextManager[Status | None]:
     """Say on a terminal what is waited for."""
     if not sys.stderr.isatty():
         return nullcontext()
-    return console(err=True).status(one_line(f"starting {name} ..."))
+    return console(err=True).status(_progress(f"starting {name} ..."))
+
+
+def _progress(text: str) -> Text:
+    from rich.text import Text  # what a server says is no markup
+
+    return Text(one_line(text), no_wrap=True, overflow="ellipsis")
 
 
 def _since(began: float) -> float:

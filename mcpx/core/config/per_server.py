@@ -188,6 +188,14 @@ class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: Annotated[
         Seconds, doc("Seconds for a server to start, shake hands and list what it offers.")
     ] = 60.0
+    first_start_timeout: Annotated[
+        Seconds,
+        doc(
+            "Seconds that the first start of a command may take, as by npx or uvx, which download: as long as"
+            " it writes to standard error, uses processor time, or grows. After connect_timeout without any"
+            " of that the start has failed."
+        ),
+    ] = 600.0
     call_timeout: Annotated[
         Seconds, doc("Seconds without an answer or a sign of progress after which a call fails.")
     ] = 300.0

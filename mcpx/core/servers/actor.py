@@ -92,6 +92,7 @@ class Session(Supervised):
         )
         self.subscriptions = Subscriptions(self)
         self._is_listed = False  # in this run of MCPX
+        self._has_been_ready = False  # likewise
         self._suspended = SuspendedCalls(self.name, self.config.call_limits.call_timeout)
         host.clients.add_left_callback(self._suspended.cancel_for)
         self._attempts = Attempts(self.name, self._eras)
@@ -250,11 +251,13 @@ class Session(Supervised):
                 relay=relay,
                 account=self.account,
                 placing=self._placing,
+                on_long_start=None if self._has_been_ready else self.queue.start_takes_long,
             ) as session:
                 await self.cache.list_all(session.client, incarnation.generation)
                 session.established()
                 server.known_eras.learn(handshake, of_main=is_shared)
                 incarnation.ready()
+                self._starting, self._has_been_ready = None, True
                 await self._serve(session, incarnation, calls, changes)
         finally:  # only now: the process has been terminated
             self._ended()

@@ -208,6 +208,11 @@ class CallQueue:
                 self._expiry.renew(waiting)
         self.wake_waiters()
 
+    def start_takes_long(self) -> None:
+        """Take in that a start goes on beyond its usual time: nobody waits for that longer than usual."""
+        self.is_waking = False
+        self.wake_waiters()
+
     @property
     def has_callers(self) -> bool:
         """True if any caller waits for this server to be ready."""

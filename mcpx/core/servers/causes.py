@@ -36,7 +36,14 @@ _VARYING: Final = re.compile(r"\w*\d\w*")  # times, ports and pids, which differ
 
 
 class NoAnswer(Exception):
-    """The server did not finish its handshake and first listing in time."""
+    """The server did not finish its handshake and first listing in time.
+
+    `worked_s` is how long it was given because it worked, where that was longer than `connect_timeout`.
+    """
+
+    def __init__(self, stderr: str = "", *, worked_s: float | None = None) -> None:
+        super().__init__(stderr)
+        self.worked_s = worked_s
 
 
 class EraRefused(Exception):
@@ -125,8 +132,9 @@ def _without_response(leaf: BaseException, config: ServerConfig) -> Cause | None
 
 def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if isinstance(leaf, NoAnswer):
-        seconds = config.call_limits.connect_timeout
-        text = f"no answer to the handshake within {seconds:g} s"
+        text = f"no answer to the handshake within {config.call_limits.connect_timeout:g} s"
+        if leaf.worked_s is not None:
+            text = f"no answer to the handshake within {leaf.worked_s:.0f} s, in which it worked at first"
         return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
     unusable = isinstance(leaf, BadListing | MalformedMessage | ResponseTooLarge)
     return Cause(str(leaf), error=leaf) if unusable else None

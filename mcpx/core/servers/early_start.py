@@ -41,7 +41,8 @@ def early_children(
             with lock:
                 if not is_over:
                     put_in_force(config.environment)
-                    EARLY.start(needed_first(needed(config)), at_once=max(1, round(processors())))
+                    if (wanted := needed(config)).servers:  # else nothing is to be swept up yet, either
+                        EARLY.start(needed_first(wanted), at_once=max(1, round(processors())))
             resolved.set_result(config)
         except BaseException as error:  # noqa: BLE001 - the boundary of the thread: it is raised where it is waited for
             resolved.set_exception(error)

@@ -6,6 +6,7 @@ sessions of all modes have in common is `Supervised`.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,11 +32,16 @@ from mcpx.core.servers.transport.link import Link, MalformedLog
 from mcpx.core.servers.transport.placement import Placement, Placing
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Activity, Counters
+from mcpx.core.text import one_line
 from mcpx.errors import CallError
 from supervisors import Event, Incarnation, Supervisor
 
 if TYPE_CHECKING:
     from mcpx.core.servers.accounts import Account
+
+
+SLOW_START_S: Final = 2.0  # of which more is said than that it starts
+MAX_SAID_CHARS: Final = 200
 
 
 class Mode(Enum):
@@ -130,6 +136,7 @@ class Supervised:
         self.pid: int | None = None
         self.inherited: Inherited | None = None
         """Variables of the environment that its process was given, or its last one."""
+        self._starting: tuple[Link, float] | None = None  # with the time when it was opened
         self.health: Health | None = None
         """The health check, while it serves."""
         self.last_error: str | None = None
@@ -165,7 +172,16 @@ class Supervised:
 
     def info(self) -> ServerInfo:
         """A frozen view of the server by this session alone."""
-        return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
+        return server_info(
+            self.config, self.queue, self.catalogue, self._leaving, self.account, doing=self._doing()
+        )
+
+    def _doing(self) -> str | None:
+        """Say how long its process has been starting, and its last words, if it is slow to start."""
+        if self._starting is None or (took_s := time.monotonic() - self._starting[1]) < SLOW_START_S:
+            return None
+        said = one_line(self._starting[0].last_line(), MAX_SAID_CHARS)
+        return f"it has been starting for {took_s:.0f} s" + (f"; its last line: {said}" if said else "")
 
     def policy_changed(self) -> None:
         """Hold what waits, and what is subscribed to, against the policy in force."""
@@ -180,9 +196,10 @@ class Supervised:
         """Note the process of a connection, before anything is sent."""
         self.pid, self.inherited = link.pid, link.inherited
         if link.pid is not None:
+            self._starting = link, time.monotonic()
             self._host.ledger.add(self.child, link.pid, link.mark, link.container)
 
     def _ended(self) -> None:
         """Forget the process: it has been terminated."""
-        self.pid = None
+        self.pid = self._starting = None
         self._host.ledger.remove(self.child)

@@ -56,10 +56,12 @@ def server_info(
     catalogue: Catalogue | None,
     leaving: str | None,
     account: Account | None,
+    *,
+    doing: str | None = None,
 ) -> ServerInfo:
     """The view now. `leaving` is why the server takes no more requests, if it was told to leave.
 
-    `account` is the one that MCPX has at the server.
+    `account` is the one that MCPX has at the server, `doing` what its process does that is being started.
     """
     info = ServerInfo(name=config.name, state=State.DISABLED, transport=config.transport.kind)
     if config.disabled is not None:
@@ -78,7 +80,7 @@ def server_info(
         info,
         state=State.NEEDS_SIGN_IN if signed_out else STATES[queue.lifecycle_phase()],
         sign_in=account.login_command if signed_out and account is not None else None,
-        cause=_cause(life),
+        cause=(doing if life.phase is Phase.STARTING else None) or _cause(life),
         retry_in_s=None if at is None else max(0.0, at - now),
         call_in_s=None if at is None else max(0.0, min(at - now, refused_for(life, now))),
         catalogue=catalogue,

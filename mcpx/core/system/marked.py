@@ -22,8 +22,9 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from mcpx.core.system import ps
 from mcpx.core.system.environment import CHILD_MARK
-from mcpx.core.system.processes import PROC, ask_ps, descendants, has_proc, processes, start_time
+from mcpx.core.system.processes import PROC, descendants, has_proc, processes, start_time
 
 _ENVIRON: Final = f"{PROC}/%s/environ"
 _ENVIRON_BYTES: Final = 1 << 14  # at a time
@@ -38,7 +39,7 @@ Marks = Mapping[int, str]
 def look() -> Marks:
     """Look at the process table once, as far as we may: about 8 microseconds for each process on Linux."""
     if not has_proc():
-        return _look_by_ps()
+        return ps.with_variable(CHILD_MARK)
     found = ((pid, mark_of(pid)) for pid in processes())
     return {pid: mark for pid, mark in found if mark is not None}
 
@@ -61,17 +62,6 @@ def mark_of(pid: int) -> str | None:
         return None
     _, found, rest = (b"\0" + environ).partition(b"\0" + _NAMED)
     return os.fsdecode(rest.partition(b"\0")[0]) if found else None
-
-
-def _look_by_ps() -> Marks:
-    """Look at what `ps` shows behind the command lines of this user's processes (macOS)."""
-    found = {}
-    for line in ask_ps("-A", "-E", "-ww", "-o", "pid=,command=").splitlines():
-        pid, _, words = line.strip().partition(" ")
-        marks = [word.partition("=")[2] for word in words.split() if word.startswith(f"{CHILD_MARK}=")]
-        if pid.isdigit() and marks:
-            found[int(pid)] = marks[-1]
-    return found
 
 
 class Family:

@@ -13,7 +13,6 @@ where the memory has changed.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -21,12 +20,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mcpx.core.system import ps
+
 PROC: Final = Path("/proc")
-_PS: Final = "/bin/ps"  # not by PATH, which the user chooses
-_PS_TIMEOUT_S: Final = 5.0  # it answers in milliseconds
 _DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
 _RUNNING: Final = frozenset({"R", "D"})  # proc(5): running, and waiting for a disk
 KIB: Final = 1024
+WORK_SHARE: Final = 0.02  # of a processor: a loop that waits for something uses less
+TICK_S: Final = 0.01  # processor time is counted in such steps
+GROWTH_BYTES: Final = 1 << 20
+MOVED_BYTES: Final = 1 << 16
 CHANGED: Final = 0.02  # of a process's memory, from which on its shared pages are looked at again
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux, in a container: "150000 100000" are one and a half
 
@@ -53,17 +56,20 @@ class _Stat(NamedTuple):
     started: str
     used: tuple[str, str]
     """Processor time, of its own and of the system for it, in ticks."""
+    waited: tuple[str, str]
+    """Likewise, of its children that have ended."""
     pages: str
     """Of memory that it holds."""
 
 
 class Usage(NamedTuple):
-    """Memory of a process, in bytes, and processor time since its start."""
+    """Memory of a process, in bytes, and processor time since its start; beside it that of ended children."""
 
     group: int
     started: str
     resident: int
     cpu_s: float
+    waited_s: float = 0.0
 
 
 def boot_id() -> str:
@@ -97,7 +103,7 @@ def has_proc() -> bool:
 def start_time(pid: int) -> str | None:
     """When a process started, as the system gives it; None if it does not exist, or is dead."""
     if not has_proc():
-        return ask_ps("-o", "lstart=", "-p", str(pid)) or None
+        return ps.ask("-o", "lstart=", "-p", str(pid)) or None
     found = _stat(pid)
     return None if found is None or found.state in _DEAD else found.started
 
@@ -124,8 +130,10 @@ def usage_of(pid: int) -> Usage | None:
     found = _stat(pid)
     if found is None or found.state in _DEAD:
         return None
-    cpu_s = sum(map(int, found.used)) / os.sysconf("SC_CLK_TCK")
-    return Usage(found.group, found.started, int(found.pages) * os.sysconf("SC_PAGESIZE"), cpu_s)
+    cpu_s, waited_s = (
+        sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") for ticks in (found.used, found.waited)
+    )
+    return Usage(found.group, found.started, int(found.pages) * os.sysconf("SC_PAGESIZE"), cpu_s, waited_s)
 
 
 def processes() -> Iterator[int]:
@@ -166,8 +174,9 @@ def _stat(pid: int) -> _Stat | None:
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    # proc(5): the fields 3, 4, 5, 22, 14, 15 and 24
-    return _Stat(fields[0], int(fields[1]), int(fields[2]), fields[19], (fields[11], fields[12]), fields[21])
+    # proc(5): the fields 3, 4, 5, 22, 14 to 17, and 24
+    used, waited = (fields[11], fields[12]), (fields[13], fields[14])
+    return _Stat(fields[0], int(fields[1]), int(fields[2]), fields[19], used, waited, fields[21])
 
 
 # --- what process groups use
@@ -293,35 +302,51 @@ def _proportional(pid: int) -> int:
     return next((int(line.split()[1]) * KIB for line in lines if line.startswith("Pss:")), 0)
 
 
-# --- without /proc
+# --- whether a process works
+
+
+class WorkWatch:
+    """Watches a process and its descendants for signs of work, from one look to the next.
+
+    Without /proc it knows of the process group alone. Not to be used by two threads at a time.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = (0.0, 0)  # seconds of processor time, and bytes moved
+        self._most = 0  # resident bytes
+        self._at = time.monotonic()
+
+    def look(self) -> bool:
+        """Return True if they have used processor time, read, written or grown since the look before."""
+        found = list(self._processes())
+        used_s = sum(usage.cpu_s + usage.waited_s for _, usage in found)
+        moved, resident = sum(_moved(pid) for pid, _ in found), sum(usage.resident for _, usage in found)
+        (used_before, moved_before), self._before = self._before, (used_s, moved)
+        has_grown, self._most = resident > self._most + GROWTH_BYTES, max(self._most, resident)
+        elapsed_s, self._at = time.monotonic() - self._at, time.monotonic()
+        has_worked = used_s - used_before >= max(WORK_SHARE * elapsed_s, TICK_S)
+        return has_grown or has_worked or moved - moved_before >= MOVED_BYTES
+
+    def _processes(self) -> Iterator[tuple[int, Usage]]:
+        if not has_proc():
+            yield from _members({self._pid})
+            return
+        started = start_time(self._pid)
+        for pid in () if started is None else (self._pid, *descendants(self._pid, started)):
+            if (usage := usage_of(pid)) is not None:
+                yield pid, usage
+
+
+def _moved(pid: int) -> int:
+    """The bytes that a process and its ended children have moved (proc(5), io); 0 if we may not look."""
+    try:
+        lines = (PROC / str(pid) / "io").read_bytes().split(b"\n")
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines[:2])
 
 
 def _by_ps() -> Iterator[tuple[int, Usage]]:
-    """Yield the use of all processes; nothing if `ps` does not answer."""
-    for line in ask_ps("-A", "-o", "pid=,pgid=,rss=,time=").splitlines():
-        with suppress(ValueError):
-            pid, group, size, used = line.split()
-            yield int(pid), Usage(int(group), "", int(size) * KIB, _seconds(used))
-
-
-def ask_ps(*arguments: str) -> str:
-    """The output of `ps`; empty if it gives none."""
-    command = [_PS, *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PS_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
-
-
-def _seconds(used: str) -> float:
-    """A time as `ps` writes it, `[days-][hours:]minutes:seconds`.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    days, _, rest = used.rpartition("-")
-    total = 0.0
-    for part in rest.split(":"):
-        total = total * 60 + float(part)
-    return total + int(days or 0) * 86400
+    """Yield the use of all processes, without /proc."""
+    return ((pid, Usage(group, "", size, used_s)) for pid, group, size, used_s in ps.usages())

@@ -208,7 +208,11 @@ def start_once(config: Config, names: Iterable[str], *, timeout_s: float) -> dic
 
 def _eager(server: ServerConfig, timeout_s: float) -> ServerConfig:
     limits = server.call_limits
-    shorter = replace(limits, connect_timeout=min(limits.connect_timeout, timeout_s))
+    shorter = replace(
+        limits,
+        connect_timeout=min(limits.connect_timeout, timeout_s),
+        first_start_timeout=min(limits.first_start_timeout, timeout_s),
+    )
     return replace(server, call_limits=shorter, start="eager", idle_stop=0.0, auto_describe=False)
 
 

@@ -14,12 +14,13 @@ from typing import Final
 
 import anyio
 import mcp_types
+import structlog
 from mcp import MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.core.config import ServerConfig, redactor_of
+from mcpx.core.config import CallLimits, ServerConfig, redactor_of
 from mcpx.core.servers.accounts import Account
 from mcpx.core.servers.call_errors import ends_session
 from mcpx.core.servers.causes import EraRefused, NoAnswer, Unhealthy
@@ -35,10 +36,12 @@ from mcpx.errors import leaves
 from mcpx.version import __version__
 from supervisors import Signal
 
+log = structlog.get_logger()
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_RETRY_DELAY_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
 LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the delay
 MAX_LISTEN_RETRY_DELAY_S: Final = 60.0
+WORK_LOOK_S: Final = 1.0  # between two looks at a process that is being started
 PROBE_TIMEOUT_S: Final = 5.0  # for a session in doubt
 PROBE_PAUSE_S: Final = 1.0  # between two such probes, however many reasons there are
 
@@ -151,8 +154,12 @@ async def open_session(
     on_updated: Callable[[str], None] = lambda _uri: None,
     account: Account | None = None,
     placing: Placing | None = None,
+    on_long_start: Callable[[], None] | None = None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
+
+    With `on_long_start` it is a first start, which has more time for as long as the server's process works:
+    that is called once it has taken longer than the connect timeout.
 
     `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
     and must not raise. `account` is the one that MCPX has at the server, `placing` as for `open_link`.
@@ -165,7 +172,8 @@ async def open_session(
     """
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting
-    with anyio.CancelScope(deadline=anyio.current_time() + config.call_limits.connect_timeout) as scope:
+    limits, began = config.call_limits, anyio.current_time()
+    with anyio.CancelScope(deadline=began + limits.connect_timeout) as scope:
         try:
             async with open_link(
                 config.transport,
@@ -182,14 +190,42 @@ async def open_session(
                     on_change=changes.set,
                     on_updated=on_updated,
                 )
-                async with client:
+                async with client, anyio.create_task_group() as tasks:
+                    if on_long_start is not None and link.pid is not None:
+                        tasks.start_soon(_be_patient, link, scope, limits, on_long_start)
                     await handshake.shake(client, link)
                     log_level = LogLevelSync(config.name, client, link.wire, relay.clients)
                     yield UpstreamSession(client, link, changes, scope, log_level)
+                    tasks.cancel_scope.cancel()
         except Exception as error:
             raise handshake.explain(_explained(error, link)) from error
     if scope.cancelled_caught:
-        raise handshake.explain(NoAnswer(link.stderr_tail() if link else ""))
+        worked_s = scope.deadline - began if scope.deadline > began + limits.connect_timeout else None
+        raise handshake.explain(NoAnswer(link.stderr_tail() if link else "", worked_s=worked_s))
+
+
+async def _be_patient(
+    link: Link, scope: anyio.CancelScope, limits: CallLimits, on_long_start: Callable[[], None]
+) -> None:
+    """Put the end of a start off while the server's process works: a connect timeout from each sign of that.
+
+    What it does in the first half of the connect timeout is no sign: every server does something then.
+    """
+    began, is_long = anyio.current_time(), False
+    await anyio.sleep(limits.connect_timeout / 2)
+    await link.has_worked()
+    while not link.established:
+        await anyio.sleep(min(WORK_LOOK_S, limits.connect_timeout / 8))
+        has_worked, now = await link.has_worked(), anyio.current_time()
+        if has_worked and not link.established:
+            until = min(began + limits.first_start_timeout, now + limits.connect_timeout)
+            scope.deadline = max(scope.deadline, until)
+        if not is_long and not link.established and now > began + limits.connect_timeout:
+            is_long = True
+            log.info(
+                "upstream.first_start", pid=link.pid, took_s=round(now - began, 1), says=link.last_line()
+            )
+            on_long_start()
 
 
 def _explained(error: Exception, link: Link | None) -> Exception:

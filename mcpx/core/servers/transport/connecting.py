@@ -55,6 +55,8 @@ class StdioLink(Link):
             is_stopped=child.is_stopped,
             first_unread=child.channel.first_unread,
             stderr_tail=child.last_words.tail,
+            last_line=child.last_words.last,
+            has_worked=child.has_worked,
             note_descendants=child.note_descendants,
         )
         child.channel.on_broken = self._on_broken

@@ -124,6 +124,14 @@ class Link:
         """The last lines that the server wrote to standard error; empty without a child process."""
         return ""
 
+    def last_line(self) -> str:
+        """The last of these lines."""
+        return ""
+
+    async def has_worked(self) -> bool:
+        """Return True if the server's process has worked since this was last asked, where there is one."""
+        return False
+
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""
         return ConnectionLost(self.lost.reason, self.stderr_tail())

@@ -27,6 +27,7 @@ from mcpx.core.config import Stdio
 from mcpx.core.servers.transport.containers import stop
 from mcpx.core.servers.transport.spawning import EARLY, REAP_TIMEOUT_S, Spawned, spawn
 from mcpx.core.system.marked import Family, Marks, look
+from mcpx.core.system.processes import WorkWatch
 from mcpx.core.text import cut
 from mcpx.core.wire.channel import Channel
 
@@ -79,6 +80,10 @@ class LastWords:
             if text := self._redact(line.decode(errors="replace")).rstrip():
                 self._lines.append(cut(text, MAX_LINE_CHARS))
 
+    def last(self) -> str:
+        """The last line; empty if there is none."""
+        return self._lines[-1] if self._lines else ""
+
     def tail(self) -> str:
         """The last lines, for an error message; the empty string if there are none."""
         tail: list[str] = []
@@ -102,6 +107,8 @@ class ChildProcess:
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
+        self._said_bytes = self._said_before = 0  # on standard error
+        self._work = WorkWatch(popen.pid)
         self._family = Family([self.mark], group=self.pid)
         self.exited = anyio.Event()
         self.last_words = LastWords(redact)
@@ -200,10 +207,16 @@ class ChildProcess:
             return
         except OSError:
             data = b""
+        self._said_bytes += len(data)
         if not data:
             self._loop.remove_reader(stream.fileno())
         if said := self.last_words.feed(data) if data else self.last_words.finish():
             self._on_stderr(said)
+
+    async def has_worked(self) -> bool:
+        """Return True if it, or what it has started, has worked or complained since this was last asked."""
+        before, self._said_before = self._said_before, self._said_bytes
+        return await anyio.to_thread.run_sync(self._work.look) or before != self._said_before
 
     # --- its end
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from mcpx.core.system import processes as module
+from mcpx.core.system import ps
 from mcpx.core.system.processes import ProcessFigures, group_memory
 
 BUSY = "import os; print('here', flush=True)\nwhile True: pass"
@@ -88,12 +89,12 @@ def test_shared_pages_are_looked_at_again_only_where_the_memory_has_changed(monk
 
 def test_without_proc_ps_says_it(monkeypatch):
     monkeypatch.setattr(module, "has_proc", lambda: False)
-    monkeypatch.setattr(module, "_PS", "ps")
+    monkeypatch.setattr(ps, "PROGRAM", "ps")
     with started(IDLE) as idle:
         figures = ProcessFigures()
         assert figures.look([idle.pid])[idle.pid].memory > 1 << 20
         assert figures.look([idle.pid])[idle.pid].cpu is not None
-    monkeypatch.setattr(module, "_PS", "/does/not/exist")
+    monkeypatch.setattr(ps, "PROGRAM", "/does/not/exist")
     assert ProcessFigures().look([os.getpgid(0)]) == {}
 
 
@@ -101,7 +102,7 @@ def test_without_proc_ps_says_it(monkeypatch):
     ("used", "seconds"), [("0:00.25", 0.25), ("01:02:03", 3723.0), ("2-00:00:01", 172801.0), ("12:34", 754.0)]
 )
 def test_the_time_that_ps_gives(used, seconds):
-    assert module._seconds(used) == seconds
+    assert ps.seconds(used) == seconds
 
 
 def test_the_memory_of_this_process():

@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.core.servers.transport.ledger import MAX_FOREIGN_AGE_S, Entry, Ledger, _File, boot_id, start_time
-from mcpx.core.system import marked
+from mcpx.core.system import marked, ps
 from mcpx.core.system import processes as process_table
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.processes import has_proc, pid_namespace
@@ -142,7 +142,7 @@ def test_it_does_without_descriptors_of_processes(tmp_path, spawn, monkeypatch, 
 def test_where_there_is_no_proc_the_leaders_start_is_the_proof(tmp_path, spawn, monkeypatch):
     child, innocent = spawn(), spawn()
     monkeypatch.setattr(process_table, "PROC", Path("/nowhere"))
-    monkeypatch.setattr(process_table, "_PS", shutil.which("ps"))
+    monkeypatch.setattr(ps, "PROGRAM", shutil.which("ps"))
     left_behind(tmp_path, noted(child), Entry(innocent.pid, "Mon Jan  1 00:00:00 2024", MARK))
     assert Ledger(tmp_path).sweep() == [child.pid]
     assert child.wait(10) == -signal.SIGKILL
