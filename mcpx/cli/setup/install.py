@@ -21,7 +21,7 @@ from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 from mcpx.setup.changes import Edit, carry_out, history, real_path
-from mcpx.setup.clients import CLIENTS, clients_named, find, find_all
+from mcpx.setup.clients import CLIENTS, clients_named, find, find_all, windows_clients
 from mcpx.setup.clients.install_plan import plan_installs
 from mcpx.setup.clients.installing import plan_uninstall
 from mcpx.setup.clients.masking import command_line, commands_shown
@@ -213,7 +213,7 @@ def install(
 
 def _installed(names: Sequence[str]) -> list[ClientFile]:
     """The files of the clients that were named, or of those that are there."""
-    rows = clients_named(names)
+    rows = clients_named(names, (*CLIENTS, *windows_clients()))
     found = [file for row in rows for file in find_all(row) or [find(row)] if names or file.installed]
     if not found:
         raise MCPXError(f"no client is installed here; name one: {', '.join(row.name for row in CLIENTS)}")
@@ -296,7 +296,7 @@ def uninstall(
     take_back_interrupted(manner)
     changes = history()
     files: dict[Path, ClientFile] = {}
-    for row in clients_named(clients):
+    for row in clients_named(clients, (*CLIENTS, *windows_clients())):
         for file in find_all(row) or ([find(row)] if clients else []):
             files.setdefault(real_path(file.path), file)
     planned = [plan_uninstall(file, changes) for file in files.values()]

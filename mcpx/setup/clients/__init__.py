@@ -5,6 +5,7 @@ them into MCPX's configuration; `write_entry` makes MCPX's own entry for a clien
 """
 
 from mcpx.setup.clients.forms import starts_mcpx, write_entry
+from mcpx.setup.clients.launching import windows_clients
 from mcpx.setup.clients.planning import ImportPlan, Planned, plan_import
 from mcpx.setup.clients.reading import (
     ClientFile,
@@ -42,5 +43,6 @@ __all__ = [
     "read_servers",
     "starts_mcpx",
     "this_system",
+    "windows_clients",
     "write_entry",
 ]

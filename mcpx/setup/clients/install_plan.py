@@ -101,8 +101,8 @@ def plan_installs(
     found = [
         read_servers(each.file, each.before)
         for each in installations
-        if each.outcome != "refused" and each.before is not None
-    ]
+        if each.outcome != "refused" and each.before is not None and each.file.client.windows is None
+    ]  # what a client of Windows starts is for Windows
     if not adopt:
         return InstallPlan(
             installations=_with_doubled(installations, found, path),

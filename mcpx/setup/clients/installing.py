@@ -64,6 +64,8 @@ def plan_install(
     file: ClientFile, data: bytes | None, launch: Launch, adopted: Mapping[str, str] | None = None
 ) -> Installation:
     """Plan to put MCPX into the file of a client, and to take `adopted` servers out of it."""
+    if file.client.windows is not None:
+        launch = launch.through_wsl(file.client.windows)
     try:
         return _Planner(file, data).plan(launch, dict(adopted or {}))
     except DocumentError as error:

@@ -1,5 +1,8 @@
 """The command line by which clients start MCPX, and the clients' own commands that add it.
 
+Under WSL there are the clients of the Windows side as well (`windows_clients`). Their files are on the
+mounted drive, and they start MCPX through `wsl.exe`.
+
 The command has its absolute path, since clients have another `PATH` than terminals. A client's own command
 (`claude mcp add`) is preferred to an edit of its file.
 """
@@ -8,9 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +27,14 @@ from mcpx.core.running import bounded
 from mcpx.core.system.environment import COMMAND
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file, home
 from mcpx.setup.clients.forms import write_entry
-from mcpx.setup.clients.rows import Client
+from mcpx.setup.clients.rows import CLIENTS, Client, WindowsSide
 
 NAME: Final = "mcpx"
 """Of MCPX's entry in a client's file, and of its command."""
 ADD_TIMEOUT_S: Final = 30.0  # for a client's own command, which starts Node as a rule
+WINDOWS_TIMEOUT_S: Final = 10.0  # for a first program of Windows, which may start its side
+_WINDOWS_PATH: Final = re.compile(r"([A-Za-z]):\\(.+)")
+_WSL_CONF: Final = "/etc/wsl.conf"
 _LINK: Final = ".local/bin/mcpx"
 """In the home folder: where pipx and uv put a link to the command. It outlives what it leads to."""
 _FLEETING: Final = ("/uv/archive-v", "/uv/environments-v", "/uv/builds-v", "/pipx/.cache/", "/.cache/pipx/")
@@ -47,6 +57,13 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def args(self, options: tuple[str, ...] = ()) -> list[str]:
         """Return the arguments for `mcpx attach`, with further options of its own."""
         return [*self.prefix, "attach", *(("--config", self.config) if self.config else ()), *options]
+
+    def through_wsl(self, side: WindowsSide) -> Launch:
+        """The same, for a client on the Windows side, whose variables do not come through."""
+        set_first = ("/usr/bin/env", *(f"{name}={value}" for name, value in self.env.items()))
+        words = (*(set_first if self.env else ()), self.command, *self.prefix)
+        prefix = ("-d", side.distribution, "--exec", *words)
+        return msgspec.structs.replace(self, command="wsl.exe", prefix=prefix, env={})
 
 
 def own_launch(
@@ -106,6 +123,51 @@ def _named_config(config: str | None, environ: Mapping[str, str]) -> str | None:
     if config is None and not environ.get(CONFIG_VARIABLE) and not elsewhere:
         return None
     return os.path.abspath(config_file(config, environ=environ))
+
+
+# --- the Windows side of WSL
+
+
+def windows_clients(environ: Mapping[str, str] = os.environ) -> tuple[Client, ...]:
+    """The clients of the Windows side, named as `cursor-windows`; none where this is not WSL."""
+    distribution = environ.get("WSL_DISTRO_NAME", "")
+    user = _windows_user(environ) if distribution else None
+    if user is None:
+        return ()
+    folders = {"APPDATA": f"{user}/AppData/Roaming", "LOCALAPPDATA": f"{user}/AppData/Local"}
+    side = WindowsSide(distribution, {"HOME": user, "USERPROFILE": user, **folders})
+    return tuple(
+        msgspec.structs.replace(
+            each, name=f"{each.name}-windows", title=f"{each.title} (Windows)", command=None, windows=side
+        )
+        for each in CLIENTS
+    )
+
+
+def _windows_user(environ: Mapping[str, str]) -> str | None:
+    """The user's folder on the mounted drive, as Windows says; None if it does not say, or is not mounted."""
+    drives = _mounted_at()
+    program = shutil.which("cmd.exe", path=environ.get("PATH")) or f"{drives}c/Windows/System32/cmd.exe"
+    try:
+        said = bounded.run(
+            (program, "/d", "/c", "echo %USERPROFILE%"), environ, timeout_s=WINDOWS_TIMEOUT_S
+        ).output
+    except (OSError, bounded.OutOfBounds):  # no Windows program may be started here
+        return None
+    found = _WINDOWS_PATH.fullmatch(said.decode("utf-8", "replace").strip())
+    if found is None:
+        return None
+    folder = f"{drives}{found[1].lower()}/{found[2].replace(chr(92), '/')}"
+    return folder if os.path.isdir(folder) else None
+
+
+def _mounted_at() -> str:
+    """The folder in which drives are mounted (wsl.conf, automount.root)."""
+    read = ConfigParser(strict=False, interpolation=None)
+    with suppress(OSError, ValueError, ConfigParserError):
+        read.read(_WSL_CONF)
+    root = read.get("automount", "root", fallback="/mnt/").strip("\"' ")
+    return f"{root.rstrip('/')}/"
 
 
 def add_command(

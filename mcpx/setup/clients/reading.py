@@ -40,26 +40,26 @@ class ClientFile(msgspec.Struct, frozen=True):
     installed: bool
 
 
-def client_named(name: str) -> Client:
-    """The row of a client.
+def client_named(name: str, clients: Sequence[Client] = CLIENTS) -> Client:
+    """The row of a client, among these.
 
     Raises:
         ConfigError: There is none; the text names the nearest, or all.
     """
-    for client in CLIENTS:
+    for client in clients:
         if client.name == name.lower():
             return client
-    hint = suggestion(name, (client.name for client in CLIENTS))
+    hint = suggestion(name, (client.name for client in clients))
     raise ConfigError(name, f"no client of this name is known; {hint}")
 
 
-def clients_named(names: Iterable[str]) -> Sequence[Client]:
-    """The rows of the clients of these names, each once, or all if there is no name.
+def clients_named(names: Iterable[str], clients: Sequence[Client] = CLIENTS) -> Sequence[Client]:
+    """The rows of the clients of these names, each once, or all of these clients if there is no name.
 
     Raises:
         ConfigError: As `client_named`.
     """
-    return [client_named(name) for name in dict.fromkeys(names)] or CLIENTS
+    return [client_named(name, clients) for name in dict.fromkeys(names)] or clients
 
 
 def this_system() -> System:
@@ -71,7 +71,8 @@ def this_system() -> System:
 
 def find(client: Client, environ: Mapping[str, str] = os.environ, system: System | None = None) -> ClientFile:
     """The file of a client: of several possible ones the first that exists, else the first of all."""
-    paths = list(candidates(client, environ, system or this_system()))
+    environ, system = _side(client, environ, system)
+    paths = list(candidates(client, environ, system))
     existing = [path for path in paths if _is_file(path)]
     path = (existing or paths)[0]
     folder = Path(_filled(client.folder, environ)) if client.folder else path.parent
@@ -83,10 +84,20 @@ def find_all(
 ) -> list[ClientFile]:
     """Every file of a client that exists: some have one for each editor that they live in."""
     found: dict[str, ClientFile] = {}
-    for path in candidates(client, environ, system or this_system()):
+    environ, system = _side(client, environ, system)
+    for path in candidates(client, environ, system):
         if _is_file(path):
             found.setdefault(os.path.realpath(path), ClientFile(client, path, exists=True, installed=True))
     return list(found.values())
+
+
+def _side(
+    client: Client, environ: Mapping[str, str], system: System | None
+) -> tuple[Mapping[str, str], System]:
+    """The environment and the system by which a client's files are found."""
+    if client.windows is not None:
+        return client.windows.environ, "windows"
+    return environ, system or this_system()
 
 
 def candidates(client: Client, environ: Mapping[str, str], system: System) -> Iterator[Path]:

@@ -33,6 +33,14 @@ class ClientCommand(msgspec.Struct, frozen=True):
     add: tuple[str, ...]
 
 
+class WindowsSide(msgspec.Struct, frozen=True):
+    """Windows, seen from Linux in WSL: the distribution's name there, and the user's folders, mounted."""
+
+    distribution: str
+    environ: dict[str, str]
+    """USERPROFILE, APPDATA and LOCALAPPDATA, as paths of Linux."""
+
+
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """One client.
 
@@ -55,6 +63,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[Literal["${NAME}", "${env:NAME}", "$NAME"], ...] = ("${NAME}", "${env:NAME}")
     """The spellings that the client replaces in an entry by an environment variable; others are text to it.
     Both in braces where its makers do not say."""
+    windows: WindowsSide | None = None
+    """Set for a client on the Windows side, which starts MCPX through `wsl.exe`."""
     folder: str | None = None
     """A folder that is there where the client is installed; without one, that of the file."""
 
