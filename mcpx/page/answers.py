@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mcpx.core.catalog.model import JSON
-from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
+from mcpx.core.gateway.frontends.http.asgi import cancel_when_gone
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import CallError, MCPXError
 from mcpx.page.cards import OpenPage

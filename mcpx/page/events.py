@@ -25,7 +25,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcpx.core.gateway.frontends.http.connection import TAKEN, cancel_when_gone
+from mcpx.core.gateway.frontends.http.asgi import TAKEN, cancel_when_gone
 from mcpx.core.telemetry.contained import contain
 from mcpx.errors import MCPXError
 from mcpx.page.answers import encode

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.gateway.frontends.http.connection import NOTED
+from mcpx.core.gateway.frontends.http.asgi import NOTED
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.telemetry.log import Throttle
 from mcpx.core.wire.loopback_peers import is_own

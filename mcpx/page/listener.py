@@ -16,8 +16,9 @@ import anyio
 import structlog
 
 from mcpx.core.daemon.leaving import Use
+from mcpx.core.gateway.frontends.http.asgi import AppSite
 from mcpx.core.gateway.frontends.http.connection import Shared
-from mcpx.core.gateway.frontends.http.frontend import BindError, ListenerLostError, exit_when_asked, listen
+from mcpx.core.gateway.frontends.http.frontend import BindError, ListenerLostError, end_when_asked, listen
 from mcpx.core.gateway.frontends.http.server import GRACEFUL_S, HttpServer
 from mcpx.errors import MCPXError
 from supervisors import Backoff, ChildSpec, Incarnation, Policy, Shutdown, Signal
@@ -74,8 +75,8 @@ class PageListener:
         """Report if a page is open, and count the requests so far."""
         if self._server is None:
             return Use(has_clients=False, so_far=0)
-        state = self._server.server_state
-        return Use(has_clients=bool(state.tasks), so_far=state.total_requests)
+        shared = self._server.shared
+        return Use(has_clients=shared.is_busy, so_far=shared.served)
 
     async def _run(self, incarnation: Incarnation) -> None:
         try:
@@ -87,14 +88,16 @@ class PageListener:
         with listener:
             self._memory.take(listener.getsockname()[1])
             self._problem = None
-            server = self._server = HttpServer(self._app, self._shared())
+            hub = self._hub
+            shared = Shared(hub.config.max_message_bytes, hub.clients.count_dropped)
+            server = self._server = HttpServer(AppSite(self._app), shared)
             self._changed.set()
             incarnation.ready()
             log.info("page.listening", port=self._memory.port)
             try:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(exit_when_asked, incarnation, server)
-                    await server.serve([listener])
+                    tasks.start_soon(end_when_asked, incarnation, server)
+                    await server.serve(listener)
                     tasks.cancel_scope.cancel()
             finally:
                 self._server = None
@@ -116,6 +119,3 @@ class PageListener:
             )
             self._memory.give_up(port)
             raise
-
-    def _shared(self) -> Shared:
-        return Shared(2 * self._hub.config.max_message_bytes, self._hub.clients.count_dropped)

@@ -18,6 +18,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from starlette.types import Scope, Send
 
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind
+from mcpx.core.gateway.frontends.http.exchange import PEERS
 from mcpx.core.gateway.peer.results import encoded_error
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.result_address import SERVER
@@ -25,7 +26,6 @@ from mcpx.core.system import keepalive
 from mcpx.core.wire import envelope
 from mcpx.errors import CallError, Code, MCPXError, Outcome
 
-_PEERS: Final = "/mcp/peers/"
 _SHOWN: Final = {
     Kind.APPROVAL: "the question about this call",
     Kind.HELD: "this call, which waits for answers",
@@ -88,7 +88,7 @@ def error_of(scope: Scope, request: Incoming | None, failure: CallError) -> byte
     At a peer endpoint it is as all failures there, so that another MCPX reads its outcome.
     """
     head = {"jsonrpc": "2.0", "id": None if request is None else request.id}
-    if scope["path"].startswith(_PEERS):
+    if scope["path"].startswith(PEERS):
         return envelope.encode(head | {"error": msgspec.Raw(encoded_error(failure))})
     is_own = not scope["path"].startswith("/mcp/servers/")
     if request is not None and request.method == "tools/call" and is_own:
@@ -103,7 +103,7 @@ async def answer_failure(scope: Scope, body: bytes, send: Send, failure: CallErr
     """Answer a request with a failure."""
     request = _as_sent(body)
     answer = error_of(scope, request, failure)
-    is_for_client = b'"result"' not in answer[:64] and not scope["path"].startswith(_PEERS)
+    is_for_client = b'"result"' not in answer[:64] and not scope["path"].startswith(PEERS)
     status = 400 if is_for_client and failure.code is Code.INVALID_ARGUMENTS else 200
     headers = with_length([(b"content-type", b"application/json")], len(answer))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,7 +1,7 @@
 """The way of a request of 2026-07-28 to the replica that holds what it brings; an ASGI application.
 
-Stands between who may come in and the endpoints: tokens, `Host` and `Origin` are checked here before anything
-is passed on, and again by the holder, which gets the client's own headers. What goes out is sealed, what
+Stands between who may come in and the endpoints: tokens, `Host` and `Origin` were checked before anything is
+passed on, and are again by the holder, which gets the client's own headers. What goes out is sealed, what
 comes back is opened or passed on, once: the mark on a request that was passed on is signed, says whether the
 client was on the machine of the replica that it came to, and is never passed on again.
 
@@ -24,8 +24,6 @@ import structlog
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpx.cluster.replicas.forwarding import (
@@ -43,7 +41,7 @@ from mcpx.cluster.replicas.forwarding import (
 )
 from mcpx.cluster.replicas.seals import AlteredError, Incoming, Kind, Seals, read, seal
 from mcpx.core.config.urls import is_loopback
-from mcpx.core.gateway.frontends.http.connection import cancel_when_gone
+from mcpx.core.gateway.frontends.http.asgi import TAKEN, cancel_when_gone
 from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()
@@ -51,8 +49,6 @@ MARK: Final = "mcpx-passed-on"
 _LOCAL: Final = "1"
 _AFAR: Final = "0"
 _GOES_ON_HERE: Final = frozenset({Kind.APPROVAL, Kind.STATE, Kind.STATELESS})
-
-Guard = Callable[[Request], Awaitable[Response | None]]
 
 
 class ReplicaRouting:
@@ -62,8 +58,6 @@ class ReplicaRouting:
         self._app = app
         self._replica = replica
         self._seals = replica.seals
-        self._guard = replica.guard
-        self._limit = replica.limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -74,7 +68,7 @@ class ReplicaRouting:
             return
         begun, body = await self._body(receive)
         if body is None:
-            await self._app(scope, _replayed(begun, receive), send)  # which refuses it, or is disconnected
+            await self._app(scope, _replayed(begun, receive), send)  # which is disconnected
             return
         is_marked = self._has_mark(headers, body)
         if is_marked and headers[MARK].startswith(_AFAR):
@@ -86,22 +80,18 @@ class ReplicaRouting:
             return
         if request is None or request.holder is None:
             await self._serve(scope, body if request is None else request.body, request, receive, send)
-        elif (refusal := await self._guard(Request(scope))) is not None:
-            await refusal(scope, receive, send)
         elif is_marked:
             await answer_failure(scope, body, send, looping(request))
         else:
             await self._pass_on(scope, body, request, receive, send)
 
     async def _body(self, receive: Receive) -> tuple[list[Message], bytes | None]:
-        """The body, and the messages that it came in; None where it is too large, or not all of it comes."""
+        """The body, and the messages that it came in; None where not all of it comes."""
         begun: list[Message] = []
-        size = 0
         while True:
             message = await receive()
             begun.append(message)
-            size += len(message.get("body", b""))
-            if message["type"] != "http.request" or size > self._limit:
+            if message["type"] != "http.request":
                 return begun, None
             if not message.get("more_body"):
                 return begun, b"".join(each["body"] for each in begun)
@@ -140,7 +130,7 @@ class ReplicaRouting:
         self, scope: Scope, body: bytes, request: Incoming, receive: Receive, send: Send
     ) -> None:
         failure: CallError | None = None
-        responding = _Responding(send)
+        responding = _Responding(send, scope[TAKEN])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope.cancel)
             try:
@@ -199,11 +189,9 @@ class Replica:
     The connections to others are made by the first request that is passed on.
     """
 
-    def __init__(self, url: str, secret: str, *, guard: Guard, limit: int) -> None:
+    def __init__(self, url: str, secret: str) -> None:
         self.seals = Seals(url, secret)
         self.seal_kept = self.seals.seal_kept
-        self.guard = guard
-        self.limit = limit
         self._forwarder: Forwarder | None = None
         self._making = anyio.Lock()
 
@@ -231,8 +219,9 @@ class Replica:
 class _Responding:
     """The response to the client, while it comes from elsewhere."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, taken: Callable[[], Awaitable[None]]) -> None:
         self._send = send
+        self._taken = taken
         self.is_begun = False
 
     async def pass_back(self, answer: Answer) -> None:
@@ -252,6 +241,7 @@ class _Responding:
             if end := _end_of_events(rest, len(rest) - len(chunk)):
                 await self._send({"type": "http.response.body", "body": bytes(rest[:end]), "more_body": True})
                 del rest[:end]
+                await self._taken()  # else the holder would not see that the client does not read
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

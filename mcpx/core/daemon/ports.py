@@ -9,7 +9,7 @@ left out: `NoSignIns`, `NoPeers`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -28,8 +28,6 @@ from supervisors import Incarnation
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
-    from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp
 
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -215,17 +213,6 @@ class Forwarder(Protocol):
 
 
 class OpenForwarder(Protocol):
-    """Makes the forwarder of the replica at `url`.
+    """Makes the forwarder of the replica at `url`; `secret` is that of all replicas."""
 
-    `secret` is that of all replicas, `guard` refuses requests that may not come in, `limit` is the most bytes
-    of a body.
-    """
-
-    def __call__(
-        self,
-        url: str,
-        secret: str,
-        *,
-        guard: Callable[[Request], Awaitable[Response | None]],
-        limit: int,
-    ) -> Forwarder: ...
+    def __call__(self, url: str, secret: str) -> Forwarder: ...

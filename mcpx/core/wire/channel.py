@@ -80,6 +80,7 @@ class Channel:
         self._flush_due = False
         self._writer_armed = False
         self._broken = False
+        self._on_sent: Callable[[], None] | None = None
 
     # --- in
 
@@ -193,6 +194,14 @@ class Channel:
         if self.congested and self._waiting <= LOW_WATER:
             self.congested = False
             self.on_drained()
+        if self._on_sent is not None and not self._out:
+            on_sent, self._on_sent = self._on_sent, None
+            on_sent()
+
+    def when_sent(self, callback: Callable[[], None]) -> None:
+        """Call this once, when the peer has taken everything: now, if it has. Not after it was broken."""
+        self._on_sent = callback
+        self.flush()
 
     def _write_some(self) -> bool:
         """Make one system call; false if it took less than it was given."""

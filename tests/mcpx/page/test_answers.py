@@ -99,11 +99,14 @@ async def test_a_body_that_cannot_be_read_is_said_and_bounded(tmp_path, monkeypa
 
 
 async def test_a_browser_that_leaves_within_its_request_is_no_fault(tmp_path, monkeypatch):
-    contained, left = [], anyio.Event()
+    contained, entered, left = [], anyio.Event(), anyio.Event()
     monkeypatch.setattr(answers, "contain", lambda error, place: contained.append(error))
 
     async def waiting(_page, request):
+        entered.set()
         try:
+            while not await request.is_disconnected():  # noqa: ASYNC110 - it has no other way to ask
+                await anyio.sleep(0.01)
             return await echo(_page, request)
         finally:
             left.set()
@@ -116,6 +119,10 @@ async def test_a_browser_that_leaves_within_its_request_is_no_fault(tmp_path, mo
             with anyio.fail_after(visiting.PATIENCE_S):
                 while not page.use().has_clients:
                     await anyio.lowlevel.checkpoint()
+        async with await visitor.connect() as connection:
+            await connection.send(whole)
+            with anyio.fail_after(visiting.PATIENCE_S):
+                await entered.wait()
         with anyio.fail_after(visiting.PATIENCE_S):
             await left.wait()
             while page.use().has_clients:

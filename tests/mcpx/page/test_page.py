@@ -132,7 +132,8 @@ async def test_a_listener_that_is_lost_comes_back_at_the_same_place(tmp_path, mo
     async with served(tmp_path, monkeypatch) as page:
         visitor = await Visitor.entering(page)
         before = page._listener._server
-        before.lost, before.should_exit = "for a test", True
+        before.lost = "for a test"
+        before.end()
         await until(lambda: page._listener._server not in (before, None))
         assert (await visitor.get("/ui/api/here")).status == 200
         assert (await Visitor.entering(page)).origin == visitor.origin
@@ -155,7 +156,8 @@ async def test_a_port_that_was_taken_meanwhile_is_given_up_and_the_daemon_lives(
         visitor = await Visitor.entering(page)
         monkeypatch.setattr(listening, "listen", listen)
         before = page._listener._server
-        before.lost, before.should_exit = "for a test", True
+        before.lost = "for a test"
+        before.end()
         await until(lambda: page._listener._server is None)
         with pytest.raises(MCPXError, match="the page cannot be served: cannot listen, for a test"):
             await page.link()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import anyio
 import msgspec
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
@@ -45,7 +44,6 @@ class Bearer:
         """Stands for its requests without a session (2026-07-28)."""
         self.direct = DirectClient(None)
         """Stands for the same at transparent endpoints."""
-        self.open_requests: set[anyio.CancelScope] = set()
 
 
 def put_bearer(scope: MutableMapping[str, Any], bearer: Bearer) -> None:

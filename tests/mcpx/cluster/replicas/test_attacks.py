@@ -96,7 +96,9 @@ async def test_no_target_of_a_request_has_it_passed_on_to_another_host(tmp_path)
         ]
         for target in targets:
             answer = await sent(at.port, target, body)
-            assert answer.startswith(b"HTTP/1.1 404"), (target, answer[:200])
+            status = b"404" if target.startswith("/") else b"400"
+            assert answer.startswith(b"HTTP/1.1 " + status), (target, answer[:200])
+        targets = [target for target in targets if target.startswith("/")]
         assert other.heard == []
         for odd in (
             b'{"method":"\xff"}',

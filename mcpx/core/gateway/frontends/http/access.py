@@ -1,116 +1,191 @@
-"""Access to the HTTP frontend: the bearer tokens that let a request in, and browser pages (CORS).
+"""Access to the HTTP frontend: `Host` and `Origin`, the bearer tokens that let in, and browsers (CORS).
 
-The SDK's middleware reads the header, refuses a request without a token that `KnownTokens` knows, and binds
-each session to the principal that has begun it. `BearerRequests` stands behind it. A token that is revoked,
-expires or is changed lets no request in from then on; what its clients have open ends within
-`LOOK_INTERVAL_S`, or with the next request of anybody.
+Each check is a plain function of the head of a request, which gives its refusal, or None. A token is looked
+up once for each connection, and compared with what the connection has sent before; of one that has a name,
+the file is looked at for each request. A token that is revoked, expires or is changed lets no request in from
+then on; what its clients have open ends within `LOOK_INTERVAL_S`, or with the next request of anybody who
+brings one with a name.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Collection
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
+from hmac import compare_digest
 from typing import Final
 
 import anyio
 import structlog
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
-from mcp_types import INTERNAL_ERROR
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.core.gateway.clients.identity import Bearer, put_bearer
+from mcpx.core.config.urls import is_loopback
+from mcpx.core.gateway.clients.identity import Bearer
+from mcpx.core.gateway.frontends.http.exchange import JSON, HeaderPairs, Refusal
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.policy.tokens import NamedToken, NamedTokens
 from mcpx.core.telemetry.contained import contain
-from mcpx.errors import Code, Outcome
+from mcpx.core.telemetry.log import Throttle
 from supervisors import Signal
 
-ALLOWED_METHODS: Final = "GET, POST, DELETE"
+log = structlog.get_logger()
+ALLOWED_METHODS: Final = b"GET, POST, DELETE"
 ALLOWED_HEADERS: Final = (
-    "accept",
-    "authorization",
-    "content-type",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
+    b"accept",
+    b"authorization",
+    b"content-type",
+    b"last-event-id",
+    b"mcp-method",
+    b"mcp-name",
+    b"mcp-protocol-version",
+    b"mcp-session-id",
 )
-EXPOSED_HEADERS: Final = "mcp-session-id, mcp-protocol-version, www-authenticate"
+EXPOSED_HEADERS: Final = b"mcp-session-id, mcp-protocol-version, www-authenticate"
 PREFLIGHT_VALID_S: Final = 600
-_MCP: Final = "mcp-"  # how the headers of parameters begin, which have names of their own
-_VARY: Final = "Origin, Access-Control-Request-Headers"
+LOOK_INTERVAL_S: Final = 1.0  # at the tokens, while somebody uses one that has a name
+WAS_REVOKED: Final = "The token was revoked, or has expired; what was begun may or may not have taken effect"
+_MCP: Final = b"mcp-"  # how the headers of parameters begin, which have names of their own
+_VARY: Final = b"vary: Origin, Access-Control-Request-Headers\r\n"
+_BEARER: Final = b"bearer "
+_ANY_PORT: Final = ":*"
+_UNAUTHORIZED: Final = {"error": "invalid_token", "error_description": "Authentication required"}
+_CHALLENGE: Final = b'Bearer error="invalid_token", error_description="Authentication required"'
+_NO_TOKEN: Final = Refusal(
+    401, json.dumps(_UNAUTHORIZED).encode(), (*JSON, (b"www-authenticate", _CHALLENGE))
+)
+_HOST: Final = Refusal(421, b"Invalid Host header")
+_ORIGIN: Final = Refusal(403, b"Invalid Origin header")
+_CONTENT: Final = Refusal(400, b"Invalid Content-Type header")
+
+
+class Places:
+    """The values of `Host` and `Origin` that are let in; one that ends with `:*` stands for every port."""
+
+    def __init__(self, hosts: Collection[str], origins: Collection[str]) -> None:
+        self._hosts = frozenset(each.encode() for each in hosts)
+        self._origins = frozenset(each.encode() for each in origins)
+        self._throttle = Throttle()
+
+    def refusal(self, exchange: HttpExchange) -> Refusal | None:
+        """Return the refusal of a request that names another host, or comes from another page."""
+        host, origin = exchange.headers.get(b"host"), exchange.headers.get(b"origin")
+        if not _is_among(host, self._hosts):
+            return self._refused(_HOST, host)
+        if origin and not _is_among(origin, self._origins):
+            return self._refused(_ORIGIN, origin)
+        return None
+
+    def _refused(self, refusal: Refusal, value: bytes | None) -> Refusal:
+        if self._throttle.lets_through():
+            named = None if value is None else value.decode("latin-1")
+            log.warning("http.refused", reason=refusal.text.decode(), value=named)
+        return refusal
+
+
+def no_json(exchange: HttpExchange) -> Refusal | None:
+    """Return the refusal of a POST of anything but JSON."""
+    if exchange.method != "POST":
+        return None
+    kind = exchange.headers.get(b"content-type", b"")
+    return None if kind.lower().startswith(b"application/json") else _CONTENT
+
+
+def _is_among(value: bytes | None, allowed: Collection[bytes]) -> bool:
+    if not value:
+        return False
+    if value in allowed:
+        return True
+    name, colon, _port = value.rpartition(b":")
+    return bool(colon) and name + _ANY_PORT.encode() in allowed
+
+
+def claims_loopback(exchange: HttpExchange) -> Refusal | None:
+    """Return the refusal of a request that names the loopback as its Host, but came in from elsewhere."""
+    noted = exchange.carrier.noted
+    if _LOCAL not in noted:
+        server = exchange.carrier.ends[1]
+        noted[_LOCAL] = server is None or is_loopback(server[0])
+    is_claimed = not noted[_LOCAL] and _names_loopback(exchange.headers.get(b"host", b""))
+    return _HOST if is_claimed else None
+
+
+_LOCAL: Final = "came in over loopback"
+
+
+@lru_cache(maxsize=64)
+def _names_loopback(host: bytes) -> bool:
+    return is_loopback(re.sub(r":\d*$", "", host.decode("latin-1")))
 
 
 class CORS:
-    """An ASGI application before another one: has a browser let the pages that are named talk to MCPX.
+    """Has a browser let the pages that are named talk to MCPX.
 
     It stands before everything else, for a preflight request has no token, and a page must be able to read
     refusals too. Which requests are served is decided by the checks of Host, Origin and token, which follow.
     """
 
-    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+    def __init__(self, origins: Collection[str]) -> None:
         """`origins` are exact values of the Origin header; `*` is none, and lets nobody in."""
-        self._app = app
-        self._origins = frozenset(origins) - {"*"}
+        self._origins = frozenset(each.encode() for each in origins) - {b"*"}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight request of such a page; have all other responses say what the page may see."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        asked = Headers(scope=scope)
-        origin = asked.get("origin")
-        if origin not in self._origins:
-            origin = None
-        elif scope["method"] == "OPTIONS" and "access-control-request-method" in asked:
-            response = Response(status_code=204, headers=_preflight(asked))
-            await response(scope, receive, _with_headers(send, origin))
-            return
-        await self._app(scope, receive, _with_headers(send, origin))
+    def answer(self, exchange: HttpExchange) -> Refusal | None:
+        """Return the answer to a preflight request of such a page; have others say what the page may see."""
+        headers = exchange.headers
+        exchange.more_headers = _VARY
+        if (origin := headers.get(b"origin")) not in self._origins:
+            return None
+        exchange.more_headers += (
+            b"access-control-allow-origin: %b\r\naccess-control-expose-headers: %b\r\n"
+            % (origin, EXPOSED_HEADERS)
+        )
+        if exchange.method == "OPTIONS" and b"access-control-request-method" in headers:
+            return Refusal(204, b"", _preflight(headers))
+        return None
 
 
-def _preflight(asked: Headers) -> dict[str, str]:
-    wanted = [name.strip().lower() for name in asked.get("access-control-request-headers", "").split(",")]
+def _preflight(asked: Mapping[bytes, bytes]) -> HeaderPairs:
+    given = asked.get(b"access-control-request-headers", b"").split(b",")
+    wanted = [name.strip().lower() for name in given]
     allowed = dict.fromkeys((*ALLOWED_HEADERS, *(name for name in wanted if name.startswith(_MCP))))
-    headers = {
-        "Access-Control-Allow-Methods": ALLOWED_METHODS,
-        "Access-Control-Allow-Headers": ", ".join(allowed),
-        "Access-Control-Max-Age": str(PREFLIGHT_VALID_S),
-    }
-    if asked.get("access-control-request-private-network") == "true":
-        headers["Access-Control-Allow-Private-Network"] = "true"
+    headers = (
+        (b"access-control-allow-methods", ALLOWED_METHODS),
+        (b"access-control-allow-headers", b", ".join(allowed)),
+        (b"access-control-max-age", b"%d" % PREFLIGHT_VALID_S),
+    )
+    if asked.get(b"access-control-request-private-network") == b"true":
+        return (*headers, (b"access-control-allow-private-network", b"true"))
     return headers
 
 
-def _with_headers(send: Send, origin: str | None) -> Send:
-    """A `send` that adds what lets a page of that origin read the response; None lets none."""
+class Tokens:
+    """Lets in who has the default token, or one with a name, which makes it a `Bearer`."""
 
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message.setdefault("headers", [])
-            headers = MutableHeaders(scope=message)
-            headers.add_vary_header(_VARY)
-            if origin is not None:
-                headers["Access-Control-Allow-Origin"] = origin
-                headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
-        await send(message)
+    def __init__(self, default: str, bearers: Bearers) -> None:
+        self._default = default.encode()
+        self._bearers = bearers
 
-    return send_with_headers
-
-
-log = structlog.get_logger()
-LOOK_INTERVAL_S: Final = 1.0  # at the tokens, while somebody uses one that has a name
-DEFAULT_PRINCIPAL: Final = "mcpx"
-_ENDED: Final = {"error": "invalid_token", "error_description": "The token was revoked, or has expired"}
-_CUT_OFF: Final = {
-    "code": INTERNAL_ERROR,
-    "message": "The token was revoked, or has expired; what was begun may or may not have taken effect",
-    "data": {"code": str(Code.CANCELLED), "outcome": str(Outcome.UNKNOWN)},
-}
+    def refusal(self, exchange: HttpExchange) -> Refusal | None:
+        """Return the refusal of a request without a token that lets in; note whose the token is."""
+        given, carrier = exchange.headers.get(b"authorization", b""), exchange.carrier
+        if carrier.token is not None and compare_digest(carrier.token[0], given):
+            bearer: Bearer | None = carrier.token[1]
+            if bearer is None or self._bearers.is_valid(bearer):
+                exchange.bearer = bearer
+                return None
+            carrier.token = None
+        if given[: len(_BEARER)].lower() != _BEARER:
+            return _NO_TOKEN
+        secret = given[len(_BEARER) :]
+        is_default = compare_digest(secret, self._default)
+        bearer = self._bearers.find(secret.decode("latin-1"))
+        if is_default:
+            bearer = None
+        elif bearer is None:
+            return _NO_TOKEN
+        carrier.token = given, bearer
+        exchange.bearer = bearer
+        return None
 
 
 class Bearers:
@@ -138,9 +213,10 @@ class Bearers:
             self._added.set()
         return self._bearers[token.sha256]
 
-    def get(self, sha256: str) -> Bearer | None:
-        """The bearer of the token with that digest, if it was found before and has not ended."""
-        return self._bearers.get(sha256)
+    def is_valid(self, bearer: Bearer) -> bool:
+        """Return True if the token of a bearer that was found before lets in."""
+        self._end_invalid()
+        return self._bearers.get(bearer.token.sha256) is bearer
 
     async def run(self) -> None:
         """End the bearers whose tokens end, until cancelled; then all of them."""
@@ -167,75 +243,7 @@ class Bearers:
                 continue
             del self._bearers[sha256]
             log.info("http.token_ended", token=bearer.token.name)
-            for scope in list(bearer.open_requests):
-                scope.cancel()
             try:
                 self._on_end(bearer)
             except Exception as error:  # noqa: BLE001 - what one leaves behind must not keep the others from their end
                 contain(error, "token ended")
-
-
-class KnownTokens:
-    """A token verifier for the SDK's middleware: the default token, and those with names."""
-
-    def __init__(self, default: str, bearers: Bearers) -> None:
-        self._default = default.encode()
-        self._bearers = bearers
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """The principal behind a token, or None for a wrong one. Compares in constant time."""
-        is_default = hmac.compare_digest(token.encode(), self._default)
-        bearer = self._bearers.find(token)
-        if is_default:
-            return AccessToken(token=token, client_id=DEFAULT_PRINCIPAL, scopes=[])
-        if bearer is None:
-            return None
-        name, sha256 = bearer.token.name, bearer.token.sha256
-        return AccessToken(token=sha256, client_id=name, subject=sha256, scopes=[])
-
-
-class BearerRequests:
-    """An ASGI application around another one: notes each request's bearer, and ends it with the token."""
-
-    def __init__(self, app: ASGIApp, bearers: Bearers) -> None:
-        self._app = app
-        self._bearers = bearers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request that was let in."""
-        user = scope.get("user")
-        sha256 = user.access_token.subject if isinstance(user, AuthenticatedUser) else None
-        if sha256 is None:
-            await self._app(scope, receive, send)
-        elif (bearer := self._bearers.get(sha256)) is None:
-            await _refuse(scope, receive, send)
-        else:
-            put_bearer(scope, bearer)
-            await self._serve(bearer, scope, receive, send)
-
-    async def _serve(self, bearer: Bearer, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request for as long as its token lets in."""
-        begun = finished = False
-
-        async def watched(message: Message) -> None:
-            nonlocal begun, finished
-            begun = True
-            finished = message["type"] == "http.response.body" and not message.get("more_body")
-            await send(message)
-
-        with anyio.CancelScope() as open_request:
-            bearer.open_requests.add(open_request)
-            try:
-                await self._app(scope, receive, watched)
-            finally:
-                bearer.open_requests.discard(open_request)
-        if open_request.cancelled_caught and not begun:  # no 401, after which it would be sent again
-            body = {"jsonrpc": "2.0", "id": None, "error": _CUT_OFF}
-            await JSONResponse(body, 500)(scope, receive, send)
-        elif open_request.cancelled_caught and not finished:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    response = JSONResponse(_ENDED, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
-    await response(scope, receive, send)

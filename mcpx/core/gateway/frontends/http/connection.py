@@ -1,316 +1,335 @@
-"""One HTTP connection: uvicorn's protocol, with bounds on time and memory that it lacks.
+"""One HTTP connection: its requests are served one at a time, within bounds on time and on what is unread.
 
-A request's head must be complete within `HEAD_TIMEOUT_S` and its body within `BODY_TIMEOUT_S`; the bodies of
-all connections together are bounded. Nothing waits for a client to read: what it has not taken stays in the
-connection's buffer, where it is counted. While the buffer is congested, events with log and progress
-messages are dropped. A connection with more than `MAX_UNSENT_BYTES` in its buffer is ended; if all buffers
-together hold too much, the fullest is. An `EventResponse` on it is a stream only where there is need.
+A request's head must be complete within `HEAD_TIMEOUT_S` and its body within `BODY_TIMEOUT_S`. Requests that
+follow before the response is out wait for it, and nothing more is read meanwhile. Nothing waits for a client
+to read: what it has not taken stays in the connection's channel, where it is counted. While that is
+congested, lossy messages are dropped; with more than the channel takes the connection ends, and if all
+channels together hold too much, the fullest does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import re
-from collections import deque
-from collections.abc import Callable, Iterable
+import socket
+from collections.abc import Callable
 from typing import Any, Final
 
-import anyio
-import h11
 import structlog
-from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from mcpx.core.config.urls import is_loopback
-from mcpx.core.wire.channel import HIGH_WATER, LOW_WATER, MAX_UNSENT_BYTES
-from supervisors import Signal
+from mcpx.core.gateway.frontends.http.http_exchange import Address, HttpExchange
+from mcpx.core.gateway.frontends.http.requests import Bodies, RequestReader, Site
+from mcpx.core.telemetry.contained import contain
+from mcpx.core.wire.channel import MAX_UNSENT_BYTES, TURN, Channel, PeerNotReading, flush_all
+from mcpx.core.wire.envelope import Bytes
 
 log = structlog.get_logger()
-HEAD_TIMEOUT_S: Final = 10.0  # from the connection, or the last response, to the end of a request's head
+HEAD_TIMEOUT_S: Final = 10.0  # from the connection, or its first byte, to the end of a request's head
 BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
-MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
+KEEP_ALIVE_S: Final = 75.0  # between requests: longer than the usual pools of clients and proxies
+LINGER_S: Final = 1.0  # for a client that still sends to read why it is refused
+LOOK_S: Final = 1.0  # between looks at what is overdue
+MAX_SKIPPED_BYTES: Final = 16 << 20  # of what comes behind a refusal
 MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
-PING_S: Final = 15.0  # of silence in a response, after which a proxy may end it
-_PING: Final = b": ping\r\n\r\n"
-TAKEN: Final = "mcpx.taken"
-"""In the scope of a request: a coroutine function that waits while the client leaves too much unread."""
-NOTED: Final = "mcpx.noted"
-"""In the scope of a request: a dictionary for what is found out once for the whole connection."""
-_LOSSY: Final = re.compile(
-    rb"(?:id: [^\r\n]*\r?\n)?"  # of an event that can be resumed after
-    rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
-)
-
-
-async def cancel_when_gone(receive: Receive, cancel: Callable[[], object]) -> None:
-    """Cancel what is done for a request, whose body has been read, once its client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    cancel()
-
-
-def event(message: bytes) -> bytes:
-    """A message, which is one line, as an event."""
-    return b"event: message\r\ndata: %s\r\n\r\n" % message
-
-
-class EventResponse:
-    """A response that becomes a stream of events where something has to be said before its last words."""
-
-    def __init__(self, limit: float = math.inf) -> None:
-        """At most `limit` events wait to be sent."""
-        self._limit = limit
-        self._waiting: deque[bytes] = deque()
-        self._changed = Signal()
-        self._is_over = False
-
-    def put(self, event: bytes) -> bool:
-        """Have an event sent. Returns whether it was taken: false where too many wait."""
-        if len(self._waiting) >= self._limit:
-            return False
-        self._waiting.append(event)
-        self._changed.set()
-        return True
-
-    def end(self) -> None:
-        """Say that nothing more comes but the last words."""
-        self._is_over = True
-        self._changed.set()
-
-    async def _next(self, silence_s: float) -> bytes | None:
-        """The next event, or a ping after that long a silence; None at the end."""
-        with anyio.move_on_after(silence_s):
-            while not self._waiting and not self._is_over:
-                self._changed.clear()
-                await self._changed.wait()
-        if self._waiting:
-            return self._waiting.popleft()
-        return None if self._is_over else _PING
-
-    async def stream(
-        self,
-        send: Send,
-        headers: list[tuple[bytes, bytes]],
-        last: Callable[[], bytes],
-        *,
-        after_s: float | None = None,
-    ) -> bool:
-        """Respond with the events and the `last` words, once there is an event or `after_s` have passed.
-
-        False, and nothing is sent, if the end comes first.
-        """
-        event = await self._next(PING_S if after_s is None else after_s)
-        if event is None:
-            return False
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        while event is not None:
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-            event = await self._next(PING_S)
-        await send({"type": "http.response.body", "body": last(), "more_body": False})
-        return True
 
 
 class Shared:
-    """State that the connections of one frontend share. `max_body_bytes` is for all bodies together.
+    """State that the connections of one server share; a body has at most `limit` bytes.
 
     `on_dropped` is called for each log or progress message that was dropped.
     """
 
-    def __init__(self, max_body_bytes: int, on_dropped: Callable[[], None]) -> None:
+    def __init__(self, limit: int, on_dropped: Callable[[], None]) -> None:
         self.connections: set[HttpConnection] = set()
-        self.max_body_bytes = max_body_bytes
-        self.body_bytes = 0
+        self.bodies = Bodies(limit)
         self.on_dropped = on_dropped
+        self.served = 0
+        """The number of responses so far."""
         self.leaving = False
         """True if MCPX ends, or will soon: every response tells its client to close the connection."""
+        self._look: asyncio.TimerHandle | None = None
 
     def leave(self) -> None:
         """MCPX ends soon."""
         self.leaving = True
 
+    @property
+    def is_busy(self) -> bool:
+        """True if a request is served, or is coming."""
+        return any(each.current is not None or each.reader.part == "body" for each in self.connections)
 
-class _NoFlowControl(FlowControl):
-    """Writing does not wait for the client to read."""
+    def watch(self) -> None:
+        """Look for connections that are overdue, for as long as there are any."""
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
 
-    async def drain(self) -> None:
-        return
+    def _look_again(self) -> None:
+        self._look = None
+        now = asyncio.get_running_loop().time()
+        for each in [each for each in self.connections if each.due < now]:
+            each.time_out()
+        if self.connections:
+            self.watch()
 
-    async def taken(self) -> None:
-        await super().drain()
 
-
-class HttpConnection(H11Protocol):
+class HttpConnection:
     """One connection. `idle_since` is when it began to wait for a request; None while it has one."""
 
-    def __init__(self, shared: Shared, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    __slots__ = (
+        "_dropped",
+        "_is_closed",
+        "_is_paused",
+        "_is_serving",
+        "_loop",
+        "_noted",
+        "_shared",
+        "_site",
+        "_skipped",
+        "_socket",
+        "_taken",
+        "channel",
+        "current",
+        "due",
+        "idle_since",
+        "reader",
+        "token",
+    )
+
+    def __init__(self, accepted: socket.socket, site: Site, shared: Shared) -> None:
+        self.channel = channel = Channel(accepted.fileno(), accepted.fileno())
+        self.reader = RequestReader(self, site, shared.bodies)
+        self.current: HttpExchange | None = None
+        """The request that is being served."""
+        self.token: tuple[bytes, Any] | None = None
+        """The Authorization that its last request was let in with, and whose it is."""
+        self._socket = accepted
+        self._site = site
         self._shared = shared
-        self.idle_since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._counted = 0  # bytes of this request in the sum
-        self._warned = False
-        self._noted: dict[str, bool] = {}
-        self._inner = self.app
-        self.app = self._serve
+        self._loop = asyncio.get_running_loop()
+        self.idle_since: float | None = self._loop.time()
+        self.due = self._loop.time() + HEAD_TIMEOUT_S
+        """The time at which it ends, if nothing comes."""
+        self._noted: dict[str, Any] | None = None
+        self._is_serving = False
+        self._is_closed = False
+        self._is_paused = False
+        self._skipped = 0  # bytes behind the last request that is taken
+        self._dropped = False
+        self._taken: asyncio.Event | None = None
+        shared.connections.add(self)
+        shared.watch()
+        channel.on_data = self._data
+        channel.on_end = self._ended
+        channel.on_broken = self._broken
+        channel.on_drained = self._drained
+        channel.start_reading()
 
-    # --- its life
+    # --- what comes
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        self.flow = flow = _NoFlowControl(transport)
-        self._taken = flow.taken
-        self._shared.connections.add(self)
-        self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._shared.connections.discard(self)
-        self._set_timer(None)
-        self._release_body()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        was_waiting = self.idle_since is not None
-        super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
+    def _data(self, data: bytes) -> None:
+        reader = self.reader
+        if reader.stops:
+            self._skipped += len(data)
+            if self._skipped > MAX_SKIPPED_BYTES:
+                self.abort()
             return
-        if was_waiting:
+        before = reader.part
+        TURN.is_open = True
+        try:
+            reader.feed(data)
+            if reader.part != before and reader.part is not None:
+                seconds = HEAD_TIMEOUT_S if reader.part == "head" else BODY_TIMEOUT_S
+                self.due = self._loop.time() + seconds
+            self._serve_waiting()
+        finally:
+            TURN.is_open = False
+            flush_all()  # the end of this turn, without another round of the loop
+
+    def go_on(self, exchange: HttpExchange) -> None:
+        """Ask for the body of a request that waits to be asked, if its turn has come."""
+        if self.reader.incoming is exchange and not self.exchanges:
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # --- what is served
+
+    def _serve_waiting(self) -> None:
+        """Serve what is whole, one after the other."""
+        if self._is_serving:
+            return
+        self._is_serving = True
+        reader = self.reader
+        while reader.waiting and self.current is None:
+            exchange = self.current = reader.waiting.pop(0)
             self.idle_since = None
-            self._set_timer(BODY_TIMEOUT_S if self._receives_body() else None)
-        elif not self._receives_body():
-            self._set_timer(None)
-        self._count_body(len(data))
+            self._serve(exchange)
+        self._is_serving = False
+        if bool(reader.waiting) != self._is_paused and not self._is_closed:
+            self._is_paused = not self._is_paused
+            (self.channel.pause_reading if self._is_paused else self.channel.start_reading)()
 
-    def on_response_complete(self) -> None:
-        self._release_body()
-        super().on_response_complete()  # may begin with the next request
-        if self.cycle.response_complete and not self.transport.is_closing():
-            self._await_head()
+    def _serve(self, exchange: HttpExchange) -> None:
+        try:
+            if exchange.refusal is None:
+                self._site.serve(exchange)
+            else:
+                exchange.respond_with(exchange.refusal)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a request makes us raise is the answer
+            contain(error, "http")
+            exchange.fail()
 
-    def _receives_body(self) -> bool:
-        return self.conn.their_state is h11.SEND_BODY
-
-    # --- time
-
-    def _await_head(self) -> None:
-        self.idle_since = self.loop.time()
-        self._set_timer(HEAD_TIMEOUT_S)
-
-    def _set_timer(self, seconds: float | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self._time_out)
-
-    def _time_out(self) -> None:
-        """End the connection: the head or the body did not come in time."""
-        log.debug("http.overdue", waits_for="head" if self.idle_since is not None else "body")
-        self.transport.abort()
+    def finished(self, *, closes: bool) -> None:
+        """Go on with the next request; or end, with the response that is whole now."""
+        exchange, self.current = self.current, None
+        if exchange is None:
+            return
+        self._shared.bodies.release(exchange)
+        self._shared.served += 1
+        if closes:
+            self._end()
+            return
+        if self.reader.part != "body":
+            self.idle_since = now = self._loop.time()
+            if self.reader.part is None:
+                self.due = now + KEEP_ALIVE_S
+        if self.reader.waiting:
+            self._serve_waiting()
 
     @property
-    def is_new(self) -> bool:
-        """True if no request has come yet."""
-        cycle: object = self.cycle  # before the first request there is none
-        return cycle is None and not self.transport.is_closing()
+    def exchanges(self) -> list[HttpExchange]:
+        """The requests that are whole and have no response yet."""
+        waiting = self.reader.waiting
+        return waiting if self.current is None else [self.current, *waiting]
 
-    def give_up_at_end(self) -> None:
-        """End the connection of a client that has not taken its answer in time."""
-        log.warning("client.gone", reason="MCPX ends, and it leaves its answer unread")
-        self.transport.abort()
+    @property
+    def ends(self) -> tuple[Address | None, Address | None]:
+        """The addresses of the client and of this side."""
+        try:
+            return self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+        except OSError:
+            return None, None
 
-    def end_idle(self) -> None:
-        """End the connection, to make room for another one."""
-        self.transport.abort()
-
-    # --- bodies
-
-    def _count_body(self, more: int) -> None:
-        self._counted += more
-        if self._counted <= MIN_COUNTED_BYTES:
-            return
-        self._shared.body_bytes += more if self._counted - more > MIN_COUNTED_BYTES else self._counted
-        if self._shared.body_bytes > self._shared.max_body_bytes and self._receives_body():
-            log.warning("http.bodies_full", bytes=self._shared.body_bytes)
-            self._refuse(503, "Too many large requests at a time; nothing was done, try again later")
-
-    def _release_body(self) -> None:
-        if self._counted > MIN_COUNTED_BYTES:
-            self._shared.body_bytes -= self._counted
-        self._counted = 0
-
-    def _refuse(self, status: int, text: str) -> None:
-        """Answer in place of the application, which is told that the client has gone."""
-        self.cycle.disconnected = True
-        self.cycle.message_event.set()
-        if not self.cycle.response_started:
-            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-            response = h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status])
-            for event in (response, h11.Data(data=text.encode()), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self._release_body()
-        self.transport.close()
+    @property
+    def noted(self) -> dict[str, Any]:
+        """For what is found out once."""
+        if self._noted is None:
+            self._noted = {}
+        return self._noted
 
     # --- what is sent
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._claims_loopback(scope):
-            await _answer(send, 421, b"Invalid Host header")
-            return
+    @property
+    def is_last(self) -> bool:
+        """True if it ends with its next response."""
+        return self._shared.leaving
 
-        scope[TAKEN], scope[NOTED] = self._taken, self._noted
+    def send(self, *pieces: Bytes) -> None:
+        """Write to the client."""
+        self.channel.write(*pieces)
+        if self.channel.congested:
+            others = self._shared.connections
+            if sum(each.channel.unsent for each in others) > MAX_UNSENT_ALL:
+                max(others, key=lambda each: each.channel.unsent).give_up(
+                    MAX_UNSENT_ALL, ", with others over HTTP"
+                )
 
-        async def watched(message: Message) -> None:
-            if self._shared.leaving and message["type"] == "http.response.start":
-                message = {**message, "headers": _closing(message.get("headers", []))}
-            body = message.get("body", b"")
-            if self.flow.write_paused and _LOSSY.match(body):
-                self._drop()
-                return
-            await send(message)
-            if self.flow.write_paused:
-                self._check_unsent(len(body))
-
-        await self._inner(scope, receive, watched)
-
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Note that a message was not sent."""
         self._shared.on_dropped()
-        if not self._warned:
-            self._warned = True
-            unsent = self.transport.get_write_buffer_size()
+        if not self._dropped:
+            self._dropped = True
+            unsent = self.channel.unsent
             log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
 
-    def _check_unsent(self, added: int) -> None:
-        if self.transport.get_write_buffer_size() - added > MAX_UNSENT_BYTES:
+    async def wait_taken(self) -> None:
+        """Wait while the client leaves too much unread."""
+        while self.channel.congested and not self._is_closed:
+            self._taken = self._taken or asyncio.Event()
+            await self._taken.wait()
+
+    def _drained(self) -> None:
+        if self._taken is not None:
+            self._taken.set()
+            self._taken = None
+
+    def _broken(self, error: OSError) -> None:
+        if isinstance(error, PeerNotReading):
             self.give_up(MAX_UNSENT_BYTES)
-            return
-        others = self._shared.connections
-        if sum(each.transport.get_write_buffer_size() for each in others) > MAX_UNSENT_ALL:
-            max(others, key=lambda each: each.transport.get_write_buffer_size()).give_up(MAX_UNSENT_ALL)
+        else:
+            self.abort()
 
-    def give_up(self, limit: int) -> None:
-        """End the connection: its buffer, or all of them, hold more than `limit` bytes."""
-        where = "" if limit == MAX_UNSENT_BYTES else ", with others over HTTP"
+    def give_up(self, limit: int, where: str = "") -> None:
+        """End it: its buffer, or all of them, hold more than `limit` bytes."""
         log.warning("client.gone", reason=f"it leaves more than {limit >> 20} MB unread{where}")
-        self.transport.abort()
+        self.abort()
 
-    # --- its Host
+    # --- its end
 
-    def _claims_loopback(self, scope: Scope) -> bool:
-        """Return True if a request names the loopback in its Host, but came in over another address."""
-        if self.server is None or is_loopback(self.server[0]):
-            return False
-        host = next((value for key, value in scope["headers"] if key == b"host"), b"")
-        return is_loopback(re.sub(r":\d*$", "", host.decode("latin-1")))
+    def time_out(self) -> None:
+        """End it, unless it waits for itself: what was due did not come in time."""
+        if self.current is not None:
+            return
+        log.debug("http.overdue", waits_for=self.reader.part or "head")
+        self.abort()
+
+    def shutdown(self) -> None:
+        """End it, once it has no request."""
+        if not self.exchanges and self.reader.incoming is None:
+            self._end()
+
+    def give_up_at_end(self) -> None:
+        """End it, whatever its client has not taken in time."""
+        if self.channel.unsent:
+            log.warning("client.gone", reason="MCPX ends, and it leaves its answer unread")
+        self.abort()
+
+    def _ended(self) -> None:
+        """Let go of a client that has left, or says no more; what it was answered is still sent."""
+        if self.exchanges or self.reader.incoming is not None:
+            self.abort()
+        else:
+            self.reader.stops_within = False
+            self._end()
+
+    def _end(self) -> None:
+        """Take nothing more, and end when everything is sent."""
+        self.idle_since = None
+        self._let_go()
+        self.due = self._loop.time() + KEEP_ALIVE_S
+        self.channel.when_sent(self._all_sent)
+
+    def _all_sent(self) -> None:
+        if not self.reader.stops_within:
+            self.abort()
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.abort()
+        else:  # closed now, it would lose what the client has not read
+            self.reader.stops_within = False
+            self.due = self._loop.time() + LINGER_S
+
+    def _let_go(self) -> None:
+        """Take nothing more, and have nobody wait for what was taken."""
+        self.reader.close()
+        open_ones, self.current = self.exchanges, None
+        self.reader.waiting = []
+        for exchange in open_ones:
+            self._shared.bodies.release(exchange)
+            exchange.leave()
+
+    def abort(self) -> None:
+        """End it now."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._shared.connections.discard(self)
+        channel = self.channel
+        channel.close()
+        channel.on_data = channel.on_end = channel.on_broken = channel.on_drained = _nothing
+        self._socket.close()
+        self._let_go()
+        self._drained()
 
 
-def _closing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers of a response after which the connection ends."""
-    kept = [(name, value) for name, value in headers if name.lower() != b"connection"]
-    return [*kept, (b"connection", b"close")]
-
-
-async def _answer(send: Send, status: int, text: bytes) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text})
+def _nothing(*_arguments: object) -> None:
+    """Serve as a callback that is called no more."""

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from mcpx.core.config import Config
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.exchange import TEXT, Exchange
+from mcpx.core.gateway.frontends.http.exchange import PEERS, TEXT, Exchange
 from mcpx.core.gateway.frontends.http.posted import Common
 from mcpx.core.gateway.frontends.http.sessions import IDLE_S, Service, Sessions, refuse
 from mcpx.core.gateway.over_http import EndpointService, gateway_service
@@ -36,16 +36,12 @@ from mcpx.core.text import cut, shown_name
 from mcpx.core.text.nearest import nearest
 
 PATH: Final = "/mcp"
-PROFILE_PATH: Final = "/mcp/{profile}"
-SERVERS_PATH: Final = "/mcp/servers/{server:path}"
-PEERS_PATH: Final = "/mcp/peers/{peer:path}"
 MAX_ENDPOINTS: Final = 64  # that show a choice of the servers
 MAX_NAME_CHARS: Final = 256
 MAX_KNOWN: Final = 256  # URLs whose endpoint is remembered
 IDLE_LOOK_S: Final = 60.0
 
-_SERVERS: Final = SERVERS_PATH.partition("{")[0]
-_PEERS: Final = PEERS_PATH.partition("{")[0]
+_SERVERS: Final = "/mcp/servers/"
 Key = tuple[Endpoint, Bearer | None]
 
 
@@ -178,8 +174,8 @@ def _endpoint_in(path: str, query: bytes) -> Endpoint | None:
     """
     if path.startswith(_SERVERS):
         return Endpoint(server=path.removeprefix(_SERVERS))
-    if path.startswith(_PEERS):
-        return Endpoint(peer=path.removeprefix(_PEERS))
+    if path.startswith(PEERS):
+        return Endpoint(peer=path.removeprefix(PEERS))
     profile = path.removeprefix(PATH).removeprefix("/")
     if "/" in profile or path not in {PATH, f"{PATH}/{profile}"}:
         return None

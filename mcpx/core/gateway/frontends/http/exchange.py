@@ -7,27 +7,17 @@ goes to one that has left goes nowhere. An exchange that is cut off (its client 
 ends) is over for them when `on_gone` is called; what is still owed to the client is then said by whoever has
 cut it off.
 
-Two things are exchanges: a request on a connection of MCPX's own (`connection`), and, by `over_asgi`, one
-that an ASGI application has taken on its way, as that of a replica does.
+Two things are exchanges: a request on a connection of MCPX's own (`http_exchange`), and one that an ASGI
+application has taken on its way (`asgi.over_asgi`), as that of a replica does.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Final, Protocol
-from urllib.parse import unquote
+from typing import Final, NamedTuple, Protocol
 
-import anyio
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from mcpx.core.config.urls import is_loopback
-from mcpx.core.gateway.clients.identity import Bearer, bearer_in
-from mcpx.core.gateway.frontends.http.connection import TAKEN
+from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.wire.enclosed import one_line
 from mcpx.core.wire.envelope import Bytes
 
@@ -39,8 +29,17 @@ EVENTS: Final[HeaderPairs] = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+PEERS: Final = "/mcp/peers/"
+"""What the endpoints of other MCPX begin with."""
 COMMENT: Final = b": ping\r\n\r\n"
-TOO_LARGE: Final = b"Request body too large"
+
+
+class Refusal(NamedTuple):
+    """A short response, as to a request that is not let in."""
+
+    status: int
+    text: bytes
+    headers: HeaderPairs = TEXT
 
 
 class Exchange(Protocol):
@@ -158,151 +157,3 @@ def prefers_events(accept: bytes) -> bool:
         if kind in weights and weight.replace(b".", b"", 1).isdigit():
             weights[kind] = float(weight) - place / 1e6
     return weights[b"text/event-stream"] > weights[b"application/json"]
-
-
-# --- on ASGI
-
-Guard = Callable[[Request], Awaitable[Response | None]]
-"""Gives the response that refuses a request because of where it comes from; None for one that is let in."""
-
-
-def over_asgi(serve: Serve, *, limit: int, guard: Guard | None = None) -> ASGIApp:
-    """An ASGI application that has its requests served as exchanges; of bodies of at most `limit` bytes."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if guard is not None and (refusal := await guard(Request(scope))) is not None:
-            await refusal(scope, receive, send)
-            return
-        body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > limit:
-                await Response(TOO_LARGE, 413, media_type="text/plain")(scope, receive, send)
-                return
-        await AsgiExchange(scope, bytes(body)).serve(serve, receive, send)
-
-    return app
-
-
-class AsgiExchange:
-    """A request that came over ASGI."""
-
-    def __init__(self, scope: Scope, body: bytes) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope.get("path") or unquote(scope["raw_path"].decode("latin-1"))
-        self.query: bytes = scope["query_string"]
-        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        self.body = body
-        self.bearer = bearer_in(scope)
-        self._scope = scope
-        self._waiting: deque[Message] = deque()
-        self._changed = asyncio.Event()
-        self._gone: Callable[[], None] | None = None
-        self._is_over = False
-
-    @property
-    def repeated(self) -> bool:
-        """True if any header came more than once."""
-        return len(self.headers) != len(self._scope["headers"])
-
-    @property
-    def pairs(self) -> Iterable[tuple[bytes, bytes]]:
-        """All headers as they came."""
-        pairs: Iterable[tuple[bytes, bytes]] = self._scope["headers"]
-        return pairs
-
-    @property
-    def accepts(self) -> tuple[bool, bool]:
-        """Return if the client takes JSON, and if it takes a stream of events."""
-        return accepted(b",".join(value for name, value in self._scope["headers"] if name == b"accept"))
-
-    @property
-    def is_local(self) -> bool:
-        """True if it came from this machine."""
-        ends = self._scope.get("client"), self._scope.get("server")
-        return all(end is not None and is_loopback(end[0]) for end in ends)
-
-    @property
-    def is_over(self) -> bool:
-        """True if nothing more can be sent."""
-        return self._is_over
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        """Have this called if the exchange is cut off."""
-        self._gone = callback
-
-    def respond(self, status: int, headers: HeaderPairs = (), pieces: Iterable[Bytes] = ()) -> None:
-        """Send a whole response."""
-        body = b"".join(pieces)
-        self._put_head(status, (*headers, (b"content-length", b"%d" % len(body))))
-        self._put(body, more=False)
-
-    def begin_events(self, headers: HeaderPairs = EVENTS) -> None:
-        """Begin a stream of events."""
-        self._put_head(200, headers)
-
-    def event(
-        self,
-        pieces: Iterable[Bytes],
-        *,
-        event_id: str = "",
-        retry_ms: int | None = None,
-        lossy: bool = False,  # noqa: ARG002 - the connection below finds out by itself
-    ) -> bool:
-        """Send an event."""
-        return self._put(as_event(pieces, event_id, retry_ms))
-
-    def comment(self) -> None:
-        """Send a comment."""
-        self._put(COMMENT)
-
-    def end(self, pieces: Iterable[Bytes] | None = None, *, event_id: str = "") -> None:
-        """End the stream."""
-        self._put(b"" if pieces is None else as_event(pieces, event_id), more=False)
-
-    async def wait_taken(self) -> None:
-        """Wait while the client leaves too much unread."""
-        if (taken := self._scope.get(TAKEN)) is not None:
-            await taken()
-
-    def _put_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        if not self._is_over:
-            self._waiting.append({"type": "http.response.start", "status": status, "headers": [*headers]})
-            self._changed.set()
-
-    def _put(self, body: bytes, *, more: bool = True) -> bool:
-        if self._is_over:
-            return False
-        self._is_over = not more
-        self._waiting.append({"type": "http.response.body", "body": body, "more_body": more})
-        self._changed.set()
-        return True
-
-    async def serve(self, serve: Serve, receive: Receive, send: Send) -> None:
-        """Have the request served, and send what comes of it, until that is all or the client has left."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch, receive, tasks.cancel_scope)
-                serve(self)
-                while self._waiting or not self._is_over:
-                    await self._changed.wait()
-                    self._changed.clear()
-                    while self._waiting:
-                        await send(self._waiting.popleft())
-                tasks.cancel_scope.cancel()
-        finally:
-            if not self._is_over:
-                self._is_over = True
-                if self._gone is not None:
-                    self._gone()
-
-    @staticmethod
-    async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        scope.cancel()

@@ -1,30 +1,22 @@
 """The HTTP frontend: Streamable HTTP on loopback, with a bearer token and checks of Host and Origin.
 
-Protocol, sessions and all checks are the SDK's; uvicorn serves, within the bounds of `http_server` and
-`http_connection`. The socket is bound before anything else, so that a port in use is a clear error.
+A `Site`: it looks at the head of each request (`access`), and gives one that is let in to the endpoints of
+`/mcp` (`endpoints`), to `monitoring`, or to the page. The socket is bound before anything else, so that a
+port in use is a clear error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import anyio
 import structlog
-import uvicorn
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.server import ServerState
 
 from mcpx.core.config import Config, HttpGateway
 from mcpx.core.config.urls import is_loopback
@@ -32,25 +24,35 @@ from mcpx.core.daemon.leaving import Use
 from mcpx.core.daemon.ports import OpenForwarder
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.access import CORS, BearerRequests, Bearers, KnownTokens
-from mcpx.core.gateway.frontends.http.connection import Shared
-from mcpx.core.gateway.frontends.http.endpoints import (
-    PATH,
-    PEERS_PATH,
-    PROFILE_PATH,
-    SERVERS_PATH,
-    HttpEndpoints,
+from mcpx.core.gateway.frontends.http.access import (
+    CORS,
+    WAS_REVOKED,
+    Bearers,
+    Places,
+    Tokens,
+    claims_loopback,
+    no_json,
 )
-from mcpx.core.gateway.frontends.http.exchange import Guard, over_asgi
-from mcpx.core.gateway.frontends.http.monitoring import Monitoring
+from mcpx.core.gateway.frontends.http.asgi import over_asgi, serve_app, task_ended
+from mcpx.core.gateway.frontends.http.connection import Shared
+from mcpx.core.gateway.frontends.http.endpoints import PATH, HttpEndpoints
+from mcpx.core.gateway.frontends.http.exchange import Refusal
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
+from mcpx.core.gateway.frontends.http.monitoring import METRICS, Monitoring
 from mcpx.core.gateway.frontends.http.server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
 from mcpx.core.policy.tokens import NamedTokens, token_file
 from mcpx.errors import MCPXError
 from supervisors import Incarnation, Shutdown
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
 log = structlog.get_logger()
-PAGE_PREFIX = "/ui/"
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+PAGE: Final = "/ui"
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_BELOW: Final = f"{PATH}/"
+_BELOW_PAGE: Final = f"{PAGE}/"
+_NOT_FOUND: Final = Refusal(404, b"Not Found")
 
 
 class BindError(MCPXError):
@@ -105,18 +107,23 @@ class HttpFrontend:
         page: ASGIApp | None = None,
         open_forwarder: OpenForwarder | None = None,
     ) -> None:
-        self._page = page
-        self._open_forwarder = open_forwarder
         self._endpoints = endpoints
         self._listener = listener
         self._address: tuple[str, int] = listener.getsockname()[:2]
+        self._is_local = is_loopback(self._address[0])
         self._settings = settings
-        self._token = token
-        self._limit = limit
-        self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
-        self._served: HttpEndpoints | None = None
-        self._monitoring: Monitoring | None = None
-        self._state: ServerState | None = None
+        self._has_token = token is not None
+        self._page = page if self._is_local else None
+        self._open_forwarder = open_forwarder
+        self._bearers = Bearers(NamedTokens(), self._end)
+        self._tokens = None if token is None else Tokens(token, self._bearers)
+        self._places = self._places_let_in()
+        self._cors = CORS(settings.allowed_origins) if settings.allowed_origins else None
+        self._served = HttpEndpoints(endpoints, limit)
+        self._serve: Callable[[HttpExchange], None] = self._served.serve
+        self._monitoring = Monitoring(endpoints, self._spawn)
+        self._shared = Shared(limit, endpoints.hub.clients.count_dropped)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -126,43 +133,43 @@ class HttpFrontend:
 
     def use(self) -> Use:
         """Return if there is a session or an open request, and the number of requests of clients so far."""
-        requests = 0 if self._state is None else self._state.total_requests
-        requests -= 0 if self._monitoring is None else self._monitoring.served
-        is_open = self._state is not None and bool(self._state.tasks)
-        return Use(is_open or (self._served is not None and len(self._served) > 0), requests)
+        is_used = self._shared.is_busy or len(self._served) > 0
+        return Use(is_used, self._shared.served - self._monitoring.served)
 
     @property
     def named_tokens(self) -> int:
         """The number of tokens with names that let in."""
-        return 0 if self._bearers is None else len(self._bearers)
+        return len(self._bearers) if self._has_token else 0
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave."""
-        hub = self._endpoints.hub
-        shared = Shared(2 * self._limit, hub.clients.count_dropped)
-        leaving = hub.leaving
-        uvicorn_server = HttpServer(
-            self._app(),
-            shared,
-            lifespan="on",
+        leaving = self._endpoints.hub.leaving
+        server = HttpServer(
+            self,
+            self._shared,
             grace_s=lambda: leaving.grace_left_s,
             max_connections=self._settings.max_connections,
         )
-        leaving.drain_s, leaving.on_begin = self._settings.drain, shared.leave
-        self._state = uvicorn_server.server_state
-        incarnation.ready()
-        log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
-        self._warn_of_exposure()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(exit_when_asked, incarnation, uvicorn_server)
-            if self._bearers is not None:
-                tasks.start_soon(self._bearers.run)
+        leaving.drain_s, leaving.on_begin = self._settings.drain, self._shared.leave
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._served.running())
+            await self._join_replicas(stack)
+            incarnation.ready()
+            log.info(
+                "http.listening", url=self.url, token_file=str(token_file()) if self._has_token else None
+            )
+            self._warn_of_exposure()
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks.start_soon(end_when_asked, incarnation, server)
+            tasks.start_soon(self._bearers.run)
             # a copy of the socket: the server closes what it is given, and a restart needs it again
-            uvicorn_server.on_close = lambda: self._close_listener(incarnation)
-            await uvicorn_server.serve([self._listener.dup()])
+            server.on_close = lambda: self._close_listener(incarnation)
+            await server.serve(self._listener.dup())
+            for task in self._tasks:
+                task.cancel()
             tasks.cancel_scope.cancel()
-        if uvicorn_server.lost is not None and not incarnation.stopping.is_set():
-            raise ListenerLostError(f"the socket of {self.url} was lost: {uvicorn_server.lost}")
+        if server.lost is not None and not incarnation.stopping.is_set():
+            raise ListenerLostError(f"the socket of {self.url} was lost: {server.lost}")
 
     def _close_listener(self, incarnation: Incarnation) -> None:
         """Have the system refuse connections, unless there will be another server on the socket."""
@@ -174,113 +181,88 @@ class HttpFrontend:
         host = self._address[0]
         if is_loopback(host):
             return
-        if self._token is None:
+        if not self._has_token:
             log.warning("http.open_to_everybody", host=host, hint="whoever reaches it runs every tool")
         else:
             log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
-    def _app(self) -> ASGIApp:
-        guard = TransportSecurityMiddleware(self._security()).validate_request
-        self._served = served = HttpEndpoints(self._endpoints, self._limit)
-        probe_guard = guard if is_loopback(self._address[0]) else _let_in
-        self._monitoring = monitoring = Monitoring(self._endpoints, guard, self._guarded, probe_guard)
-        among, routing = self._among_replicas(guard)
-        checked = partial(_checked, guard)
-        clients = self._guarded(among(_App(over_asgi(served.serve, limit=self._limit, guard=checked))))
-        routes = dict.fromkeys((PATH, SERVERS_PATH, PEERS_PATH, PROFILE_PATH), clients) | monitoring.routes
-        middleware: list[Middleware] = []
-        if self._token is not None and self._bearers is not None:
-            backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
-            middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
-        app = Starlette(
-            routes=[Route(path, endpoint=each) for path, each in routes.items()],
-            middleware=middleware,
-            lifespan=lambda _app: _running(served.running(), *routing),
-        )
-        origins = self._settings.allowed_origins
-        return self._with_page(CORS(app, origins) if origins else app)
+    # --- its site
 
-    def _among_replicas(
-        self, guard: Guard
-    ) -> tuple[Callable[[ASGIApp], ASGIApp], list[AbstractAsyncContextManager[None]]]:
-        """Return what stands around the endpoints where this is one of several replicas, and runs for it."""
+    def look(self, exchange: HttpExchange) -> Refusal | None:
+        """Return the answer to a request that is not let in, by its head."""
+        path = exchange.path
+        if not self._is_local and (refusal := claims_loopback(exchange)) is not None:
+            return refusal
+        if self._is_for_page(path):  # with tokens and origins of the endpoints it has nothing to do
+            return None
+        if self._cors is not None and (answer := self._cors.answer(exchange)) is not None:
+            return answer
+        if path == PATH or path.startswith(_BELOW):
+            return self._stranger(exchange) or no_json(exchange)
+        if path not in self._monitoring.paths:
+            return _NOT_FOUND
+        self._monitoring.served += 1
+        if path == METRICS:
+            return self._stranger(exchange)
+        return self._places.refusal(exchange) if self._is_local else None
+
+    def _stranger(self, exchange: HttpExchange) -> Refusal | None:
+        """Return the refusal of a request that has no token, or is from elsewhere."""
+        refusal = None if self._tokens is None else self._tokens.refusal(exchange)
+        return refusal or self._places.refusal(exchange)
+
+    def _is_for_page(self, path: str) -> bool:
+        return self._page is not None and (path == PAGE or path.startswith(_BELOW_PAGE))
+
+    def serve(self, exchange: HttpExchange) -> None:
+        """Have a request that was let in served."""
+        path = exchange.path
+        if path == PATH or path.startswith(_BELOW):
+            self._serve(exchange)
+        elif self._page is not None and self._is_for_page(path):
+            serve_app(self._page, exchange, self._tasks)
+        else:
+            self._monitoring.serve(exchange)
+
+    def _spawn(self, function: Callable[..., Any], *arguments: object) -> None:
+        task = asyncio.get_running_loop().create_task(function(*arguments))
+        self._tasks.add(task)
+        task.add_done_callback(partial(task_ended, self._tasks))
+
+    async def _join_replicas(self, stack: AsyncExitStack) -> None:
+        """Where this is one of several replicas, have it pass on what others hold."""
         replica = self._settings.replica
         if self._open_forwarder is None or not replica.url:
-            return lambda app: app, []
-        forwarder = self._open_forwarder(replica.url, replica.secret, guard=guard, limit=self._limit)
+            return
+        forwarder = self._open_forwarder(replica.url, replica.secret)
         self._endpoints.hub.views.kept.seal = forwarder.seal_kept
-        return forwarder.around, [forwarder.running()]
-
-    def _with_page(self, app: ASGIApp) -> ASGIApp:
-        """The page beside the endpoints: with their tokens and origins it has nothing to do."""
-        page = self._page
-        if page is None or not is_loopback(self._address[0]):
-            return app
-
-        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            is_for_page = scope["type"] == "http" and (f"{scope['path']}/").startswith(PAGE_PREFIX)
-            await (page if is_for_page else app)(scope, receive, send)
-
-        return serve
-
-    def _guarded(self, app: ASGIApp) -> ASGIApp:
-        """The application, for those who have a token."""
-        if self._bearers is None:
-            return app
-        return RequireAuthMiddleware(BearerRequests(app, self._bearers), required_scopes=[])
+        await stack.enter_async_context(forwarder.running())
+        app = forwarder.around(over_asgi(self._served.serve))
+        self._serve = lambda exchange: serve_app(app, exchange, self._tasks)
 
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""
-        if self._served is not None:
-            self._served.end_of(bearer)
+        for connection in list(self._shared.connections):
+            for exchange in [each for each in connection.exchanges if each.bearer is bearer]:
+                exchange.keep_alive = False
+                exchange.cut_off(WAS_REVOKED)
+        self._served.end_of(bearer)
         self._endpoints.hub.client_left(bearer.sessionless)
         self._endpoints.hub.fleet.direct.leave(bearer.direct)
 
-    def _security(self) -> TransportSecuritySettings:
+    def _places_let_in(self) -> Places:
         """Allow requests that name this host and come from no foreign page."""
         host, port = self._address
         names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
         own = urlsplit(self._settings.replica.url).netloc
-        return TransportSecuritySettings(
-            allowed_hosts=[
-                *(f"{name}:{port}" for name in names),
-                *((own,) if own else ()),  # as other replicas name this one
-                *self._settings.allowed_hosts,
-            ],
-            allowed_origins=[f"http://{name}:{port}" for name in names]
-            + list(self._settings.allowed_origins),
-        )
+        hosts = [f"{name}:{port}" for name in names]
+        if own:
+            hosts.append(own)  # as other replicas name this one
+        origins = [f"http://{name}:{port}" for name in names]
+        return Places([*hosts, *self._settings.allowed_hosts], [*origins, *self._settings.allowed_origins])
 
 
-class _App:
-    """An application as an object: a function would be taken for a handler of starlette's."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        await self._app(scope, receive, send)
-
-
-async def _checked(guard: Guard, request: Request) -> Response | None:
-    """Ask the guard; of a POST, it checks the Content-Type too."""
-    return await guard(request, is_post=request.method == "POST")  # type: ignore[call-arg]  # of the SDK
-
-
-async def _let_in(_request: Request) -> None:
-    """A guard that refuses nothing."""
-
-
-@asynccontextmanager
-async def _running(*parts: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        for part in parts:
-            await stack.enter_async_context(part)
-        yield
-
-
-async def exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:
-    """Have a server of uvicorn exit when the supervisor asks its child to leave."""
+async def end_when_asked(incarnation: Incarnation, server: HttpServer) -> None:
+    """Have a server end when the supervisor asks its child to leave."""
     await incarnation.stopping.wait()
-    uvicorn_server.should_exit = True
+    server.end()

@@ -9,20 +9,17 @@ scrape.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.core.daemon.hub import Hub
-from mcpx.core.gateway.clients.identity import bearer_in
 from mcpx.core.gateway.endpoints import Endpoints
-from mcpx.core.gateway.frontends.http.exchange import Guard
+from mcpx.core.gateway.frontends.http.exchange import TEXT, HeaderPairs, Refusal
+from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.telemetry.contained import contain
 
 if TYPE_CHECKING:
@@ -32,41 +29,52 @@ METRICS: Final = "/metrics"
 HEALTHY: Final = "/healthz"
 READY: Final = "/readyz"
 _METHODS: Final = ("GET", "HEAD")
-_NO_STORE: Final = {"Cache-Control": "no-store"}
+_NO_STORE: Final[HeaderPairs] = ((b"cache-control", b"no-store"),)
+_ALLOW: Final[HeaderPairs] = (*TEXT, (b"allow", b"GET, HEAD"))
+_PLAIN: Final[HeaderPairs] = (*TEXT, *_NO_STORE)
+_HEALTHY: Final = Refusal(200, b"ok\n", _PLAIN)
+_READY: Final = Refusal(200, b"ready\n", _PLAIN)
+_OTHER_METHOD: Final = Refusal(405, b"Method Not Allowed\n", _ALLOW)
+_OF_PROFILE: Final = Refusal(403, b"this token is for a profile; metrics are of all servers\n")
+_FAILED: Final = Refusal(500, b"the metrics could not be made; the log of MCPX says why\n", _PLAIN)
 
 
 class Monitoring:
-    """The three addresses. `guard` is for requests of metrics, `guarded` lets in those who have a token.
+    """The three addresses; who is let in, the frontend has seen to. `spawn` runs what takes a task."""
 
-    `probe_guard` is for the two others: where they can be asked from other hosts, a probe of a cluster names
-    whatever address it found.
-    """
+    paths: Final = frozenset({METRICS, HEALTHY, READY})
 
-    def __init__(
-        self, endpoints: Endpoints, guard: Guard, guarded: Callable[[ASGIApp], ASGIApp], probe_guard: Guard
-    ) -> None:
+    def __init__(self, endpoints: Endpoints, spawn: Callable[..., Any]) -> None:
         self.served = 0
-        """The number of requests so far."""
+        """The number of requests so far, also of those that were not let in."""
         self._endpoints = endpoints
+        self._spawn = spawn
         self._scraping: tuple[Scrapes, anyio.CapacityLimiter] | None = None
         """State of all scrapes, from the first on: what one knows of those before, and their turns."""
-        self.routes: dict[str, ASGIApp] = {
-            METRICS: _Counted(self, guarded(_endpoint(guard, self._metrics))),
-            HEALTHY: _Counted(self, _endpoint(probe_guard, self._health)),
-            READY: _Counted(self, _endpoint(probe_guard, self._readiness)),
-        }
 
-    async def _metrics(self, request: Request) -> Response:
-        bearer = bearer_in(request.scope)
-        if bearer is not None and bearer.token.profile is not None:
-            return PlainTextResponse("this token is for a profile; metrics are of all servers\n", 403)
+    def serve(self, exchange: HttpExchange) -> None:
+        """Serve a request to one of them."""
+        if exchange.method not in _METHODS:
+            exchange.respond_with(_OTHER_METHOD)
+        elif exchange.path == HEALTHY:
+            exchange.respond_with(_HEALTHY)
+        elif exchange.path == READY:
+            problem = why_not_ready(self._endpoints.hub)
+            refusal = _READY if problem is None else Refusal(503, f"not ready: {problem}\n".encode(), _PLAIN)
+            exchange.respond_with(refusal)
+        elif exchange.bearer is not None and exchange.bearer.token.profile is not None:
+            exchange.respond_with(_OF_PROFILE)
+        else:
+            self._spawn(self._metrics, exchange)
+
+    async def _metrics(self, exchange: HttpExchange) -> None:
         await anyio.to_thread.run_sync(import_module, "mcpx.core.daemon.monitoring")
         from mcpx.core.daemon import monitoring  # noqa: PLC0415 - for those who scrape: it was imported in a thread
 
         if self._scraping is None:
             self._scraping = monitoring.Scrapes(), anyio.CapacityLimiter(1)
         scrapes, limiter = self._scraping
-        hub, accept = self._endpoints.hub, request.headers.get("accept", "")
+        hub, accept = self._endpoints.hub, exchange.headers.get(b"accept", b"").decode("latin-1")
         clients = len(self._endpoints.clients.attached.all())
         try:
             reading = monitoring.read(hub, clients=clients)
@@ -75,34 +83,9 @@ class Monitoring:
             )
         except Exception as error:  # noqa: BLE001 - the boundary: the scraper is told, and the log says what it was
             contain(error, "metrics")
-            return PlainTextResponse(
-                "the metrics could not be made; the log of MCPX says why\n", 500, _NO_STORE
-            )
-        return Response(body, headers={"Content-Type": content_type} | _NO_STORE)
-
-    async def _health(self, _request: Request) -> Response:
-        return PlainTextResponse("ok\n", headers=_NO_STORE)
-
-    async def _readiness(self, _request: Request) -> Response:
-        problem = why_not_ready(self._endpoints.hub)
-        if problem is None:
-            return PlainTextResponse("ready\n", headers=_NO_STORE)
-        return PlainTextResponse(f"not ready: {problem}\n", 503, _NO_STORE)
-
-
-class _Counted:
-    """Counts the requests to one of the addresses."""
-
-    def __init__(self, monitoring: Monitoring, app: ASGIApp) -> None:
-        self._monitoring = monitoring
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._monitoring.served += 1
+            exchange.respond_with(_FAILED)
+        else:
+            exchange.respond(200, ((b"content-type", content_type.encode()), *_NO_STORE), [body])
 
 
 def why_not_ready(hub: Hub) -> str | None:
@@ -122,15 +105,3 @@ def why_not_ready(hub: Hub) -> str | None:
     if hub.config.audit_required and hub.audit.is_written and hub.audit.problem is not None:
         return "the audit log cannot be written"
     return None
-
-
-def _endpoint(guard: Guard, answer: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        if request.method in _METHODS:
-            response = await guard(request) or await answer(request)
-        else:
-            response = PlainTextResponse("Method Not Allowed\n", 405, {"Allow": ", ".join(_METHODS)})
-        await response(scope, receive, send)
-
-    return serve

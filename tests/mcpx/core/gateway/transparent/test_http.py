@@ -12,8 +12,8 @@ import pytest
 from mcpx.core.config import parse
 from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends.http.asgi import over_asgi
 from mcpx.core.gateway.frontends.http.endpoints import HttpEndpoints
-from mcpx.core.gateway.frontends.http.exchange import over_asgi
 from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO, entry, handshake
 from tests.mcpx.scripted import config_of, open_watched, soon
@@ -28,7 +28,7 @@ async def served(**servers):
     async with open_watched(config_of(servers or {"odd": entry()})) as watch:
         clients = ClientSessions(watch.hub)
         endpoint = HttpEndpoints(Endpoints(watch.hub, clients), 1 << 24)
-        app = over_asgi(endpoint.serve, limit=1 << 24)
+        app = over_asgi(endpoint.serve)
         async with anyio.create_task_group() as tasks, endpoint.running():
             tasks.start_soon(clients.outbox.run)
             transport = httpx2.ASGITransport(app=app)

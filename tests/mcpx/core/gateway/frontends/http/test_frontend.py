@@ -204,12 +204,13 @@ async def test_what_a_client_puts_into_a_header_reaches_the_log_harmless(tmp_pat
         listening = await mcpx.said("http.listening")
         port = int(listening.partition("127.0.0.1:")[2].partition("/")[0])
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-            head = "POST /mcp HTTP/1.1\r\nHost: a\x1b[31mb\x9bc\r\nContent-Length: 2\r\n"
+            head = "POST /mcp HTTP/1.1\r\nHost: a\x9bc\r\nContent-Length: 2\r\n"
             await stream.send((head + "Content-Type: application/json\r\n\r\n{}").encode("latin-1"))
             assert b"421" in (await stream.receive())[:20]
+            await stream.send(b"GET /mcp HTTP/1.1\r\nHost: a\x1b[31mb\r\n\r\n")
+            assert b"400" in (await stream.receive())[:20]
         told = await mcpx.said("Invalid Host header")
-        assert "\x1b" not in told
-        assert "\\x1b[31m" in told
+        assert "\x9b" not in told
         assert "\\x9b" in told
 
 

@@ -1,0 +1,254 @@
+"""From the bytes of one connection to its HTTP requests, within bounds on their size and their sum.
+
+httptools (the parser of Node.js) reads, strictly: what two readers could take for different requests is
+refused (two lengths, a length and chunks, folded or bare lines, white space before a colon, and the like),
+and nothing behind it is read. The site looks at a request as soon as its head is there, so that nobody waits
+for the body of one that is not let in. A request to change the protocol is read as one that does not ask for
+that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol
+
+import structlog
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from mcpx.core.gateway.frontends.http.exchange import Refusal
+from mcpx.core.gateway.frontends.http.http_exchange import Carrier, HttpExchange, Pairs
+from mcpx.core.telemetry.contained import contain
+
+log = structlog.get_logger()
+MAX_HEAD_BYTES: Final = 65536  # a browser brings the cookies of every program of this computer
+MAX_TRAILERS: Final = 100
+MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
+_ONCE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"transfer-encoding"})
+_LENGTH: Final = b"content-length"
+_ENCODING: Final = b"transfer-encoding"
+_MALFORMED: Final = Refusal(400, b"Invalid HTTP request received.")
+_NO_HOST: Final = Refusal(400, b"A request names its Host, once")
+_TWICE: Final = Refusal(400, b"A header stands there twice")
+_ENCODED: Final = Refusal(501, b"A body can be in chunks, and in no other encoding")
+_OTHER_VERSION: Final = Refusal(505, b"This version of HTTP is not served here")
+_HEAD_TOO_LARGE: Final = Refusal(431, b"The head of the request is too large")
+_TOO_LARGE: Final = Refusal(413, b"Request body too large")
+_FAILED: Final = Refusal(500, b"Internal Server Error")
+_FULL: Final = Refusal(503, b"Too many large requests at a time; nothing was done, try again later")
+
+
+class Site(Protocol):
+    """The addresses that are served on a connection."""
+
+    def look(self, exchange: HttpExchange) -> Refusal | None:
+        """Return the refusal of a request by its head; None for one that is let in."""
+        ...
+
+    def serve(self, exchange: HttpExchange) -> None:
+        """Respond to a request that is whole, at once or later."""
+        ...
+
+
+class Bodies:
+    """The bodies of all requests of one server: one has at most `limit` bytes, all together twice that."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.max_bytes = 2 * limit
+        self.bytes = 0
+
+    def count(self, exchange: HttpExchange, more: int) -> bool:
+        """Count more bytes of a request; false if that is too much."""
+        before = exchange.counted
+        exchange.counted += more
+        if exchange.counted > MIN_COUNTED_BYTES:
+            self.bytes += more if before > MIN_COUNTED_BYTES else exchange.counted
+        return exchange.counted <= MIN_COUNTED_BYTES or self.bytes <= self.max_bytes
+
+    def release(self, exchange: HttpExchange) -> None:
+        """Count a request no longer."""
+        if exchange.counted > MIN_COUNTED_BYTES:
+            self.bytes -= exchange.counted
+        exchange.counted = 0
+
+
+class RequestReader:
+    """Reads the requests of one connection. After `stops` it takes nothing more."""
+
+    __slots__ = (
+        "_bodies",
+        "_body",
+        "_carrier",
+        "_head_bytes",
+        "_pairs",
+        "_parser",
+        "_site",
+        "_target",
+        "incoming",
+        "is_new",
+        "part",
+        "stops",
+        "stops_within",
+        "waiting",
+    )
+
+    def __init__(self, carrier: Carrier, site: Site, bodies: Bodies) -> None:
+        self.waiting: list[HttpExchange] = []
+        """Requests that are whole, or are refused, in their order."""
+        self.is_new = True
+        """True if no head has come yet."""
+        self.part: Literal["head", "body"] | None = None
+        """The part of a request that has begun and is not whole."""
+        self.stops = False
+        self.stops_within = False
+        """True if it has stopped where the client may still be sending."""
+        self.incoming: HttpExchange | None = None
+        """The request whose body is coming."""
+        self._carrier = carrier
+        self._site = site
+        self._bodies = bodies
+        self._parser = HttpRequestParser(self)
+        self._target = b""
+        self._pairs: Pairs = []
+        self._head_bytes = 0  # of one that has not come in one piece
+        self._body: bytes | bytearray = b""
+
+    def feed(self, data: bytes) -> None:
+        """Read more."""
+        if self.part == "head":
+            self._head_bytes += len(data)
+        self._parse(data)
+        if self.incoming is not None:
+            if not self._bodies.count(self.incoming, len(data)):
+                log.warning("http.bodies_full", bytes=self._bodies.bytes)
+                self.refuse(_FULL)
+            elif len(self._pairs) > MAX_TRAILERS:
+                self.refuse(_HEAD_TOO_LARGE)
+        elif self._head_bytes > MAX_HEAD_BYTES:
+            self.refuse(_HEAD_TOO_LARGE)
+
+    def close(self) -> None:
+        """Let go of the connection, and of what has not come whole."""
+        self.stops = True
+        if self.incoming is not None:
+            self._bodies.release(self.incoming)
+            self.incoming = None
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Take nothing more; respond with this to what is coming, after what came before."""
+        exchange = self.incoming
+        if exchange is None:
+            exchange = HttpExchange(self._carrier, "GET", b"/", [], is_http_1_0=False, keep_alive=False)
+        exchange.refusal, exchange.keep_alive = refusal, False
+        self.waiting.append(exchange)
+        self.incoming, self._body, self.part = None, b"", None
+        self.stops = self.stops_within = True
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._decline_upgrade(data[upgrade.args[0] :])
+        except HttpParserCallbackError as error:  # from one of ours, below
+            contain(error.__context__ or error, "http")
+            self.refuse(_FAILED)
+        except HttpParserError:
+            if not self.stops:
+                self.refuse(_MALFORMED)
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read the head again, without the wish for another protocol (RFC 9110, 7.8), and what follows."""
+        method, version = self._parser.get_method(), self._parser.get_http_version()
+        if self.stops:
+            return
+        if method == b"CONNECT":
+            self.refuse(_MALFORMED)
+            return
+        kept = [pair for pair in self._pairs if pair[0] not in {b"upgrade", b"connection"}]
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in kept])
+        self._parser = HttpRequestParser(self)
+        self._parse(b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self._target, version.encode(), lines, rest))
+
+    # --- called by the parser
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self.part = "head"
+        self._target = b""
+        self._pairs = []
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of its target."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one behind the body goes nowhere."""
+        self._pairs.append((name.lower(), value.strip()))
+
+    def on_headers_complete(self) -> None:
+        """Look at a request by its head."""
+        parser = self._parser
+        if self.stops or parser.should_upgrade():
+            return
+        version, pairs = parser.get_http_version(), self._pairs
+        method, keeps = parser.get_method().decode(), parser.should_keep_alive()
+        exchange = HttpExchange(
+            self._carrier, method, self._target, pairs, is_http_1_0=version != "1.1", keep_alive=keeps
+        )
+        self.incoming, self.part, self.is_new = exchange, "body", False
+        self._head_bytes, self._pairs = 0, []
+        if (problem := _misread(exchange, version)) is not None:
+            self.refuse(problem)
+            return
+        exchange.refusal = refusal = self._site.look(exchange) or self._too_long(exchange)
+        if refusal is not None and (refusal is _TOO_LARGE or _is_large(exchange)):
+            self.refuse(refusal)
+        elif exchange.headers.get(b"expect", b"").lower() == b"100-continue" and version == "1.1":
+            self._carrier.go_on(exchange)
+
+    def on_body(self, part: bytes) -> None:
+        """Take a part of the body."""
+        if self.incoming is None:
+            return
+        if not self._body:
+            self._body = part
+        elif isinstance(self._body, bytearray):
+            self._body += part
+        else:
+            self._body = bytearray(self._body) + part
+        if len(self._body) > self._bodies.limit:
+            self.refuse(_TOO_LARGE)
+
+    def on_message_complete(self) -> None:
+        """Take a request that is whole."""
+        exchange = self.incoming
+        if exchange is not None:
+            exchange.body = bytes(self._body)
+            self.incoming, self._body, self.part = None, b"", None
+            self.waiting.append(exchange)
+            self.stops = not exchange.keep_alive
+
+    def _too_long(self, exchange: HttpExchange) -> Refusal | None:
+        length = exchange.headers.get(_LENGTH)
+        return _TOO_LARGE if length is not None and int(length) > self._bodies.limit else None
+
+
+def _is_large(exchange: HttpExchange) -> bool:
+    """Return True if the body of a request may be more than it is worth to read for its refusal."""
+    headers = exchange.headers
+    return _ENCODING in headers or b"expect" in headers or int(headers.get(_LENGTH, b"0")) > MIN_COUNTED_BYTES
+
+
+def _misread(exchange: HttpExchange, version: str) -> Refusal | None:
+    """The refusal of what others might read in another way, or what is not served at all."""
+    headers = exchange.headers
+    if version not in {"1.1", "1.0"}:
+        return _OTHER_VERSION
+    if exchange.repeated:
+        names = [name for name, _ in exchange.pairs if name in _ONCE]
+        if len(names) != len(set(names)):
+            return _TWICE
+    if b"host" not in headers and version == "1.1":
+        return _NO_HOST
+    if _ENCODING in headers and (version != "1.1" or headers[_ENCODING].lower() != b"chunked"):
+        return _ENCODED
+    return None
