@@ -11,12 +11,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.options import FilePlan, Manner, changing_options, diff_option
+from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_option
 from mcpx.cli.printing import Line, counted, echo, echo_plan, width
 from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back_interrupted
 from mcpx.core.text import cut
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from mcpx.setup.changes import Change
 
 
+DOWNLOADS: Final = frozenset({"npx", "uvx", "uv", "bunx", "pnpm", "pipx", "deno", "docker", "podman"})
+"""Commands that fetch a server at its first start."""
+
+
 @dataclass
 class _Importing(FilePlan):
     """The servers of the clients' files, `found`, taken over into the configuration at `path`.
@@ -53,6 +57,7 @@ class _Importing(FilePlan):
     path: Path
     is_named: bool
     diff: bool
+    manner: Manner
 
     def __post_init__(self) -> None:
         servers = self.plan.servers
@@ -113,6 +118,20 @@ class _Importing(FilePlan):
             if (names := server.aliases)
         )
         echo(f"wrote {wrote} to {short(path)}; {renamed}mcpx undo takes it back")
+        self._offer_starts()
+
+    def _offer_starts(self) -> None:
+        """Offer to start once what downloads itself at its first start, so that the first call does not."""
+        new = [each for each in self.plan.new if not each.needs and not each.entry.get("disabled")]
+        names = [each.name for each in new if Path(str(each.entry.get("command", ""))).name in DOWNLOADS]
+        if not names or self.manner.yes or not self.manner.on_terminal:
+            return
+        which = names[0] if len(names) == 1 else f"these {len(names)} servers"
+        question = f"Start {which} once now? The first start is a download: {', '.join(names)}"
+        if asked(question, default=True):
+            from mcpx.cli.setup.server_states import start_each  # the configuration, and what reads it
+
+            start_each(names, self.path)
 
     def report(self) -> dict[str, Any]:
         plan, is_done = self.plan, self.change is not None
@@ -300,4 +319,6 @@ def import_servers(
     what = counted(len(plan.new), "server") if plan.new else "other names of servers"
     question = f"Write {what} to {path}?" if plan.changes else None
     is_failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
-    _Importing(found, missing, plan, path, bool(clients), diff).end(manner, question, is_failed=is_failed)
+    _Importing(found, missing, plan, path, bool(clients), diff, manner).end(
+        manner, question, is_failed=is_failed
+    )

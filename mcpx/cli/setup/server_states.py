@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
@@ -216,7 +216,15 @@ def _since(began: float) -> float:
     return round(time.monotonic() - began, 1)
 
 
-def show_check(name: str, check: Check, config: Path) -> None:
+def start_each(names: Sequence[str], config: Path) -> None:
+    """Start servers once, one after the other, with a bar of how far it is, and print what came of each."""
+    for number, name in enumerate(names):
+        bar = "#" * number + "." * (len(names) - number)
+        echo(f"[{bar}] {number + 1} of {len(names)}: {name}", err=True)
+        show_check(name, check_server(str(config), name), config, with_tools=False)
+
+
+def show_check(name: str, check: Check, config: Path, *, with_tools: bool = True) -> None:
     """Print what a server of a configuration offers, or why it did not start and what to do."""
     option = config_hint(config)
     if check.needs_sign_in:
@@ -236,7 +244,7 @@ def show_check(name: str, check: Check, config: Path) -> None:
         return
     number = len(check.tools)
     echo(f"{name} works: {number} tool{'s' if number != 1 else ''}, {check.seconds:g} s", fg="green")
-    for tool in check.tools:
+    for tool in check.tools if with_tools else ():
         echo(f"  {_line(tool)}")
 
 

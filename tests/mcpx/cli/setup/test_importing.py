@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from mcpx.cli.main import cli
 from mcpx.core.config import load
 from mcpx.errors import MCPXError
 from tests.mcpx.cli.setup.ten_clients import SERVERS, make_home, mcpx
+from tests.mcpx.scripted import SERVER
 from tests.mcpx.setup.clients.homes import placed
+from tests.mcpx.terminal import Terminal
 
 SECRET = "hunter2hunter2"
 GITHUB = {"command": "npx", "args": ["-y", "github"], "env": {"GITHUB_TOKEN": SECRET}}
@@ -240,3 +244,22 @@ def test_the_command_that_is_agreed_to_is_shown_whole_in_a_narrow_window(
     entries["long"] = {"command": "npx", "args": args}
     placed(home, "cursor", json.dumps({"mcpServers": entries}))
     assert f"+ long: npx {' '.join(args)}  [Cursor]" in run("--dry-run").stdout.splitlines()
+
+
+@pytest.mark.parametrize(("typed", "starts"), [("\r", True), ("n\r", False)])
+def test_on_a_terminal_it_offers_to_start_what_downloads_itself(home: Path, typed: str, starts: bool) -> None:
+    program = home / "bin" / "uvx"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho Downloading >&2\nexec {sys.executable} -S -E {SERVER} '{{}}'\n")
+    program.chmod(0o755)
+    placed(home, "claude-desktop", json.dumps({"mcpServers": {"git": GIT, "other": {"command": "true"}}}))
+    environment = {**os.environ, "PATH": f"{program.parent}:/usr/bin:/bin", "SHELL": "/bin/false"}
+    with Terminal("-m", "mcpx", "import", env=environment) as terminal:
+        terminal.wait_for("Write 2 servers to")
+        terminal.type("y\r")
+        terminal.wait_for("Start git once now? The first start is a download: git [Y/n]")
+        terminal.type(typed)
+        if starts:
+            terminal.wait_for("[.] 1 of 1: git")
+            terminal.wait_for("git works: ")
+        assert terminal.end() == 0
