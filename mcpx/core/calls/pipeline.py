@@ -57,14 +57,17 @@ class Pipeline:
         self._records = records
         self._tracing = tracing if tracing.on else None
 
-    def send(self, request: Request, reply: RawReply) -> None:
-        """Take a request to its server; the reply gets the raw result, or a CallError. Never raises."""
+    def send(self, request: Request, reply: RawReply, tool: ToolInfo | None = None) -> None:
+        """Take a request to its server; the reply gets the raw result, or a CallError. Never raises.
+
+        `tool` is the one that is called, where the sender has found it in this turn.
+        """
         try:
             if self._tracing is not None:
                 request = self._trace(self._tracing, request, reply)
             self._record(request, reply)
             if isinstance(request, Exec):
-                self._exec(request, reply)
+                self._exec(request, reply, tool)
             else:
                 self._pass_on(request, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the others theirs
@@ -139,7 +142,7 @@ class Pipeline:
 
     # --- calls: resolve, permit, check, ask, queue
 
-    def _exec(self, request: Exec, reply: RawReply) -> None:
+    def _exec(self, request: Exec, reply: RawReply, tool: ToolInfo | None) -> None:
         """Send a call, or have its arguments checked first.
 
         Raises:
@@ -148,7 +151,7 @@ class Pipeline:
         server = self._servers.get(request.server_name)
         if server is None:
             server = find_server(self._servers, request.server_name)
-        tool = self._tool(server, request)
+        tool = self._tool(server, request, tool)
         checked, raw = read_raw_arguments(request.arguments, tool)
         context = request.context if server.narrowing is None else _narrowed(request.context, server)
         call = CallTool(
@@ -163,16 +166,18 @@ class Pipeline:
         else:
             self._ask_and_queue(server, tool, request, call, reply)
 
-    def _tool(self, server: VisibleServer, request: Exec) -> ToolInfo:
+    def _tool(self, server: VisibleServer, request: Exec, tool: ToolInfo | None = None) -> ToolInfo:
         """Return the tool of a call, which may run.
 
         Raises:
             CallError: There is none, or it may not run as it is.
         """
-        catalogue, policy, name = server.catalogue, server.policy, request.tool_name
-        tool = catalogue.tools.get(name) if catalogue else None
+        policy, name = server.policy, request.tool_name
         if tool is None:
-            raise self._no_tool(server, name)
+            catalogue = server.catalogue
+            tool = catalogue.tools.get(name) if catalogue else None
+            if tool is None:
+                raise self._no_tool(server, name)
         if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
             raise refused
         if request.read_only and not is_read_only(tool):

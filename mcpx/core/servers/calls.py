@@ -264,7 +264,7 @@ class Calls:
 
     def _release(self, call: InFlight) -> bool:
         """Free the call's slot; return False if it was free already."""
-        if not self._in_flight.discard(call):
+        if self._in_flight.deadlines.pop(call, None) is None:
             return False
         if call.timeout is not None:
             self._own_expiry[call.timeout].discard(call)

@@ -207,8 +207,13 @@ class Channel:
         """Make one system call; false if it took less than it was given."""
         if self._waiting <= MAX_JOINED_BYTES:
             whole = b"".join(self._out)
+            written = os.write(self._write_fd, whole)
             self._out.clear()
-            self._out.append(whole)
+            self._waiting -= written
+            self._written += written
+            if self._waiting:
+                self._out.append(memoryview(whole)[written:])
+            return not self._waiting
         given = list(islice(self._out, MAX_PIECES))
         length = sum(map(len, given))
         written = os.writev(self._write_fd, given) if len(given) > 1 else os.write(self._write_fd, given[0])
@@ -328,11 +333,7 @@ class Turn:
     def prepare(self) -> None:
         """Do what is to be done before anything is written."""
         due, self.before = self.before, []
-        for work in due:
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001 - what one has put off must not keep the others from writing
-                contain(error, "turn")
+        _do(due)
 
 
 TURN: Final = Turn()
@@ -352,11 +353,15 @@ def flush_all() -> None:
         TURN.is_open = False
     if TURN.after:
         due, TURN.after = TURN.after, []
-        for work in due:
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001 - as above
-                contain(error, "turn")
+        _do(due)
+
+
+def _do(due: list[Callable[[], None]]) -> None:
+    for work in due:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - what one has put off must not keep the others from writing
+            contain(error, "turn")
 
 
 def after_turn(work: Callable[[], None]) -> None:

@@ -246,12 +246,9 @@ class Outgoing:
     def take_answer(self, message: RPCMessage) -> bool:
         """Settle the request that `message` answers; false if none is open, as after a cancellation."""
         answered = message.id
-        if type(answered) is not int:
-            if answered is None:
-                return False
+        if answered is not None and type(answered) is not int:
             answered = coerce_request_id(answered)
-        waiting = self._open.pop(answered, None)
-        if waiting is None:
+        if answered is None or (waiting := self._open.pop(answered, None)) is None:
             return False
         if message.error and has_error(message):
             waiting.on_answer(None, read_error(message.error))

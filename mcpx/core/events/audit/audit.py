@@ -211,11 +211,11 @@ class Audit:
     def _schedule(self, *, at_once: bool) -> None:
         """Have lines written when this turn is over; or under load a moment later, unless `at_once`."""
         loop = asyncio.get_running_loop()
-        if not at_once and loop.time() - self._flushed_at < LINES_EVERY_S:
+        if at_once or loop.time() - self._flushed_at > LINES_EVERY_S:
+            self._is_due = True
+            after_turn(self.flush)
+        else:
             self._timer = loop.call_later(LINES_EVERY_S, self._time_is_up)
-            return
-        self._is_due = True
-        after_turn(self.flush)
 
     def _time_is_up(self) -> None:
         self._timer = None

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mcpx.core.calls.calls import ToolCalls
 from mcpx.core.calls.results.large import Apart
 from mcpx.core.calls.results.large_requests import LargeCall, NotTakenApart
-from mcpx.core.catalog.model import JSON
+from mcpx.core.catalog.model import JSON, ToolInfo
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import ClientMeter, tool_label
 from mcpx.core.events.stats import RESOURCES
@@ -134,13 +134,13 @@ class FastCall:
         self._meter = meter
         self._served = served
 
-    def send(self, calls: ToolCalls) -> None:
-        """Send the request, and answer it when it is settled, which may be at once."""
+    def send(self, calls: ToolCalls, tool: ToolInfo | None = None) -> None:
+        """Send the request, and answer it when it is settled, perhaps at once; `tool` as for the pipeline."""
         self._calls = calls
         reply: RawReply = Reply(self._settled)
         self._wire.fast_cancels[self.key] = reply.abandon
         if self._served is None:
-            calls.call(self._request, reply)
+            calls.call(self._request, reply, tool)
         else:
             reply.on_settled = self._settled_in_span
             with self._served.current():

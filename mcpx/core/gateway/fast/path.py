@@ -16,6 +16,7 @@ import msgspec
 
 from mcpx.core.calls.exposure import Shown, has_output_schema
 from mcpx.core.calls.results.large_requests import LargeCall
+from mcpx.core.catalog.model import ToolInfo
 from mcpx.core.config import StructuredContent
 from mcpx.core.events.meter import ClientMeter
 from mcpx.core.gateway.clients.handles import Wire
@@ -97,11 +98,11 @@ class FastPath(FastContexts):
             params = rich
         if not self._is_open(wire, params):
             return False
-        request = self._request(wire, params, raw)
-        if request is None:
+        found = self._request(wire, params, raw)
+        if found is None:
             runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
             return runs_a_tool and self._refuses(wire, request_id, params)
-        self._run(wire, request_id, request, params)
+        self._run(wire, request_id, params, *found)
         return True
 
     def _take_call(self, wire: Wire, request_id: RequestId, raw: msgspec.Raw, call: LargeCall) -> bool:
@@ -113,9 +114,9 @@ class FastPath(FastContexts):
             return self._take_native(wire, request_id, native, shown, raw)
         params = CALLS.rich(msgspec.Raw(call.exec_params))
         params.arguments.arguments = call.tool_arguments
-        if not self._is_open(wire, params) or (request := self._request(wire, params, raw)) is None:
+        if not self._is_open(wire, params) or (found := self._request(wire, params, raw)) is None:
             return False
-        self._run(wire, request_id, request, params)
+        self._run(wire, request_id, params, *found)
         return True
 
     def _take_native(
@@ -136,19 +137,24 @@ class FastPath(FastContexts):
         if upstream.wants_project and not self._knows_project(upstream):
             return False
         request = shown.call_of(tool, arguments, self._context(wire, params), raw)
-        self._run(wire, request_id, request, params)
+        self._run(wire, request_id, params, request)
         return True
 
     def _run(
-        self, wire: Wire, request_id: RequestId, request: Exec | Read, params: Params | NativeParams
+        self,
+        wire: Wire,
+        request_id: RequestId,
+        params: Params | NativeParams,
+        request: Exec | Read,
+        tool: ToolInfo | None = None,
     ) -> None:
-        """Hand a request on, to be answered with its result."""
+        """Hand a request on, to be answered with its result; `tool` is the one that is called, if known."""
         meta = params.meta
         meter = self._client_meter or self._meter_of(meta)
         policy = self._results.settings.include_structured_content
         encoder = self._encoders.get(policy) or self._encoder(meta, request.context.caller)
         served = None if self._tracing is None else self._begin_span(self._tracing, request_id, params)
-        FastCall(wire, request_id, request, encoder, meter=meter, served=served).send(self._calls)
+        FastCall(wire, request_id, request, encoder, meter=meter, served=served).send(self._calls, tool)
 
     def _begin_span(
         self, tracing: Tracing, request_id: RequestId, params: Params | NativeParams | Named
@@ -226,8 +232,10 @@ class FastPath(FastContexts):
 
     # --- the request
 
-    def _request(self, wire: Wire, params: Params, raw: msgspec.Raw) -> Exec | Read | None:
-        """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""
+    def _request(
+        self, wire: Wire, params: Params, raw: msgspec.Raw
+    ) -> tuple[Exec, ToolInfo] | tuple[Read] | None:
+        """The request for `ToolCalls`, and its tool; None if it is not complete, or nothing is listed yet."""
         given = params.arguments
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or not upstream.has_listed or (known := upstream.catalogue) is None:
@@ -235,10 +243,11 @@ class FastPath(FastContexts):
         if upstream.wants_project and not self._knows_project(upstream):
             return None
         if params.name == tools.EXEC or self._is_query(params.name):
-            if given.tool_name not in known.tools or given.uri or given.select:
+            tool = known.tools.get(given.tool_name)
+            if tool is None or given.uri or given.select:
                 return None
             context = self._context(wire, params)
-            return Exec(
+            request = Exec(
                 given.server_name,
                 given.tool_name,
                 given.arguments,
@@ -248,8 +257,9 @@ class FastPath(FastContexts):
                 read_only=params.name == tools.QUERY,
                 given=raw,
             )
+            return request, tool
         if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
-            return Read(given.server_name, given.uri, self._context(wire, params))
+            return (Read(given.server_name, given.uri, self._context(wire, params)),)
         return None
 
     def _knows_project(self, upstream: VisibleServer) -> bool:
