@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,8 @@ _MAX_DEPTH: Final = 64  # levels that are gone down
 _USUAL_LEVELS: Final = 2  # that are gone down whatever that costs: each is a scan of all that is in it
 _MAX_SCANNED_BYTES: Final = 64 << 20  # by more levels than these
 _MAX_ELEMENTS: Final = 1_000_000  # of an array, made into objects in about 150 ms
-_FIRST: Final = 1024
+FIRST: Final = 1024
+"""The elements of an array that `first_elements` looks at; it tells whether there are more."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _QUOTE, _BRACKET, _BRACE = b'"[{'
 
@@ -35,17 +37,31 @@ _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _string: Final = msgspec.json.Decoder(str).decode
 _encode: Final = msgspec.json.Encoder().encode
-_first_elements: Final = msgspec.json.Decoder(
-    msgspec.defstruct(
-        "_FirstElements",
-        [(f"element{n}", msgspec.Raw, msgspec.Raw()) for n in range(_FIRST)],
-        array_like=True,
-    )
-).decode
 
 Bytes = bytes | msgspec.Raw
 Key = str | int
 Path = tuple[Key, ...]
+
+
+@cache
+def _decoder_of_first() -> msgspec.json.Decoder[Any]:
+    """A decoder that skips what is behind the first elements; made when needed, as it takes a megabyte."""
+    form = msgspec.defstruct(
+        "_FirstElements",
+        [(f"element{index}", msgspec.Raw, msgspec.Raw()) for index in range(FIRST + 1)],
+        array_like=True,
+    )
+    return msgspec.json.Decoder(form)
+
+
+def first_elements(array: Bytes) -> tuple[msgspec.Raw, ...]:
+    """The first elements of a JSON array and the one behind them, empty where there are fewer.
+
+    Raises:
+        msgspec.DecodeError: It is no JSON array.
+        RecursionError: It is nested too deeply.
+    """
+    return msgspec.structs.astuple(_decoder_of_first().decode(array))
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -190,7 +206,7 @@ def _split(run: _Run) -> Iterator[_Run]:
     """The run with each of its rows that is very large in as many rows as that has elements or members."""
     values = run.values
     longest = _LONG_ROW_BYTES * len(values)
-    if sum(len(memoryview(each)) for each in values[: 2 * _FIRST]) < longest and len(values) > 2 * _FIRST:
+    if sum(len(memoryview(each)) for each in values[: 2 * FIRST]) < longest and len(values) > 2 * FIRST:
         yield run
         return
     begun = 0
@@ -226,8 +242,8 @@ def _array(value: Bytes) -> list[msgspec.Raw] | None:
     """The elements of an array; None where they are too many to be made into objects."""
     raw = memoryview(value)
     if len(raw) > 2 * _MAX_ELEMENTS and bytes(raw).count(b",") >= _MAX_ELEMENTS:
-        first = msgspec.structs.astuple(_first_elements(value))
-        if sum(len(memoryview(each)) + 1 for each in first) * _MAX_ELEMENTS < _FIRST * len(raw):
+        first = first_elements(value)[:FIRST]
+        if sum(len(memoryview(each)) + 1 for each in first) * _MAX_ELEMENTS < FIRST * len(raw):
             return None
     return _elements(value)
 

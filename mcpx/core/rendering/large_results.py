@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mcpx.core.rendering.json_rows import FIRST, first_elements
 from mcpx.core.rendering.result_members import (
     COMPLETE,
     Bytes,
@@ -36,19 +37,12 @@ Shorten = Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]
 _SMALL_BYTES: Final = 16_384  # the densest of that size is read in 30 ms
 _MAX_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
 _DENSE_WORK: Final = 600_000  # the same without TOON, for callers that need objects
-_MAX_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
+_MAX_BLOCKS: Final = FIRST  # of a dense result; real ones have a handful
 MAX_QUESTION_BYTES: Final = 4_194_304  # of what a server asks in place of a result, with images
 _NOTHING: Final = msgspec.Raw()
 _BRACKET: Final = ord("[")
 _QUOTE: Final = b'"'
 _BASE64: Final = string.ascii_letters.encode() + string.digits.encode() + b"+/"
-
-_FirstBlocks: Final = msgspec.defstruct(
-    "_FirstBlocks",
-    [(f"block{index}", msgspec.Raw, _NOTHING) for index in range(_MAX_BLOCKS + 1)],
-    array_like=True,
-)
-"""The first elements of an array; the rest is skipped without an object for each."""
 
 
 class _Parts(msgspec.Struct, gc=False):
@@ -110,7 +104,6 @@ class _Block(msgspec.Struct, gc=False, omit_defaults=True):
 
 _decode_parts: Final = msgspec.json.Decoder(_Parts).decode
 _decode_only_parts: Final = msgspec.json.Decoder(_OnlyParts).decode
-_decode_blocks: Final = msgspec.json.Decoder(_FirstBlocks).decode
 _decode_asked: Final = msgspec.json.Decoder(_Asked).decode
 _decode_block: Final = msgspec.json.Decoder(_Block).decode
 _decode_inner: Final = msgspec.json.Decoder(_Inner).decode
@@ -270,7 +263,7 @@ def _content(parts: _Parts, server: str) -> list[Bytes]:
 def _only_item(parts: _Parts) -> _Item | None:
     """The one item of `contents`; None where there are others, or what there is cannot be read."""
     try:
-        first, second = msgspec.structs.astuple(_decode_blocks(parts.contents))[:2]
+        first, second = first_elements(parts.contents)[:2]
         return None if second else _decode_item(first)
     except (msgspec.DecodeError, RecursionError):
         return None
@@ -281,7 +274,7 @@ def _first(
 ) -> list[T]:
     """The elements of an array, decoded; the array is not, where it has too many."""
     try:
-        first = msgspec.structs.astuple(_decode_blocks(array))
+        first = first_elements(array)
         if first[-1]:
             raise _too_large(f"its result has more than {_MAX_BLOCKS} blocks of content", server)
         return [decode(element) for element in first if element]
@@ -300,7 +293,7 @@ def refuse_dense_messages(raw: msgspec.Raw, server: str) -> None:
     try:
         parts = _decode_asked(raw)
         for array in (parts.messages, parts.completion.values):
-            if array and msgspec.structs.astuple(_decode_blocks(array))[-1]:
+            if array and first_elements(array)[-1]:
                 raise _too_large(f"its result has more than {_MAX_BLOCKS} elements", server)
     except msgspec.ValidationError:
         raise _too_large("its result holds too many members", server) from None

@@ -20,7 +20,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, resolve_name
 from types import FunctionType, ModuleType
@@ -82,8 +81,9 @@ def _deferred_models() -> Iterator[None]:
     """Have models, and what validates several of them (`TypeAdapter`), prepared when they are first used.
 
     The latter has no option for that, so its method is replaced meanwhile, for this thread alone; if a newer
-    pydantic decides it elsewhere, it is prepared at once. A model that another thread defines meanwhile is
-    prepared when it is first used, too, which changes nothing for its users.
+    pydantic decides it elsewhere, it is prepared at once. So is `model_rebuild`, by which a module has models
+    prepared whose parts it has defined after them: their first use does the same. A model that another thread
+    defines meanwhile is prepared when it is first used, too, which changes nothing for its users.
     """
     from pydantic import BaseModel, TypeAdapter  # noqa: PLC0415 - a part of what the caller is about to import
 
@@ -93,6 +93,15 @@ def _deferred_models() -> Iterator[None]:
     def defers(adapter: TypeAdapter[Any]) -> bool:
         return threading.get_ident() == importing or (decides is not None and bool(decides(adapter)))
 
+    rebuilds: classmethod[BaseModel, ..., bool | None] = vars(BaseModel)["model_rebuild"]
+
+    def rebuild(model: type[BaseModel], /, **options: Any) -> bool | None:
+        if not options and threading.get_ident() == importing:
+            return None
+        options["_parent_namespace_depth"] = options.get("_parent_namespace_depth", 2) + 1  # with this frame
+        return rebuilds.__func__(model, **options)
+
+    BaseModel.model_rebuild = classmethod(rebuild)  # type: ignore[method-assign, assignment]
     before = BaseModel.model_config.get("defer_build", False)
     BaseModel.model_config["defer_build"] = True
     if isinstance(decides, FunctionType):
@@ -102,6 +111,7 @@ def _deferred_models() -> Iterator[None]:
         yield
     finally:
         BaseModel.model_config["defer_build"] = before
+        BaseModel.model_rebuild = rebuilds  # type: ignore[method-assign, assignment]
         if isinstance(decides, FunctionType):
             TypeAdapter._defer_build = found  # type: ignore[method-assign, assignment] # noqa: SLF001
 
@@ -144,7 +154,9 @@ class Home(NamedTuple):
     attribute: str | None
 
 
-class _LazyPackages(MetaPathFinder):
+class _LazyPackages:
+    """A finder (`MetaPathFinder`, whose module takes a megabyte)."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
