@@ -6,18 +6,12 @@ Both answer the same (`mcpx.core.gateway.frontends.control`).
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from mcpx.core.daemon.control_client import request as send
-from mcpx.core.system.endpoint import surroundings
-from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
 from mcpx.errors import DaemonError
 
@@ -49,6 +43,10 @@ class Control:
             MCPXError: The request failed.
         """
         if request["mcpx"] in _AS_CLIENT:
+            import msgspec  # here and below: completion needs none of it
+
+            from mcpx.core.system.endpoint import surroundings
+
             request = {
                 **request,
                 **msgspec.to_builtins(surroundings()),
@@ -72,6 +70,9 @@ def ask_daemon(config_path: str | None, request: JSON, report: Report | None = N
     Raises:
         MCPXError: The request failed.
     """
+    from mcpx.core.daemon.control_client import request as send
+    from mcpx.core.system.paths import daemon_paths
+
     try:
         # a call has deadlines of its own
         return send(daemon_paths(config_path), request, within=None, on_progress=report)
@@ -96,6 +97,8 @@ class ProgressLine:
             return
         parts = [self._what, self._last, f"{seconds:.0f} s"]
         line = "  ".join(part for part in parts if part)
+        import shutil  # for a terminal alone
+
         room = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r{line[:room]}\x1b[K")
         sys.stderr.flush()

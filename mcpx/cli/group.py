@@ -12,15 +12,16 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
-from click.shell_completion import CompletionItem
 
 from mcpx.cli.printing import echo
 from mcpx.core.daemon.startup_report import report, take_starter
-from mcpx.core.text.nearest import nearest
 from mcpx.errors import CallError, ConfigError, MCPXError, leaves
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
@@ -64,6 +65,8 @@ class Cli(Group):
         return super().get_command(ctx, cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # for completion alone
+
         names = (
             each for each in self.list_commands(ctx) if each.startswith(incomplete) and each not in HIDDEN
         )
@@ -107,6 +110,8 @@ class Cli(Group):
 
 def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> click.UsageError:
     """The error for a command that there is not, with the nearest one."""
+    from mcpx.core.text.nearest import nearest  # for a mistake alone
+
     near = nearest(name, known)
     hint = f"; did you mean {near[0]}?" if near else "; mcpx help lists them"
     return click.UsageError(f"no such command: {name}{hint}", ctx)

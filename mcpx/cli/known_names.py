@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
-from mcpx.core.daemon.control_client import request
-from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import is_clean, one_line
-from mcpx.paths import config_file
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mcpx.core.catalog.model import JSON
     from mcpx.core.config import Config
 
@@ -114,6 +112,8 @@ def _offered(names: Callable[[], list[tuple[str, str]]], incomplete: str) -> lis
             found = names()
     except Exception:  # noqa: BLE001 - the boundary: a person who types is not told of errors
         return []
+    from click.shell_completion import CompletionItem  # for completion alone, as all below
+
     return [
         CompletionItem(name, help=one_line(text, _HELP_CHARS) or None)
         for name, text in found
@@ -141,6 +141,9 @@ def _config_of(ctx: click.Context) -> str | None:
 
 
 def _ask(config_path: str | None, control_request: JSON) -> JSON | None:
+    from mcpx.core.daemon.control_client import request
+    from mcpx.core.system.paths import daemon_paths
+
     return request(daemon_paths(config_path), control_request, within=PATIENCE_S)
 
 
@@ -154,6 +157,7 @@ def _servers(config_path: str | None) -> list[str]:
 def _read(config_path: str | None) -> Config:
     """The configuration as it stands in the file: read, and nothing else."""
     from mcpx.core.config import parse  # where no daemon runs
+    from mcpx.paths import config_file
 
     path = config_file(config_path)
     return parse(path.read_bytes(), where=str(path), folder=path.parent)

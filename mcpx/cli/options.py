@@ -20,7 +20,6 @@ import click
 
 from mcpx.cli.known_names import complete_profile
 from mcpx.cli.printing import echo, print_json
-from mcpx.core.system.polling import readable
 from mcpx.core.text import escaped
 
 if TYPE_CHECKING:
@@ -185,6 +184,8 @@ def asked(question: str, *, default: bool = False) -> bool:
 
 def _wait_for_line() -> None:
     """Block until a line has been typed; a signal ends that at once, whenever it comes."""
+    from mcpx.core.system.polling import readable  # for a question alone
+
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

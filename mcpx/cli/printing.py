@@ -15,7 +15,6 @@ import codecs
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -66,7 +65,11 @@ def echo(text: str, *, err: bool = False, **style: Any) -> None:
 
 def width() -> int:
     """The cells of a line of standard output."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    if not sys.stdout.isatty():
+        return PIPE_WIDTH
+    import shutil  # with three compressors, for a terminal alone
+
+    return shutil.get_terminal_size().columns
 
 
 def echo_plan(whole: Sequence[Line], short: Callable[[], Iterable[Line]], *, diff: bool) -> None:

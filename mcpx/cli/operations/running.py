@@ -11,11 +11,7 @@ from mcpx.cli.asking import RELOAD_TIMEOUT_S
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.options import json_option, with_config
 from mcpx.cli.printing import echo, print_json
-from mcpx.core.daemon.control_client import request_or_fail
-from mcpx.core.daemon.lifecycle import waiting_upgrade
-from mcpx.core.system.paths import daemon_paths
 from mcpx.core.text import one_line
-from mcpx.paths import config_file
 
 
 @click.command(short_help="The servers, a row each.")
@@ -31,6 +27,8 @@ def status(*, server: str | None, config_path: str | None, as_json: bool, watch:
     Calls are the requests of clients to a server, since the daemon's start. Failed are those that were sent
     and have no good answer, refused (ref) those of which nothing was sent.
     """
+    from mcpx.core.daemon.lifecycle import waiting_upgrade  # as below: completion needs none of it
+    from mcpx.paths import config_file
 
     def ask() -> dict[str, Any]:
         answer = _ask(config_path, {"mcpx": "status"})
@@ -45,8 +43,8 @@ def status(*, server: str | None, config_path: str | None, as_json: bool, watch:
     if as_json and not watch:
         print_json(ask())
         return
-    from mcpx.cli.operations.status_table import render_json, show  # rich, which only this needs
-    from mcpx.cli.operations.watching import watch_on_screen, watch_plainly  # likewise
+    from mcpx.cli.operations.status_table import render_json, show  # rich, for a table
+    from mcpx.cli.operations.watching import watch_on_screen, watch_plainly
 
     if as_json:
         watch_plainly(ask, print_json)
@@ -123,4 +121,7 @@ def restart(server: str, config_path: str | None) -> None:
 
 
 def _ask(config_path: str | None, control_request: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
+    from mcpx.core.daemon.control_client import request_or_fail  # msgspec, which completion does not need
+    from mcpx.core.system.paths import daemon_paths
+
     return request_or_fail(daemon_paths(config_path), control_request, within=within)

@@ -11,15 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
-
-from mcpx.core.config.entry_auth import AUTH_KEYS
-from mcpx.core.text.jsonc import JSONCError, line_and_column, loads
 
 TRANSPORTS: Final = ("stdio", "http", "sse", "streamable-http")
 SCOPES: Final = ("local", "user", "project")
@@ -109,6 +105,8 @@ def read_entry(
         raise click.UsageError("a sign-in is for a server with a URL; a command has --env")
     if headers or bearer:
         raise click.UsageError("headers are for a server with a URL; a command has --env")
+    import shutil  # with three compressors
+
     command, *args = words
     if not args and shutil.which(command) is None and len(split := _split(command)) > 1:
         command, *args = split
@@ -161,6 +159,8 @@ def with_secret(entry: Mapping[str, Any], secret: str) -> dict[str, Any]:
     Raises:
         click.UsageError: It names no client.
     """
+    from mcpx.core.config.entry_auth import AUTH_KEYS  # the configuration
+
     key = next((key for key in AUTH_KEYS if isinstance(entry.get(key), dict)), None)
     if key is None:
         raise click.UsageError('--client-secret is for an entry with "auth": {"client_id": ...}')
@@ -198,6 +198,8 @@ def pasted_entry(text: str, name: str) -> dict[str, Any]:
     Raises:
         click.UsageError: It is no JSON, or none of one server.
     """
+    from mcpx.core.text.jsonc import JSONCError, line_and_column, loads  # likewise
+
     try:
         value = loads(text)
     except JSONCError as error:

@@ -17,7 +17,6 @@ import click
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.options import Manner, changing_options, json_option, with_config
 from mcpx.cli.printing import echo, print_json
-from mcpx.cli.setup.changing import ConfigurationEdit
 from mcpx.cli.setup.entry_arguments import (
     SCOPES,
     TRANSPORTS,
@@ -27,19 +26,13 @@ from mcpx.cli.setup.entry_arguments import (
     read_entry,
     with_secret,
 )
-from mcpx.cli.setup.server_states import check_server, find_servers, reached, show_check, show_servers, states
-from mcpx.core.config.diagnosis import diagnose
-from mcpx.core.config.document import as_text
-from mcpx.core.config.entry_auth import AUTH_KEYS
-from mcpx.core.config.reading import read
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.paths import config_hint
-from mcpx.setup.clients.masking import masked_entry
-from mcpx.setup.documents.configuration import entry_at, places_of, switched, with_server, without_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcpx.cli.setup.changing import ConfigurationEdit
 
 _scope = click.option("--scope", "-s", type=click.Choice(SCOPES), help="Taken, and without effect.")
 
@@ -134,6 +127,9 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 @changing_options
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
+    from mcpx.cli.setup.server_states import reached  # configuration and documents: completion needs none
+    from mcpx.setup.documents.configuration import entry_at, places_of, without_server
+
     edit = _open(**options)
     for name in names:
         if (own := edit.own_names([name])) != (name,):
@@ -174,6 +170,8 @@ def disable(*, names: tuple[str, ...], **options: Any) -> None:
 @json_option
 def list_servers(*, config_path: str | None, as_json: bool) -> None:
     """Show each server of the configuration: its state if a daemon runs, and how it is started or reached."""
+    from mcpx.cli.setup.server_states import find_servers, show_servers  # likewise, here and below
+
     found = find_servers(config_path)
     if as_json:
         print_json(found)
@@ -196,6 +194,8 @@ for _command in (add, add_json, remove, enable, disable, list_servers):
 
 def _open(config_path: str | None, manner: Manner, *, scope: str | None = None) -> ConfigurationEdit:
     """Open the configuration that is edited, by the options that all commands here have."""
+    from mcpx.cli.setup.changing import ConfigurationEdit
+
     edit = ConfigurationEdit(config_path, manner)
     if scope:
         edit.note(f"--scope {scope} has no effect: MCPX has one configuration for all clients")
@@ -204,6 +204,11 @@ def _open(config_path: str | None, manner: Manner, *, scope: str | None = None) 
 
 def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
     """Write an entry, and start the server."""
+    from mcpx.cli.setup.server_states import reached
+    from mcpx.core.config.entry_auth import AUTH_KEYS
+    from mcpx.setup.clients.masking import masked_entry
+    from mcpx.setup.documents.configuration import with_server
+
     edit = _open(**options)
     if name in edit.names() and not replace:
         again = f"mcpx remove {shlex.quote(name)}{config_hint(edit.path)} takes it out, --replace replaces it"
@@ -230,6 +235,10 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
 
 def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bool) -> None:
     """Note what is odd with a server's entry; why it is disabled is known better once it `is_started`."""
+    from mcpx.core.config.diagnosis import diagnose
+    from mcpx.core.config.document import as_text
+    from mcpx.core.config.reading import read
+
     where = str(edit.path)
     reading = read(as_text(after, where=where), where=where, environ=os.environ, folder=edit.path.parent)
     server = reading.config.servers.get(name)
@@ -246,6 +255,8 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
 
 
 def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
+    from mcpx.setup.documents.configuration import entry_at, places_of, switched
+
     edit = _open(**options)
     names = edit.own_names(names)
     edit.require(names)
@@ -272,6 +283,8 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
 
 def _are_off(edit: ConfigurationEdit, names: tuple[str, ...]) -> bool:
     """Look whether servers are off in the daemon, if one runs, and say so if one is not."""
+    from mcpx.cli.setup.server_states import states
+
     found = states(str(edit.path)) or {}
     still = {name: found[name]["state"] for name in names if name in found}
     still = {name: state for name, state in still.items() if state != "disabled"}
@@ -283,6 +296,8 @@ def _are_off(edit: ConfigurationEdit, names: tuple[str, ...]) -> bool:
 
 def _works(edit: ConfigurationEdit, started: list[str]) -> bool:
     """Start servers, and print what came of it; whether all of them work."""
+    from mcpx.cli.setup.server_states import check_server, show_check
+
     edit.show_daemon()
     checks = {name: check_server(str(edit.path), name) for name in started}
     for name, check in checks.items():
