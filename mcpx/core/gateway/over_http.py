@@ -9,26 +9,17 @@ repeat what stands in the body: where they do not agree, the SDK's rules say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
 import anyio
 import msgspec
-from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
 from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
 from mcp.shared.dispatcher import Outbound
-from mcp.shared.inbound import (
-    InboundLadderRejection,
-    InboundModernRoute,
-    classify_inbound_request,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-    validate_mcp_param_headers,
-    x_mcp_header_map,
-)
-from mcp_types import HEADER_MISMATCH
+from mcp_types import InitializeRequestParams
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from mcpx.core.catalog.model import JSON
@@ -36,9 +27,9 @@ from mcpx.core.gateway.clients.handles import Wire, stream_caller
 from mcpx.core.gateway.clients.identity import Bearer, bind_client
 from mcpx.core.gateway.endpoint_server import EndpointServer
 from mcpx.core.gateway.eras import ROOTS_CHANGED, Era
-from mcpx.core.gateway.fast.call import CALL
 from mcpx.core.gateway.fast.parameters import NativeParams, Params, ReadParams
 from mcpx.core.gateway.fast.path import FastPath
+from mcpx.core.gateway.http_headers import METHOD, VERSION, RepeatingTools, Request, acknowledge, route_of
 from mcpx.core.gateway.server import GatewayServer
 from mcpx.core.protocol.context import SESSIONLESS, Caller, ClientId, Transport
 from mcpx.core.wire import envelope
@@ -54,28 +45,14 @@ from mcpx.core.wire.incoming import (
 )
 from mcpx.core.wire.outgoing import Outgoing
 
-METHOD: Final = b"mcp-method"
 NAME: Final = b"mcp-name"
-VERSION: Final = b"mcp-protocol-version"
+INITIALIZE: Final = "initialize"
+_MAX_ABOUT: Final = 256  # kinds of clients
+_MAX_ABOUT_BYTES: Final = 16384  # of what one of a kind says of itself
 _BRACE: Final = ord("{")
 _ENCODED: Final = b"=?"  # with which a header begins whose value is encoded
 _SETTLED: Final = frozenset({"notifications/cancelled", "notifications/progress"})
 """Notifications that the session has dealt with."""
-
-
-class Request(Protocol):
-    """The head of an HTTP request (`mcpx.core.gateway.frontends.http.exchange`)."""
-
-    headers: Mapping[bytes, bytes]
-    bearer: Bearer | None
-
-    @property
-    def repeated(self) -> bool: ...
-    @property
-    def pairs(self) -> Iterable[tuple[bytes, bytes]]: ...
-    @property
-    def is_local(self) -> bool: ...
-    def respond(self, status: int, headers: Any = (), pieces: Any = ()) -> None: ...
 
 
 class Posted(Wire, Protocol):
@@ -102,6 +79,36 @@ class Session(Outbound, Protocol):
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None: ...
 
 
+class _Ends(list[Callable[[], object]]):
+    """What is to be called when a session ends, for a fraction of the memory of an `AsyncExitStack`."""
+
+    def callback(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call this at the end, before what was given earlier."""
+        self.append(partial(function, *arguments))
+
+    async def aclose(self) -> None:
+        """Call them all."""
+        while self:
+            self.pop()()
+
+
+class _Happened:
+    """An event that nobody waits for, in the place of one with a queue for those who do."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Note that it has happened."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Return True if it has."""
+        return self._is_set
+
+
 class EndpointService:
     """Serves the clients of one token at an endpoint. `make_fast` makes the fast path of a client."""
 
@@ -116,6 +123,17 @@ class EndpointService:
         # where calls are traced, the SDK's path has the spans, and the headers that name the client's trace
         self.make_fast = _take_nothing if server.hub.tracing.on else make_fast
         self.sessionless = SessionlessClient(self)
+        self._about: dict[bytes, InitializeRequestParams] = {}
+
+    def shared(
+        self, raw: msgspec.Raw, about: InitializeRequestParams | None
+    ) -> InitializeRequestParams | None:
+        """Return what a client says of itself: the same object for all that say the same."""
+        if about is None or len(raw) > _MAX_ABOUT_BYTES:
+            return about
+        if len(self._about) >= _MAX_ABOUT:
+            self._about.clear()
+        return self._about.setdefault(bytes(raw), about)
 
     def open(self, session: Session) -> SessionClient:
         """Serve one more session."""
@@ -212,6 +230,9 @@ class SessionClient(HttpClient):
         bearer = service.bearer
         self._session = session
         self.connection = Connection.for_loop(session, session_id=session.id)
+        # there may be thousands of sessions that do nothing
+        self.connection.exit_stack = cast("Any", _Ends())
+        self.connection.initialized = cast("Any", _Happened())
         self.identity = ClientId(principal="" if bearer is None else bearer.principal)
         bind_client(self.connection, self.identity, "http", bearer)
 
@@ -223,8 +244,12 @@ class SessionClient(HttpClient):
     async def _on_request(
         self, _posted: Posted, context: WireContext, method: str, params: JSON | None
     ) -> dict[str, Any]:
-        runner: ServerRunner[Any] = ServerRunner(self._service.server, self.connection, None)
-        return await runner.on_request(context, method, params)
+        connection = self.connection
+        runner: ServerRunner[Any] = ServerRunner(self._service.server, connection, None)
+        result = await runner.on_request(context, method, params)
+        if method == INITIALIZE:
+            connection.client_params = self._service.shared(context.raw, connection.client_params)
+        return result
 
     def notice(self, request: Request, message: RPCMessage) -> None:
         """Take a notification; one that cannot be read is dropped."""
@@ -259,9 +284,7 @@ class SessionlessClient(HttpClient):
         self.identity = SESSIONLESS if service.bearer is None else service.bearer.sessionless
         self.connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
         self.agrees = self._agrees
-        self._repeats: dict[
-            str, tuple[Any, bool]
-        ] = {}  # by tool: its schema, and if headers repeat arguments
+        self._repeating = RepeatingTools(service.server.get_tool_input_schema)
 
     def take(self, posted: Posted, message: RPCMessage) -> None:
         """Serve a request."""
@@ -284,21 +307,8 @@ class SessionlessClient(HttpClient):
             and not header.startswith(_ENCODED)
             and (about is None or bool(about.name and about.version))
             and memoryview(meta.capabilities)[0] == _BRACE
-            and not self._has_headers(name)
+            and not self._repeating.has(name)
         )
-
-    def _has_headers(self, tool: str) -> bool:
-        """Return True if headers of a call repeat arguments of the tool."""
-        lookup = self._service.server.get_tool_input_schema
-        schema = None if lookup is None else lookup(tool)
-        if schema is None:
-            return False
-        known = self._repeats.get(tool)
-        if known is None or known[0] is not schema:
-            if len(self._repeats) >= _MAX_KNOWN:
-                self._repeats.clear()
-            known = self._repeats[tool] = schema, bool(x_mcp_header_map(schema))
-        return known[1]
 
     async def _on_request(
         self, posted: Posted, context: WireContext, method: str, params: JSON | None
@@ -319,70 +329,3 @@ class SessionlessClient(HttpClient):
 
     def close(self) -> None:
         """Do nothing: these clients come and go."""
-
-
-_MAX_KNOWN: Final = 4096  # tools
-
-
-# --- the headers of 2026-07-28
-
-
-def route_of(
-    request: Request, method: str, params: JSON | None, schema_of: Callable[[str], Any] | None
-) -> InboundModernRoute:
-    """Return the revision of a request, and what its client says of itself.
-
-    Raises:
-        MCPError: Its headers and its body do not agree, or it is no whole request of that revision.
-    """
-    if request.repeated:
-        duplicated = find_duplicated_routing_header(_text(request.pairs))
-        if duplicated is not None:
-            raise MCPError(HEADER_MISMATCH, f"{duplicated} header appears more than once")
-    headers = dict(_text(request.headers.items()))
-    route = classify_inbound_request({"method": method, "params": params}, headers=headers)
-    rejection = route if isinstance(route, InboundLadderRejection) else None
-    if rejection is None and method == CALL and schema_of is not None:
-        rejection = _of_arguments(request, params or {}, schema_of)
-    if rejection is not None:
-        raise MCPError(rejection.code, rejection.message, rejection.data)
-    assert isinstance(route, InboundModernRoute)
-    return route
-
-
-def _of_arguments(
-    request: Request, params: JSON, schema_of: Callable[[str], Any]
-) -> InboundLadderRejection | None:
-    """Reject a call whose headers do not repeat its arguments, where its tool wants that."""
-    name, arguments = params.get("name"), params.get("arguments") or {}
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        return None
-    schema = schema_of(name)
-    return None if schema is None else validate_mcp_param_headers(schema, arguments, _Pairs(request))
-
-
-class _Pairs(dict[str, str]):
-    """The headers, of which `items` gives each line."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(_text(request.headers.items()))
-        self._request = request
-
-    def items(self) -> Any:
-        """All headers, those that were repeated too."""
-        return _text(self._request.pairs)
-
-
-def _text(pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
-
-
-def acknowledge(request: Request) -> None:
-    """Accept a notification of 2026-07-28, which nobody hears; refuse one of a revision that there is not."""
-    rejection = unsupported_protocol_version_rejection(request.headers.get(VERSION, b"").decode("latin-1"))
-    if rejection is None:
-        request.respond(202)
-        return
-    error = {"code": rejection.code, "message": rejection.message, "data": rejection.data}
-    headers = ((b"content-type", b"application/json"),)
-    request.respond(400, headers, envelope.failure(None, envelope.encode(error)))

@@ -20,7 +20,8 @@ from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.core.daemon.hub import Hub
 from mcpx.core.gateway.clients.identity import Bearer
-from mcpx.core.gateway.over_http import Posted, Request, acknowledge, route_of
+from mcpx.core.gateway.http_headers import Request, acknowledge, route_of
+from mcpx.core.gateway.over_http import Posted
 from mcpx.core.gateway.transparent.requests import TOOLS_CALL, as_call_error, to_answer
 from mcpx.core.gateway.transparent.sessions import TransparentSessions
 from mcpx.core.protocol.context import ClientId, Transport

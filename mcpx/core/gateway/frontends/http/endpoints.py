@@ -25,9 +25,10 @@ from msgspec.structs import replace
 from mcpx.core.config import Config
 from mcpx.core.gateway.clients.identity import Bearer
 from mcpx.core.gateway.endpoints import Endpoints
+from mcpx.core.gateway.frontends.http.bodies import refuse
 from mcpx.core.gateway.frontends.http.exchange import PEERS, TEXT, Exchange
 from mcpx.core.gateway.frontends.http.posted import Common
-from mcpx.core.gateway.frontends.http.sessions import IDLE_S, Service, Sessions, refuse
+from mcpx.core.gateway.frontends.http.sessions import IDLE_S, Service, Sessions
 from mcpx.core.gateway.over_http import EndpointService, gateway_service
 from mcpx.core.gateway.transparent.clients import TransparentService
 from mcpx.core.policy.profiles import EndpointError, by_own_names, check_endpoint, select

@@ -12,26 +12,20 @@ as bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Protocol
 from uuid import uuid4
 
 import anyio.lowlevel
 import msgspec
 import structlog
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from mcp_types import INTERNAL_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from mcpx.core.gateway.clients.identity import Bearer
+from mcpx.core.gateway.frontends.http.bodies import read_message, refuse, refuse_body
 from mcpx.core.gateway.frontends.http.exchange import JSON, Exchange
-from mcpx.core.gateway.frontends.http.posted import (
-    Asked,
-    BatchMember,
-    Common,
-    InSession,
-    Posted,
-    Sessionless,
-)
+from mcpx.core.gateway.frontends.http.in_session import Asked, BatchMember, InSession
+from mcpx.core.gateway.frontends.http.posted import Common, Posted, Sessionless
 from mcpx.core.telemetry.contained import contain
 from mcpx.core.text.json_work import takes_long, work_of
 from mcpx.core.wire import batch, envelope, malformed
@@ -164,7 +158,7 @@ class Sessions:
             work += work_of(body[at : at + LARGE_BYTES])
             await anyio.lowlevel.checkpoint()
         if takes_long(body, work):
-            _refuse_line(exchange, malformed.invalid(body, TOO_DENSE), 413)
+            refuse_body(exchange, malformed.invalid(body, TOO_DENSE), 413)
         else:
             self._serve(exchange)
 
@@ -207,7 +201,7 @@ class Sessions:
         if not any(exchange.accepts):
             refuse(exchange, 406, "Not Acceptable: Client must accept application/json or text/event-stream")
             return
-        message = _read(exchange, lambda lines: self._take_batch(exchange, session, lines))
+        message = read_message(exchange, lambda lines: self._take_batch(exchange, session, lines))
         if message is None:
             return
         if message.method is None:
@@ -265,7 +259,7 @@ class Sessions:
         if session is not None and session.client.version == batch.BATCH_REVISION:
             problem = batch.why_refused(lines) or ""
         if problem or session is None:
-            _refuse_line(exchange, malformed.invalid(b"[]", problem), 400)
+            refuse_body(exchange, malformed.invalid(b"[]", problem), 400)
             return
         carrier = InSession(session, exchange, "", is_batch=True)
         whole = Batch(carrier.write, self.common.max_bytes)
@@ -303,7 +297,7 @@ class Sessions:
         if not any(exchange.accepts):
             exchange.respond(406)
             return
-        message = _read(exchange, lambda _lines: refuse(exchange, 400, _ONE_MESSAGE))
+        message = read_message(exchange, lambda _lines: refuse(exchange, 400, _ONE_MESSAGE))
         if message is None:
             return
         if message.method is None:
@@ -322,52 +316,3 @@ def _take(client: Client, posted: Posted, message: RPCMessage) -> None:
     except Exception as error:  # noqa: BLE001 - as where the lines of streams are received
         contain(error, "request", method=message.method)
         posted.write(*envelope.failure(posted.id, FAILED))
-
-
-def _read(exchange: Exchange, take_batch: Callable[[list[bytes]], None]) -> RPCMessage | None:
-    """Decode the message of a body, as a line is; None where that was a batch, or was refused."""
-    body = exchange.body
-    try:
-        if not body.isascii():
-            body.decode()
-        message = envelope.split_large(body) if len(body) > LARGE_BYTES else None
-        message = message or envelope.decode_message(body)
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as unreadable:
-        problem: Exception = unreadable
-        if batch.is_batch(body.lstrip()):
-            try:
-                take_batch(batch.split(body))
-            except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as actual:
-                problem = actual
-            else:
-                return None
-        _refuse_line(exchange, malformed.describe(body, problem), 400)
-        return None
-    if message.method is None and not message.is_response:
-        _refuse_line(exchange, malformed.invalid(body, malformed.NEITHER), 400)
-        return None
-    if message.id is None and malformed.has_null_id(body):
-        _refuse_line(exchange, malformed.invalid(body, malformed.NULL_ID), 400)
-        return None
-    return message
-
-
-def _refuse_line(exchange: Exchange, problem: malformed.MalformedLine, status: int) -> None:
-    """Answer a body that is no message."""
-    if pieces := malformed.refusal(problem):
-        exchange.respond(status, JSON, pieces)
-    else:
-        refuse(exchange, status, f"MCPX cannot read this message: {problem.text}; nothing was done")
-
-
-def refuse(
-    exchange: Exchange,
-    status: int,
-    text: str,
-    *,
-    code: int = INVALID_REQUEST,
-    headers: tuple[tuple[bytes, bytes], ...] = (),
-) -> None:
-    """Respond with an error that belongs to no request."""
-    error = envelope.encode({"code": code, "message": text})
-    exchange.respond(status, JSON + headers, envelope.failure(None, error))
