@@ -25,33 +25,67 @@ from mcpx.core.store.private_files import create_file
 from mcpx.core.system.keepalive import keep_alive
 from mcpx.core.wire.channel import MAX_JOINED_BYTES, READ_BYTES, Channel
 
+NEXT_ADDRESS_AFTER_S: Final = 0.25  # without an answer from the one before
+_Address = tuple[str, int] | tuple[str, int, int, int]
+_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _Address]
+
 
 async def connected_to(host: str, port: int) -> socket.socket:
-    """A socket that is connected, to the first address of the host that can be.
+    """A socket that is connected, to the first address of the host that answers.
+
+    The next one is tried, too, when an address was silent for `NEXT_ADDRESS_AFTER_S` (RFC 8305).
 
     Raises:
-        OSError: None can.
+        OSError: None answers.
     """
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     error: OSError = OSError(errno.EHOSTUNREACH, f"{host} has no address")
-    for family, kind, protocol, _, address in found:
-        made = socket.socket(family, kind, protocol)
+    won: list[socket.socket] = []
+
+    async def attempt(address: _Found, tried: anyio.Event) -> None:
+        nonlocal error
         try:
-            made.settimeout(0.0)
-            await _connect(made, address)
-            configure(made)
+            made = await _connected(address)
         except OSError as failed:
-            made.close()
             error = failed
-        except BaseException:
-            made.close()
-            raise
         else:
-            return made
-    raise error
+            won.append(made)
+            tasks.cancel_scope.cancel()
+        finally:
+            tried.set()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for address in found:
+                tried = anyio.Event()
+                tasks.start_soon(attempt, address, tried)
+                with anyio.move_on_after(NEXT_ADDRESS_AFTER_S):
+                    await tried.wait()
+    except BaseException:
+        for late in won:
+            late.close()
+        raise
+    for late in won[1:]:
+        late.close()
+    if not won:
+        raise error
+    return won[0]
 
 
-async def _connect(made: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
+async def _connected(found: _Found) -> socket.socket:
+    family, kind, protocol, _, address = found
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.settimeout(0.0)
+        await _connect(made, address)
+        configure(made)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def _connect(made: socket.socket, address: _Address) -> None:
     with suppress(BlockingIOError):
         made.connect(address)
         return

@@ -8,6 +8,7 @@ both. All that may wait is done in a task, and only then is there one.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,6 @@ from urllib.parse import urljoin
 from urllib.request import Request as JarRequest
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 from msgspec.structs import replace
 
@@ -247,7 +247,6 @@ class Network:
         self,
         url: Url,
         headers: dict[str, str],
-        tasks: anyio.abc.TaskGroup,
         *,
         trusted: ssl.SSLContext | None = None,
         authorizer: Authorizer | None = None,
@@ -265,7 +264,7 @@ class Network:
             self._headers.pop(name, None)
         if url.credentials is not None:
             self._headers.setdefault("authorization", url.credentials)
-        self._tasks = tasks
+        self._tasks: set[asyncio.Task[None]] = set()
         self._trusted = trusted
         self._pools: dict[tuple[str, str, int], Pool] = {}
 
@@ -308,12 +307,17 @@ class Network:
         pool = self._pools.get(url.origin)
         if pool is None:
             trusted = self._trusted if url.scheme == "http" else self._trusted or ssl_context()
-            pool = self._pools[url.origin] = Pool(url, trusted, self._tasks)
+            pool = self._pools[url.origin] = Pool(url, trusted, self.spawn)
         return pool
 
     def spawn(self, function: Any, *arguments: object) -> None:
-        """Run a coroutine function for as long as the session lives; what it raises is logged."""
-        self._tasks.start_soon(_contained, function, *arguments)
+        """Run a coroutine function until all is closed; what it raises is logged.
+
+        It outlives a cancellation of the session, whose end is still to be told to the server.
+        """
+        task = asyncio.get_running_loop().create_task(_contained(function, *arguments))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def forget(self, exchange: Exchange) -> None:
         """Take a request back that waits for a connection."""
@@ -332,10 +336,17 @@ class Network:
         for pool in self._pools.values():
             pool.renew()
 
-    def close(self) -> None:
-        """Close all connections."""
+    async def aclose(self) -> None:
+        """Close all connections, and end what is done for them."""
         for pool in self._pools.values():
             pool.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        with anyio.CancelScope(shield=True):  # they wait for nobody
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for pool in self._pools.values():
+            pool.close()  # a connection may just have been made
 
 
 async def _contained(function: Any, *arguments: Any) -> None:
@@ -367,10 +378,8 @@ async def open_network(
             trusted = await anyio.to_thread.run_sync(ssl_context, tls)  # 20 ms; others have their turn
         except CertificateProblem as problem:
             raise ConnectionLost(f'the certificates in "tls" cannot be used: {problem}') from None
-    async with anyio.create_task_group() as tasks:
-        network = Network(target, headers or {}, tasks, trusted=trusted, authorizer=authorizer)
-        try:
-            yield network
-        finally:
-            network.close()
-            tasks.cancel_scope.cancel()
+    network = Network(target, headers or {}, trusted=trusted, authorizer=authorizer)
+    try:
+        yield network
+    finally:
+        await network.aclose()

@@ -16,13 +16,13 @@ import base64
 import socket
 import ssl
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import anyio
-import anyio.abc
 import msgspec
 
 from mcpx.core.servers.transport.exchange import Dropped, Unreachable
@@ -159,6 +159,10 @@ async def open_socket(host: str, port: int) -> socket.socket:
     return await connected_to(host, port)
 
 
+Spawn = Callable[[Callable[[], Awaitable[None]]], object]
+"""Runs a coroutine function, until the connections are closed."""
+
+
 class Waiting(Reply, Protocol):
     """A request, and who is told of its response."""
 
@@ -170,15 +174,15 @@ class Waiting(Reply, Protocol):
 
 
 class Pool:
-    """The connections to the origin of `url`. They are made in `tasks`, and `close` closes them."""
+    """The connections to the origin of `url`, until `close`. `spawn` runs what makes them."""
 
-    def __init__(self, url: Url, context: ssl.SSLContext | None, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, url: Url, context: ssl.SSLContext | None, spawn: Spawn) -> None:
         """`context` is for https."""
         self.through: Url | None = None
         """The proxy that passes requests on, once there is a connection, where they go to it as they are."""
         self._url = url
         self._context = context
-        self._tasks = tasks
+        self._spawn = spawn
         self._waiting: deque[Waiting] = deque()
         self._making = 0
         self._all: set[HttpConnection] = set()
@@ -222,7 +226,7 @@ class Pool:
     def _make_some(self) -> None:
         if self._making < len(self._waiting) and self._making + len(self._all) < MAX_CONNECTIONS:
             self._making += 1
-            self._tasks.start_soon(self._make)
+            self._spawn(self._make)
 
     async def _make(self) -> None:
         """Make a connection for the request that waits longest, or tell it why there is none."""

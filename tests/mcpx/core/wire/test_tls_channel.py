@@ -11,7 +11,7 @@ import pytest
 
 from mcpx.cluster.node.starting import make_credentials
 from mcpx.core.wire.channel import HIGH_WATER, PeerNotReading
-from mcpx.core.wire.tls_channel import WrongCertificate, accept_tls, connect_tls, server_context
+from mcpx.core.wire.tls_channel import WrongCertificate, accept_tls, connect_tls, connected_to, server_context
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio
@@ -207,3 +207,24 @@ async def test_what_comes_with_the_last_of_the_handshake_is_not_lost(tmp_path):
             came[number].channel.start_reading()
             await soon(lambda at=number: came[at].got == b"hello")
             client.close()
+
+
+async def test_an_address_that_is_silent_does_not_keep_from_the_next(monkeypatch):
+    here = ("127.0.0.1", 0)
+    with socket.create_server(here, backlog=0) as silent, socket.create_server(here) as live:
+        addresses = [each.getsockname() for each in (silent, live)]
+
+        async def both(*_arguments, **_options):
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+
+        waiting = []
+        for _ in range(4):  # until no more are taken in
+            waiting.append(socket.socket())
+            waiting[-1].setblocking(False)
+            waiting[-1].connect_ex(addresses[0])
+        monkeypatch.setattr(anyio, "getaddrinfo", both)
+        with anyio.fail_after(PATIENCE_S):
+            connected = await connected_to("both.example", 80)
+        assert connected.getpeername() == addresses[1]
+        for each in (connected, *waiting):
+            each.close()

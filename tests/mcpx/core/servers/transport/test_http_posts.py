@@ -13,7 +13,7 @@ import pytest
 from mcp import MCPError
 
 from mcpx.core.config import Http, Sse
-from mcpx.core.servers.transport import http_dispatcher, http_posts
+from mcpx.core.servers.transport import http_dispatcher, http_pool, http_posts
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.exchange import (
     ClientRefused,
@@ -353,3 +353,22 @@ async def test_over_sse_an_endpoint_of_another_origin_is_refused():
         async with opened(serve, sse=True):
             pass
     assert caught.group_contains(Exception, match="names no endpoint of its own origin")
+
+
+async def test_a_session_is_ended_at_the_server_although_no_connection_is_left(monkeypatch):
+    monkeypatch.setattr(http_pool, "KEEPALIVE_S", 0.01)
+
+    def answer(asked):
+        if asked.line.startswith("POST"):
+            return result_to(asked).replace(b"\r\n\r\n", b"\r\nMcp-Session-Id: own\r\n\r\n", 1)
+        return response(status=200)
+
+    with anyio.CancelScope() as scope:
+        async with opened(answer) as on:
+            await on.call(method="initialize")
+            await asyncio.sleep(0.05)
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert [each.line.split()[0] for each in on.server.asked] == ["POST", "DELETE"]
+    assert on.server.asked[1].headers["mcp-session-id"] == "own"
+    assert on.server.connections == 2
