@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -72,6 +73,11 @@ class WickedProcess:
                 self._rest += await self._process.stdout.receive()
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def kill(self) -> None:
         process, self._process = self._process, None

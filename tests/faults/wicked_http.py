@@ -11,7 +11,7 @@ Run as `python -S -E wicked_http.py OPTIONS`, a JSON object with any of these ke
 It says `{"port": ...}` on standard output once it listens. Then it takes orders on standard input, a JSON
 object a line, and answers each with its state once it is carried out: `rule` (null for none), `forget` (all
 sessions), `hang_up` (on everybody), `deaden` (the connections that there are: nothing passes any more),
-`listen` (false closes the port), `leave`, `release`, and `add_tool` (which tells all who listen).
+`listen` (false closes the port), `vanish`, `leave`, `release`, and `add_tool` (which tells all who listen).
 
 Standard library only, and its neighbour `wicked_sockets`; imports nothing of MCPX.
 """
@@ -83,6 +83,11 @@ class WickedHttp(HttpServer):
         """As after a long sleep of the client's machine: what was between has forgotten the connections."""
         self.dead |= self.connections
         self.listeners.clear()
+
+    async def order_vanish(self, _value: Any) -> None:
+        """As if the way to it were gone: nothing passes, nobody is told, and nobody gets through any more."""
+        self.dead |= self.connections
+        await self.close_port(hang_up=None)
 
     async def order_leave(self, _value: Any) -> None:
         """As a server does that is asked to stop: take nothing new, and finish what there is."""

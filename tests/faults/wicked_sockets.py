@@ -44,10 +44,12 @@ class HttpServer:
         self._server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def close_port(self, *, hang_up: bool = True) -> None:
-        """Refuse new connections, and end those there are, or only the idle ones."""
+    async def close_port(self, *, hang_up: bool | None = True) -> None:
+        """Refuse new connections, and end those there are, or only the idle ones, or (None) none."""
         if self._server is not None:
             self._server.close()
+        if hang_up is None:
+            return
         await self.hang_up(self.connections - (set() if hang_up else self.busy))
 
     async def hang_up(self, connections: set[asyncio.StreamWriter]) -> None:

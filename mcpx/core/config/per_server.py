@@ -199,6 +199,13 @@ class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
     call_timeout: Annotated[
         Seconds, doc("Seconds without an answer or a sign of progress after which a call fails.")
     ] = 300.0
+    silence_probe: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without a word from a server over HTTP, while a call is in flight, after which it is"
+            " probed on another connection; if it is not there, the call fails. 0: never."
+        ),
+    ] = 15.0
     queue_timeout: Annotated[Seconds, doc("Seconds a call waits for a server that is not ready.")] = 15.0
     queue_size: Annotated[Count, doc("Calls that may wait for one server; one more fails at once.")] = 256
     max_concurrency: Annotated[Count, doc("Calls in flight to one server at a time.")] = 64

@@ -52,6 +52,7 @@ from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
+from mcpx.core.servers.silence import Manners, watch_silence
 from mcpx.core.servers.transport.link import Hooks
 from mcpx.core.servers.upkeep import Upkeep
 from mcpx.errors import CallError
@@ -91,6 +92,7 @@ class Session(Supervised):
             store=host.catalogues if mode is Mode.SHARED else None,
         )
         self.subscriptions = Subscriptions(self)
+        self._manners = Manners()
         self._is_listed = False  # in this run of MCPX
         self._has_been_ready = False  # likewise
         self._suspended = SuspendedCalls(self.name, self.config.call_limits.call_timeout)
@@ -280,6 +282,9 @@ class Session(Supervised):
                 tasks.start_soon(self.cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
                 tasks.start_soon(health.watch)
+                tasks.start_soon(
+                    watch_silence, self.config, calls, session.probe, session.link, self._manners
+                )
                 self.idleness = Idleness(self, calls, self._suspended, changes)
                 tasks.start_soon(self.idleness.watch)
                 tasks.start_soon(Upkeep(self, calls, self.has_open_tasks).watch)

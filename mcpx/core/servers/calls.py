@@ -82,6 +82,8 @@ class Calls:
         self._open = False
         self._alive_at = 0.0  # when the server last showed that it works on a call
         self._idle = Signal()
+        self.on_sent: Callable[[InFlight], None] | None = None
+        """Called with each call that was sent; must not wait or raise."""
         self.overdue = Signal()
         """Set when a call has passed its deadline."""
         self.answered_at = time.monotonic()
@@ -101,7 +103,8 @@ class Calls:
             call.position is None or call.position < unread for call in self._in_flight
         )
 
-    def _silent_since(self) -> float | None:
+    def silent_since(self) -> float | None:
+        """When something last came of the calls in flight, by `time.monotonic`; None if there are none."""
         started = min((call.started for call in self._in_flight), default=None)
         return None if started is None else max(started, self.answered_at, self._alive_at)
 
@@ -122,7 +125,7 @@ class Calls:
         """Send requests over that link from now on, those that wait first."""
         self._link, self._sender, self._wire = link, sender, link.wire
         self._open = True
-        self._counters.find_silent_since = self._silent_since
+        self._counters.find_silent_since = self.silent_since
         self._wire.on_drained = self._resume
         self._mailbox.attach(self._take)
 
@@ -197,6 +200,8 @@ class Calls:
             self._release(call)
             self._reject(call, error_unsent(error, server=self._server, tool=call.tool))
             return
+        if self.on_sent is not None:
+            self.on_sent(call)
         if len(self._in_flight.deadlines) >= self._max_in_flight:
             self._mailbox.detach()
         if alone and self._link.pid is not None:  # when it has been written

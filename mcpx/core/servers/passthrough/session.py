@@ -13,6 +13,8 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types.version import LATEST_MODERN_VERSION
 from msgspec.structs import replace
 
 from mcpx.core.config import ServerConfig, redactor_of
@@ -26,9 +28,11 @@ from mcpx.core.servers.passthrough.carriers import Carrier, Headers, ToolSchemas
 from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
 from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
+from mcpx.core.servers.silence import Manners, watch_silence
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.upkeep import Upkeep
+from mcpx.core.wire import envelope
 from mcpx.errors import CallError
 from supervisors import Incarnation, Phase
 
@@ -36,6 +40,9 @@ log = structlog.get_logger()
 IDLE_AFTER_S: Final = 60.0
 AWAITS_TASK: Final = frozenset({"tasks/result"})
 """Methods that are answered when a task of the server is done, however long that takes."""
+_DISCOVER: Final = envelope.encode(
+    {"_meta": {PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION, CLIENT_CAPABILITIES_META_KEY: {}}}
+)
 
 
 class _Queue(CallQueue):
@@ -116,6 +123,7 @@ class DirectSession(Supervised):
         """When the client last asked for something, as far as is known."""
         self._connection: DirectConnection | None = None
         self._redact = redactor_of(self.config)
+        self._manners = Manners()
 
     # --- for the gateway and the fleet
 
@@ -205,6 +213,14 @@ class DirectSession(Supervised):
                 self.health = open_health(self.config.health, calls, lambda: self._probe(connection), link)
                 tasks.start_soon(self.health.watch)
                 tasks.start_soon(Upkeep(self, calls).watch)
+                tasks.start_soon(
+                    watch_silence,
+                    self.config,
+                    calls,
+                    lambda: self._ask_anything(connection),
+                    link,
+                    self._manners,
+                )
                 tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
@@ -237,6 +253,13 @@ class DirectSession(Supervised):
         """Ask for a sign of life, where the protocol has a request for that."""
         if self.client.greeted:
             await connection.ask("ping", b"")
+
+    async def _ask_anything(self, connection: DirectConnection) -> None:
+        """Ask for what every server answers: `ping`, or from 2026-07-28 on what it is."""
+        if self.client.greeted:
+            await connection.ask("ping", b"")
+        else:
+            await connection.ask("server/discover", _DISCOVER)
 
     async def _keep_calls_that_wait(self, calls: Calls, connection: DirectConnection) -> None:
         """Renew calls that wait for more than the server: a person may be asked, a task be under way."""

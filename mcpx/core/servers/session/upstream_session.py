@@ -138,7 +138,7 @@ class UpstreamSession:
             if failure is None:
                 raise
             if not ends_session(failure):
-                raise Unhealthy(str(failure)) from None
+                raise Unhealthy(str(failure)) from failure
             self.link.lost.set(str(failure))
 
 

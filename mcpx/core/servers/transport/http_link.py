@@ -46,6 +46,7 @@ async def open_http(
     ):
         dispatcher = HttpDispatcher(network, limit=limit, on_malformed=hooks.on_malformed, redact=redact)
         link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
+        link.reach = network.reach
         dispatcher.on_initialized = lambda: network.spawn(_listen, dispatcher)
         try:
             yield link
@@ -131,6 +132,7 @@ async def open_sse(
     ):
         dispatcher = HttpDispatcher(network, limit=limit, on_malformed=hooks.on_malformed, redact=redact)
         link = dispatcher.link = HttpLink(dispatcher, dispatcher.renew, hooks.on_events_missed)
+        link.reach = network.reach
         found = anyio.Event()
 
         def take(event: Event) -> None:

@@ -33,6 +33,8 @@ from mcpx.core.servers.transport.http_pool import (
     Pool,
     Url,
     find_refusal,
+    open_socket,
+    proxy_for,
     read_url,
     refusal_behind,
 )
@@ -330,6 +332,18 @@ class Network:
         if found is None and self.url.scheme == "https" and not self.answered:
             return await find_refusal(self.url, self._trusted)
         return found
+
+    async def reach(self) -> None:
+        """Make a connection to the server, or to the proxy on the way, and close it again.
+
+        Raises:
+            OSError: None can be made.
+        """
+        try:
+            _, host, port = (proxy_for(self.url) or self.url).origin
+        except HttpFailure as error:
+            raise OSError(str(error)) from error
+        (await open_socket(host, port)).close()
 
     def renew(self) -> None:
         """Make new connections for all requests from now on; a response that is open may end on its own."""

@@ -8,7 +8,7 @@ while the body unwinds (`Calls.close`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -83,6 +83,8 @@ class Link:
     def __init__(self, wire: WireDispatcher) -> None:
         self.wire = wire
         """Carrier of the SDK's session, and of bytes."""
+        self.reach: Callable[[], Awaitable[None]] | None = None
+        """Makes a connection to the server and closes it again, or raises OSError; None where one lasts."""
         self.pid: int | None = None
         """The child process, where there is one."""
         self.mark = ""

@@ -60,7 +60,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "ui": True,
     }
     server = config.servers["s"]
-    assert msgspec.structs.astuple(server.call_limits) == (60.0, 600.0, 300.0, 15.0, 256, 64)
+    assert msgspec.structs.astuple(server.call_limits) == (60.0, 600.0, 300.0, 15.0, 15.0, 256, 64)
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
     assert (server.auto_describe, server.sessions, server.era) == (True, "shared", "auto")
