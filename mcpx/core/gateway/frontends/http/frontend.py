@@ -41,6 +41,7 @@ from mcpx.core.gateway.frontends.http.http_exchange import HttpExchange
 from mcpx.core.gateway.frontends.http.monitoring import METRICS, Monitoring
 from mcpx.core.gateway.frontends.http.server import BACKLOG, FIRST_REQUEST_S, GRACEFUL_S, HttpServer
 from mcpx.core.policy.tokens import NamedTokens, token_file
+from mcpx.core.system.keepalive import UNREAD_S, keep_alive
 from mcpx.errors import MCPXError
 from supervisors import Incarnation, Shutdown
 
@@ -73,6 +74,7 @@ def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
     # the protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms an answer
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keep_alive(listener, UNREAD_S)  # what is accepted has it from here
     try:
         listener.bind((host, port))
         listener.listen(BACKLOG)  # before the address is logged; uvicorn would do it later
