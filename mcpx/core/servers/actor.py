@@ -52,7 +52,7 @@ from mcpx.core.servers.relay.session_relay import SessionRelay
 from mcpx.core.servers.relay.suspended import SuspendedCalls
 from mcpx.core.servers.session.handshake import Attempts, Handshake
 from mcpx.core.servers.session.upstream_session import UpstreamSession, open_session
-from mcpx.core.servers.silence import Manners, watch_silence
+from mcpx.core.servers.silence import Manners, open_silence
 from mcpx.core.servers.transport.link import Hooks
 from mcpx.core.servers.upkeep import Upkeep
 from mcpx.errors import CallError
@@ -270,6 +270,7 @@ class Session(Supervised):
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         health = open_health(self.config.health, calls, session.probe, session.link)
+        silence = open_silence(self.config, calls, session.probe, session.link, self._manners)
         async with anyio.create_task_group() as tasks:
             try:
                 calls.open(session.link, session.sender())
@@ -282,9 +283,8 @@ class Session(Supervised):
                 tasks.start_soon(self.cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
                 tasks.start_soon(health.watch)
-                tasks.start_soon(
-                    watch_silence, self.config, calls, session.probe, session.link, self._manners
-                )
+                if silence is not None:
+                    tasks.start_soon(silence.watch)
                 self.idleness = Idleness(self, calls, self._suspended, changes)
                 tasks.start_soon(self.idleness.watch)
                 tasks.start_soon(Upkeep(self, calls, self.has_open_tasks).watch)

@@ -148,30 +148,36 @@ class Silence:
         self._timeout_s = timeout_s
         self._from_mcpx = from_mcpx
         self._clock = clock
-        self._sent = Signal()
+        self._sent, self._learning = Signal(), Signal()
+        self._new: list[InFlight] = []  # of kinds that are to be learned
         self._looked_at = 0.0
+        calls.on_sent = self._note
+
+    def _note(self, call: InFlight) -> None:
+        """Take in that a call was sent."""
+        if not self._from_mcpx and self._manners.is_new(kind_of(call)):
+            self._new.append(call)
+            self._learning.set()
+        self._sent.set()
 
     async def watch(self) -> None:
         """Look whenever nothing has come for too long; return once the server was given up."""
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._learn_new, tasks)
+            while True:
+                await self._sent.wait()
+                self._sent.clear()
+                if (reason := await self._watch_calls()) is not None:
+                    self._give_up(reason)
+                    tasks.cancel_scope.cancel()
+                    return
 
-            def sent(call: InFlight) -> None:
-                self._sent.set()
-                if not self._from_mcpx and self._manners.is_new(kind := kind_of(call)):
-                    tasks.start_soon(self._learn, call, kind)
-
-            self._calls.on_sent = sent
-            self._sent.set()  # some may have been in flight before
-            try:
-                while True:
-                    await self._sent.wait()
-                    self._sent.clear()
-                    if (reason := await self._watch_calls()) is not None:
-                        break
-            finally:
-                self._calls.on_sent = None
-            self._give_up(reason)
-            tasks.cancel_scope.cancel()
+    async def _learn_new(self, tasks: anyio.abc.TaskGroup) -> None:
+        while True:
+            await self._learning.wait()
+            self._learning.clear()
+            while self._new:
+                tasks.start_soon(self._learn, self._new.pop())
 
     async def _watch_calls(self) -> str | None:
         """Watch until no call is in flight; the reason to give the server up, if there is one."""
@@ -239,8 +245,9 @@ class Silence:
         log.debug("upstream.silent", seconds=round(self._clock() - since), running=kinds[:3])
         return None
 
-    async def _learn(self, call: InFlight, kind: str) -> None:
-        """Learn how the server behaves while a request of that kind runs, of which this is the first."""
+    async def _learn(self, call: InFlight) -> None:
+        """Learn how the server behaves while a request of a kind runs, of which this is the first."""
+        kind = kind_of(call)
         await anyio.sleep(SOON_S)
         if call not in self._calls.running():
             self._manners.learn(kind, Manner.SOON)
@@ -261,19 +268,23 @@ def kind_of(call: InFlight) -> str:
     return call.tool or call.request.method
 
 
-async def watch_silence(
+def open_silence(
     config: ServerConfig, calls: Running, probe: Probe, link: Link, manners: Manners
-) -> None:
-    """Watch the calls on that link, if it is one over HTTP, and its server is to be probed."""
+) -> Silence | None:
+    """The watch over the calls on that link; None where it is none over HTTP, or nothing is to be probed.
+
+    It is to be made before the first call is sent.
+    """
     after_s = config.call_limits.silence_probe
-    if link.reach is not None and after_s:
-        await Silence(
-            calls,
-            probe,
-            link.reach,
-            link.give_up,
-            manners,
-            after_s=after_s,
-            timeout_s=config.health.timeout,
-            from_mcpx=config.is_remote_mcpx,
-        ).watch()
+    if link.reach is None or not after_s:
+        return None
+    return Silence(
+        calls,
+        probe,
+        link.reach,
+        link.give_up,
+        manners,
+        after_s=after_s,
+        timeout_s=config.health.timeout,
+        from_mcpx=config.is_remote_mcpx,
+    )

@@ -8,6 +8,7 @@ unless it is safe to send again. A request that stays open for good is sent agai
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -28,7 +29,7 @@ from mcpx.core.servers.passthrough.carriers import Carrier, Headers, ToolSchemas
 from mcpx.core.servers.passthrough.client import STANDING, DirectClient, Standing
 from mcpx.core.servers.passthrough.connection import DirectConnection
 from mcpx.core.servers.ports import Host, Mode, Owner, Supervised
-from mcpx.core.servers.silence import Manners, watch_silence
+from mcpx.core.servers.silence import Manners, open_silence
 from mcpx.core.servers.transport.connecting import open_link
 from mcpx.core.servers.transport.link import Hooks, Link
 from mcpx.core.servers.upkeep import Upkeep
@@ -207,20 +208,16 @@ class DirectSession(Supervised):
                 self._connection = connection
                 for standing in self.queue.standing:
                     connection.stand(standing)
+                ask = partial(self._ask_anything, connection)
+                silence = open_silence(self.config, calls, ask, link, self._manners)
                 calls.open(link, connection)
                 tasks.start_soon(calls.drain_until_closed)
                 tasks.start_soon(self._keep_calls_that_wait, calls, connection)
                 self.health = open_health(self.config.health, calls, lambda: self._probe(connection), link)
                 tasks.start_soon(self.health.watch)
                 tasks.start_soon(Upkeep(self, calls).watch)
-                tasks.start_soon(
-                    watch_silence,
-                    self.config,
-                    calls,
-                    lambda: self._ask_anything(connection),
-                    link,
-                    self._manners,
-                )
+                if silence is not None:
+                    tasks.start_soon(silence.watch)
                 tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
