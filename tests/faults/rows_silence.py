@@ -19,9 +19,9 @@ from tests.faults.table import Faults, Play
 
 faults = Faults()
 SILENCE_S: Final = 1.0
-PROBE_S: Final = 0.4
-NOTICED_S: Final = SILENCE_S + PROBE_S + 1.5  # on a loaded machine
-KNOWN_S: Final = 0.7  # after this it is known that the server answers others while the tool runs
+PROBE_S: Final = 0.8
+NOTICED_S: Final = SILENCE_S + PROBE_S + 4.0  # on a loaded machine
+PATIENCE_S: Final = 10.0
 BUSY_S: Final = 2 * (SILENCE_S + PROBE_S)
 ERAS: Final = {"HTTP": "legacy", "HTTP, 2026-07-28": "modern", "HTTP+SSE": "sse"}
 SETTINGS: Final = {
@@ -50,27 +50,37 @@ def in_each_era(fault: str) -> Callable[[Callable[[HttpStage], Awaitable[None]]]
     return register
 
 
-async def lost(on: HttpStage, fault: Callable[[], Awaitable[object]], *says: str, after_s: float) -> None:
-    """A call runs for `after_s` when the fault happens, and is lost by it."""
+async def lost(on: HttpStage, fault: Callable[[], Awaitable[object]], *says: str, before: bool) -> None:
+    """A call is lost by a fault that happens before it, or while it runs."""
+
+    async def call() -> None:
+        await on.caught(Code.SERVER_DIED, Outcome.UNKNOWN, "nothing has come", *says, within=NOTICED_S)
+
     async with anyio.create_task_group() as tasks:
-
-        async def call() -> None:
-            await on.caught(Code.SERVER_DIED, Outcome.UNKNOWN, "nothing has come", *says, within=NOTICED_S)
-
-        if after_s:
+        if not before:
+            probed = await probes(on)
             tasks.start_soon(call)
-            await anyio.sleep(after_s)
+            with anyio.fail_after(PATIENCE_S):
+                while await probes(on) == probed:
+                    pass
+            await on.server.order()  # by now it has answered
         on.now()
         await fault()
-        if not after_s:
+        if before:
             tasks.start_soon(call)
+
+
+async def probes(on: HttpStage) -> int:
+    """The number of probes that the server has seen."""
+    seen = (await on.server.order())["seen"]
+    return int(seen.get("ping", 0)) + int(seen.get("server/discover", 0))
 
 
 @in_each_era("the way to the server is gone in a call, for a while")
 async def way_gone(on: HttpStage) -> None:
     """A VPN has fallen: nothing comes, and no connection can be made."""
     await on.wicked("hang")
-    await lost(on, lambda: on.server.order(vanish=True), "it cannot be reached", after_s=KNOWN_S)
+    await lost(on, lambda: on.server.order(vanish=True), "it cannot be reached", before=False)
     await on.server.order(rule=None, listen=True)
     await on.recovered(2)
 
@@ -83,7 +93,7 @@ async def stopped(on: HttpStage) -> None:
         on.server.signal(signal.SIGSTOP)
 
     await on.wicked("hang")
-    await lost(on, stop, "it does not answer a probe", after_s=KNOWN_S)
+    await lost(on, stop, "it does not answer a probe", before=False)
     on.server.signal(signal.SIGCONT)
     await on.wicked(None)
     await on.recovered(2)
@@ -96,7 +106,7 @@ async def stopped_before(on: HttpStage) -> None:
 
     await on.answered()
     on.again()
-    await lost(on, stop, "it does not answer a probe", after_s=0)
+    await lost(on, stop, "it does not answer a probe", before=True)
     on.server.signal(signal.SIGCONT)
     await on.recovered(2)
 
