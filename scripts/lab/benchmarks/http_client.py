@@ -21,7 +21,7 @@ from client import Answer
 from process import Unmeasured, cpu_of_tree, deadline
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
-EITHER, EVENTS = "application/json, text/event-stream", "text/event-stream"
+EITHER, EVENTS = "application/json, text/event-stream", "text/event-stream, application/json"
 CHUNK = 1 << 16
 ANSWER_S = 20.0  # until one answer counts as none
 MOST_ERRORS = 50  # of one measurement; more, and it is none
@@ -39,7 +39,7 @@ class Way:
     accept: str = EITHER
 
     def __str__(self) -> str:
-        return f"{self.era}, {'SSE' if self.accept == EVENTS else 'JSON or SSE'}"
+        return f"{self.era}, {'SSE or JSON' if self.accept == EVENTS else 'JSON or SSE'}"
 
 
 @dataclass

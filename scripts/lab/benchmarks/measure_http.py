@@ -2,7 +2,7 @@
 
 All targets live through all rounds, and take turns that start one further on in each round, as the calls on
 stdio do. Each is asked in both revisions of the protocol where it speaks both; MCPX also by clients that
-accept streams of events alone. Then 1,000 idle clients, and one that works beside them.
+name streams of events first. Then 1,000 idle clients, and one that works beside them.
 """
 
 from __future__ import annotations
