@@ -220,7 +220,7 @@ class TlsChannel(Channel):
         self._sealed = self._sealed[written:]
         if self._sealed:
             return False
-        self._out.popleft()  # the place of what has gone
+        del self._out[0]  # the place of what has gone
         self._waiting -= self._sealing
         self._written += self._sealing
         return True
@@ -228,16 +228,17 @@ class TlsChannel(Channel):
     def _seal(self) -> None:
         """Seal the next messages, or the next part of a long one; an empty piece keeps their place."""
         pieces: list[bytes | memoryview] = []
-        room = MAX_JOINED_BYTES
-        while self._out and room:
-            piece = self._out.popleft()
+        room, taken = MAX_JOINED_BYTES, 0
+        while taken < len(self._out) and room:
+            piece = self._out[taken]
             if len(piece) > room:
-                piece = memoryview(piece)
-                self._out.appendleft(piece[room:])
-                piece = piece[:room]
+                self._out[taken] = memoryview(piece)[room:]
+                piece = memoryview(piece)[:room]
+            else:
+                taken += 1
             pieces.append(piece)
             room -= len(piece)
-        self._out.appendleft(b"")
+        self._out[:taken] = [b""]
         rest = memoryview(b"".join(pieces))
         self._sealing = len(rest)
         while rest:

@@ -65,8 +65,11 @@ class Shared:
     def _look_again(self) -> None:
         self._look = None
         now = asyncio.get_running_loop().time()
-        for each in [each for each in self.connections if each.due < now]:
-            each.time_out()
+        for each in list(self.connections):
+            if each.due < now:
+                each.time_out()
+            else:
+                each.reader.rest()
         if self.connections:
             self.watch()
 

@@ -43,6 +43,7 @@ LISTEN: Final = b"subscriptions/listen"
 MAX_NOTED_BYTES: Final = 65536  # of a body, in which the id of a request that is cut off is looked for
 MCPX_ENDS: Final = "MCPX ends; what was begun may or may not have taken effect"
 _FAILED: Final = "MCPX failed; its log says more. What was begun may or may not have taken effect"
+_METHOD: Final = b"mcp-method"
 _NO_CONTENT: Final = frozenset({204, 304})
 
 
@@ -183,8 +184,8 @@ class HttpExchange:
     def is_listening(self) -> bool:
         """True if a client listens on it until it leaves."""
         if self.method == "GET":
-            return self._begun == EVENTS[0][1]
-        return self.headers.get(b"mcp-method") == LISTEN
+            return self._begun is not None and self._begun.startswith(EVENTS[0][1])
+        return self.headers.get(_METHOD) == LISTEN
 
     async def wait_taken(self) -> None:
         """Wait while the client leaves too much unread."""
@@ -214,8 +215,11 @@ class HttpExchange:
 
     def begin(self, status: int, headers: HeaderPairs, length: int | None = None) -> None:
         """Begin a response whose body follows in parts."""
-        if not self._is_over:
-            self._carrier.send(self._head(status, headers, length))
+        if self._is_over:
+            return
+        self._carrier.send(self._head(status, headers, length))
+        if self.is_listening:  # for long, and thousands do: it needs nothing of its request any more
+            self.pairs, self.headers = [], {_METHOD: LISTEN}
 
     def put(self, *pieces: Bytes) -> bool:
         """Send a part of the body; false if nothing more can be sent."""

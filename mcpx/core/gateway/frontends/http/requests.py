@@ -106,7 +106,7 @@ class RequestReader:
         self._carrier = carrier
         self._site = site
         self._bodies = bodies
-        self._parser = HttpRequestParser(self)
+        self._parser: HttpRequestParser | None = None  # while there is something to read
         self._target = b""
         self._pairs: Pairs = []
         self._head_bytes = 0  # of one that has not come in one piece
@@ -143,9 +143,17 @@ class RequestReader:
         self.incoming, self._body, self.part = None, b"", None
         self.stops = self.stops_within = True
 
+    def rest(self) -> None:
+        """Hold no more than is needed to wait for the next request, if nothing of it has come."""
+        if self.part is None:
+            self._parser = None
+
     def _parse(self, data: bytes) -> None:
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = HttpRequestParser(self)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except HttpParserCallbackError as error:  # from one of ours, below
@@ -157,9 +165,10 @@ class RequestReader:
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """Read the head again, without the wish for another protocol (RFC 9110, 7.8), and what follows."""
-        method, version = self._parser.get_method(), self._parser.get_http_version()
-        if self.stops:
+        parser = self._parser
+        if self.stops or parser is None:
             return
+        method, version = parser.get_method(), parser.get_http_version()
         if method == b"CONNECT":
             self.refuse(_MALFORMED)
             return
@@ -187,7 +196,7 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         """Look at a request by its head."""
         parser = self._parser
-        if self.stops or parser.should_upgrade():
+        if parser is None or self.stops or parser.should_upgrade():
             return
         version, pairs = parser.get_http_version(), self._pairs
         method, keeps = parser.get_method().decode(), parser.should_keep_alive()
