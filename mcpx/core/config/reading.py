@@ -64,6 +64,7 @@ class Options(TypedDict, total=False):
     folder: Path | None
     resolve: bool
     anew: bool | str
+    asks_shell: bool
     secrets_of: Container[str] | None
 
 
@@ -73,7 +74,8 @@ def parse(text: str | bytes, *, where: str, **options: Unpack[Options]) -> Confi
     `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
     default the current one. To `resolve` is to ask the login shell for the environment of the person, and
     keychain and commands for secrets, each once for as long as the process lives, or `anew` (the secrets, if
-    it is the name of a server, of that one alone); it may block for some seconds. Otherwise the environment
+    it is the name of a server, of that one alone; without `asks_shell`, the shell is not asked anew); it may
+    block for some seconds. Otherwise the environment
     is `environ`, and secrets stay as they are written, as do those of servers other than `secrets_of`.
 
     Raises:
@@ -112,6 +114,7 @@ def read(
     folder: Path | None = None,
     resolve: bool = False,
     anew: bool | str = False,
+    asks_shell: bool = True,
     secrets_of: Container[str] | None = None,
     commands: bool = True,
 ) -> Reading:
@@ -128,7 +131,7 @@ def read(
     settings = read_settings(document, Settings(), top, notices)
     environment = own(environ)
     if resolve:
-        environment = person(environ, login_shell=settings.login_shell, anew=bool(anew))
+        environment = person(environ, login_shell=settings.login_shell, anew=bool(anew) and asks_shell)
     context = _context(settings, environment, top, notices, environ=environ, folder=folder)
     replica = usable_replica(settings.http.replica, context.values, top.key("http").key("replica"), notices)
     entries = find_entries(document, top, notices)

@@ -210,6 +210,8 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     disabled: str | None = None
     obstacles: tuple[Obstacle, ...] = ()
     variables: Variables = Variables()
+    ages: bool = False
+    """Whether it holds values that are fetched: of a command, the keychain, or a file of variables."""
     source: str = ""
     aliases: tuple[str, ...] = ()
     """Other names by which it is found; none of them is the name of a server."""

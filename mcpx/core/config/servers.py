@@ -96,7 +96,9 @@ def _read(
         transport, obstacles, variables, names_project = _read_transport(given, entry.at, context, notices)
         if names_project and server.sessions == "shared":
             server = replace(server, sessions="per_project")
-        server = _with_obstacles(replace(server, transport=transport, variables=variables), obstacles)
+        ages = bool({"env_file", "envFile"} & given.keys()) or any(secrets_of_entry(entry))
+        server = replace(server, transport=transport, variables=variables, ages=ages)
+        server = _with_obstacles(server, obstacles)
     if "aliases" in given:
         with notices.gathering():
             server = replace(server, aliases=_aliases(given, entry.at))

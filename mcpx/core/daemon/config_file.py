@@ -179,11 +179,14 @@ class ConfigFile:
             self._reloaded.set()
             self._watch.interrupt()
 
-    async def reread(self, server: str) -> Config | None:
-        """The file with the environment and that server's secrets of now; None if it cannot be used."""
+    async def reread(self, server: str, *, asks_shell: bool = True) -> Config | None:
+        """The file with the environment and that server's secrets of now; None if it cannot be used.
+
+        Without `asks_shell`, the environment is the one that is known.
+        """
         try:
             data = await anyio.to_thread.run_sync(_contents, self._file)
-            return await self._resolve(data, anew=server)
+            return await self._resolve(data, anew=server, asks_shell=asks_shell)
         except ConfigError:  # the watch notes it
             return None
 
@@ -281,8 +284,10 @@ class ConfigFile:
             self._note(data, error)
             raise
 
-    async def _resolve(self, data: bytes, *, anew: bool | str) -> Config:
-        read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
+    async def _resolve(self, data: bytes, *, anew: bool | str, asks_shell: bool = True) -> Config:
+        folder = self._file.parent
+        read = partial(parse, data, where=self._source, folder=folder, resolve=True, anew=anew)
+        read = partial(read, asks_shell=asks_shell)
         # it may wait for the login shell and for secrets: bounded, and who has asked may leave before
         return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 

@@ -26,7 +26,7 @@ from mcpx.core.calls.results.views import ResultViews
 from mcpx.core.calls.sign_in_links import SignInLinks
 from mcpx.core.calls.tasks import Tasks
 from mcpx.core.catalog.snapshot import ServerInfo
-from mcpx.core.config import Config
+from mcpx.core.config import Config, ServerConfig
 from mcpx.core.daemon.leaving import Leaving
 from mcpx.core.daemon.ports import NO_PEERS, Cluster, NoSignIns, Peers, SignIns
 from mcpx.core.daemon.reload import Reloads, log_environment, warn_of_disabled
@@ -113,6 +113,7 @@ class Hub:
             open_accounts=ports.open_accounts,
             elsewhere=ports.peers,
             has_open_tasks=tasks.has_open,
+            renew=self._renew,
         )
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
@@ -291,6 +292,9 @@ class Hub:
         upstream = self.upstream(name)
         await self.peers.restart(upstream.name)
         return await self.reloads.restart(upstream)
+
+    async def _renew(self, name: str) -> ServerConfig | None:
+        return await self.reloads.renew(name)
 
 
 @asynccontextmanager

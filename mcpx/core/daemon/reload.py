@@ -229,6 +229,19 @@ class Reloads:
             await fleet.restart(upstream)
         return upstream.info()
 
+    async def renew(self, name: str) -> ServerConfig | None:
+        """The entry of a server as it is in force, with the secrets of now; None if it has changed, too.
+
+        A changed entry is put in force by a reload, not by a value that is fetched.
+        """
+        data = await self.file.content_in_force()
+        found = None if data is None else await self.file.reread(name, asks_shell=False)
+        renewed = None if found is None else found.servers.get(name)
+        if renewed is not None and renewed.disabled is None and name in self.config.servers:
+            # so that the next reload does not take it for a changed entry
+            self.config = replace(self.config, servers=self.config.servers | {name: renewed})
+        return renewed
+
     async def _take_in(self, name: str) -> bool:
         """Take in the entry of a server as it is now; return True if the server was replaced for it."""
         peer = self.config.servers[name].peer if name in self.config.servers else None

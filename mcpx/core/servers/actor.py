@@ -232,7 +232,10 @@ class Session(Supervised):
         if is_shared:
             server.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
         changes = self._changes = Signal()
-        calls = Calls(self.config, server.counters, self.queue, incarnation.proven)
+        config = self.config
+        if config.ages:
+            config = _config_for(self.mode, await self.credentials.current(), self.client)
+        calls = Calls(config, server.counters, self.queue, incarnation.proven)
         relay = SessionRelay(
             self.name,
             calls,
@@ -244,14 +247,14 @@ class Session(Supervised):
         )
         try:
             async with open_session(
-                self.config,
+                config,
                 handshake=handshake,
                 limit=self._limit,
                 hooks=Hooks(self._opened, self._malformed.record, server.server_log.write, changes.set),
                 changes=changes,
                 on_updated=self._on_updated,
                 relay=relay,
-                account=self.account,
+                account=self._authorizer,
                 placing=self._placing,
                 on_long_start=None if self._has_been_ready else self.queue.start_takes_long,
             ) as session:

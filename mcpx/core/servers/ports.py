@@ -22,6 +22,7 @@ from mcpx.core.protocol.requests import Request
 from mcpx.core.running import Inherited
 from mcpx.core.servers.call_queue import CallQueue
 from mcpx.core.servers.call_rate import CallRate
+from mcpx.core.servers.credentials import Credentials, Renew
 from mcpx.core.servers.health import Health
 from mcpx.core.servers.offers.catalogue_store import CatalogueStore
 from mcpx.core.servers.relay.clients import ConnectedClients
@@ -37,7 +38,7 @@ from mcpx.errors import CallError
 from supervisors import Event, Incarnation, Supervisor
 
 if TYPE_CHECKING:
-    from mcpx.core.servers.accounts import Account
+    from mcpx.core.servers.accounts import Account, Authorizer
 
 
 SLOW_START_S: Final = 2.0  # of which more is said than that it starts
@@ -74,6 +75,8 @@ class Host:
     """Has the view of servers of other MCPX."""
     placement: Placement | None
     """Says on which node a session is, where its server is placed on one."""
+    renew: Renew
+    """Reads the entry of a server again, with the values of now."""
     _made: Counter[str] = field(default_factory=Counter)  # children of each name so far
 
     def child_name(self, server: str) -> str:
@@ -89,6 +92,7 @@ class Owner(Protocol):
     config: ServerConfig
     policy: ServerPolicy
     account: Account | None
+    credentials: Credentials
     counters: Counters
     rate: CallRate
     known_eras: KnownEras
@@ -133,6 +137,7 @@ class Supervised:
         self.child = host.child_name(config.name)
         """Its own, at the supervisor and in the ledger."""
         self.account = server.account
+        self.credentials = server.credentials
         self.pid: int | None = None
         self.inherited: Inherited | None = None
         """Variables of the environment that its process was given, or its last one."""
@@ -191,6 +196,11 @@ class Supervised:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
         self._leaving = why
         self.queue.close()
+
+    @property
+    def _authorizer(self) -> Authorizer | None:
+        """Puts on requests over HTTP what lets them in, where that changes."""
+        return self.credentials if self.credentials.signs else self.account
 
     def _opened(self, link: Link) -> None:
         """Note the process of a connection, before anything is sent."""

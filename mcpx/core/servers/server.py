@@ -30,6 +30,7 @@ from mcpx.core.servers.actor import Session
 from mcpx.core.servers.call_queue import CallQueue, RawReply
 from mcpx.core.servers.call_rate import CallRate
 from mcpx.core.servers.causes import EraRefused, NoAnswer
+from mcpx.core.servers.credentials import Credentials
 from mcpx.core.servers.offers.resource_updates import Listener
 from mcpx.core.servers.offers.subscriptions import Subscriptions
 from mcpx.core.servers.ports import Host, Mode, Supervised
@@ -71,6 +72,7 @@ class Server:
         self.narrowing: NarrowedPolicy | None = None
         """The policy of a profile's clients, where they see the server through one."""
         self.account = account
+        self.credentials = Credentials(config, host.renew, account)
         self.counters = Counters(host.activity)
         self.rate = CallRate(config, self.counters)
         self.known_eras = KnownEras(config)

@@ -23,6 +23,7 @@ from mcpx.core.policy.pin_store import PinStore
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.running import InForce
 from mcpx.core.servers.accounts import OpenAccounts
+from mcpx.core.servers.credentials import Renew
 from mcpx.core.servers.fleet.direct_sessions import DirectSessions
 from mcpx.core.servers.fleet.observers import Observers, Readiness
 from mcpx.core.servers.fleet.supervision import (
@@ -71,7 +72,7 @@ class Fleet:
     `tokens` the one for the tokens of sign-ins, if not that.
 
     `open_accounts` and `elsewhere` are the ports to sign-ins and to other MCPX; `has_open_tasks` says if a
-    server works on a task, and is not to be stopped.
+    server works on a task, and is not to be stopped; `renew` reads an entry again, with the values of now.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent
     endpoint.
@@ -89,6 +90,7 @@ class Fleet:
         open_accounts: OpenAccounts,
         elsewhere: Elsewhere,
         has_open_tasks: Callable[[str], bool],
+        renew: Renew,
     ) -> None:
         self.environment = InForce(config.environment)
         """The environment that the servers are started in."""
@@ -127,6 +129,7 @@ class Fleet:
             activity=self.activity,
             elsewhere=elsewhere,
             placement=placement,
+            renew=renew,
         )
         self.observers = Observers()
         self.news = Signal()

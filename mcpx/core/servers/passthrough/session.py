@@ -88,9 +88,9 @@ class _Queue(CallQueue):
             standing.refuse(self.unavailable(standing.request))
 
 
-def _config_for(client: DirectClient, server: Owner) -> ServerConfig:
+def _config_for(client: DirectClient, server: Owner, config: ServerConfig) -> ServerConfig:
     """The entry as the session of a client has it: with the client's project, where that matters."""
-    config, about = server.config, client.identity
+    about = client.identity
     if not server.wants_project:
         return config
     runs_there = server.per_project
@@ -114,7 +114,7 @@ class DirectSession(Supervised):
         on_idle: Callable[[], None] | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
-        super().__init__(server, host, Mode.PASSTHROUGH, _config_for(client, server))
+        super().__init__(server, host, Mode.PASSTHROUGH, _config_for(client, server, server.config))
         self.client = client
         self._server_log = server.server_log
         self._counters = server.counters
@@ -170,15 +170,18 @@ class DirectSession(Supervised):
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
-        calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
+        config = self.config
+        if config.ages:
+            config = _config_for(self.client, self.server, await self.credentials.current())
+        calls = Calls(config, self._counters, self.queue, incarnation.proven)
         hooks = Hooks(self._opened, self._malformed.record, self._server_log.write, lambda: None)
         try:
             async with open_link(
-                self.config.transport,
+                config.transport,
                 limit=self._limit,
                 hooks=hooks,
                 redact=self._redact,
-                authorizer=self.account,
+                authorizer=self._authorizer,
                 placing=self._placing,
             ) as link:
 

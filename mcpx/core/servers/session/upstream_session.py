@@ -21,7 +21,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.core.config import CallLimits, ServerConfig, redactor_of
-from mcpx.core.servers.accounts import Account
+from mcpx.core.servers.accounts import Authorizer
 from mcpx.core.servers.call_errors import ends_session
 from mcpx.core.servers.causes import EraRefused, NoAnswer, Unhealthy
 from mcpx.core.servers.relay.session_relay import SessionRelay
@@ -152,7 +152,7 @@ async def open_session(
     changes: Signal,
     relay: SessionRelay,
     on_updated: Callable[[str], None] = lambda _uri: None,
-    account: Account | None = None,
+    account: Authorizer | None = None,
     placing: Placing | None = None,
     on_long_start: Callable[[], None] | None = None,
 ) -> AsyncIterator[UpstreamSession]:
@@ -162,7 +162,7 @@ async def open_session(
     that is called once it has taken longer than the connect timeout.
 
     `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
-    and must not raise. `account` is the one that MCPX has at the server, `placing` as for `open_link`.
+    and must not raise. `account` is what lets requests in over HTTP, `placing` as for `open_link`.
 
     Raises:
         EraRefused: The server does not agree to the only era that it is to be asked in.

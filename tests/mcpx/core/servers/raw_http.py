@@ -6,7 +6,7 @@ import json
 import queue
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -44,6 +44,9 @@ class RawHttp:
         self.headers: dict[str, list[dict[str, str]]] = {}
         self.stream: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.broken_off: list[list[str]] = []
+        self.admits: Callable[[dict[str, str]], bool] = lambda _headers: True
+        """Decides by its headers if a request is served, or answered with 401."""
+        self.refused = 0
 
     def body(self, method: str) -> dict[str, Any]:
         """The last request of that method."""
@@ -75,6 +78,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw, body = self.raw, self.rfile.read(int(self.headers["content-length"]))
         asked = json.loads(body)
+        if not raw.admits({name.lower(): value for name, value in self.headers.items()}):
+            raw.refused += 1
+            self.answer(401, b"")
+            return
         method = asked.get("method", "")
         raw.note(method, body, dict(self.headers.items()))
         if "id" not in asked or not method:
