@@ -90,15 +90,17 @@ def expand(text: str, values: Values) -> Expansion:
     return _expand(text, values, 0)
 
 
-def secrets_in(text: str) -> Iterator[Reference]:
-    """The secrets that `text` names, in defaults too."""
+def secrets_in(text: str, depth: int = 0) -> Iterator[Reference]:
+    """The secrets that `text` names, in defaults too, as far as those are expanded."""
+    if depth > _MAX_DEPTH:
+        return
     for piece in _pieces(text):
         if isinstance(piece, _Braces):
             reference, default = _secret(piece.body)
             if reference is not None:
                 yield reference
             if default := default or ((found := _VARIABLE.fullmatch(piece.body)) and found[2]):
-                yield from secrets_in(default)
+                yield from secrets_in(default, depth + 1)
 
 
 def _expand(text: str, values: Values, depth: int) -> Expansion:
