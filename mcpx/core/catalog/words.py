@@ -20,6 +20,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from mcpx.core.system.light_imports import import_alone
+from mcpx.core.text import compiled
 
 if TYPE_CHECKING:
     from snowballstemmer.english_stemmer import EnglishStemmer
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 MAX_WORD_LEN: Final = 40  # letters of one word; a longer one is data, and is cut
 
 _PAIRED: Final = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"  # without spaces
-_RUN: Final = re.compile(rf"\d+|[{_PAIRED}]+|[^\W\d_{_PAIRED}]+")
-_IS_PAIRED: Final = re.compile(rf"[{_PAIRED}]")
+_RUN: Final = rf"\d+|[{_PAIRED}]+|[^\W\d_{_PAIRED}]+"
+_IS_PAIRED: Final = f"[{_PAIRED}]"
 _CAMEL: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _MIN_STEMMED_LEN: Final = 4  # letters
 _COMMON: Final = """
@@ -45,14 +46,14 @@ _STOP_WORDS: Final = frozenset(_COMMON.split())
 def words(text: str) -> list[str]:
     """The words of `text` in order, folded and stemmed; a word that stands there twice is given twice."""
     found: list[str] = []
-    for run in _RUN.findall(text):
+    for run in compiled(_RUN).findall(text):
         if run.islower() and run.isascii():
             if run not in _STOP_WORDS:
                 found.append(_stem(run[:MAX_WORD_LEN]))
         elif run.isascii():
             parts = (part.lower() for part in _CAMEL.findall(run)) if run.isalpha() else (run,)
             found += [_stem(part[:MAX_WORD_LEN]) for part in parts if part not in _STOP_WORDS]
-        elif _IS_PAIRED.match(run):
+        elif compiled(_IS_PAIRED).match(run):
             found += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
         else:
             found.append(_folded(run[:MAX_WORD_LEN]))

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any, Final
 
 # What Unicode calls Default_Ignorable_Code_Point or Format and no script needs, the braille blank,
@@ -46,14 +47,14 @@ _NOT_NEEDED: Final = (  # behind one character: it is no joiner or selector that
     rf"(?<!{_EMOJI}\u200d(?={_EMOJI}))(?<!{_EMOJI}\ufe0f\u200d(?={_EMOJI}))"
     rf"(?<!{_SIGN}[\ufe0e\ufe0f])(?<![0-9#*]\ufe0f(?=\u20e3))"
 )
-_NO_DRAWING: Final = re.compile(rf"[\ufe0e\ufe0f](?<=[^\x00-\x7f\ufe00-\ufe0f].){_NOT_NEEDED}")
-_HIDDEN: Final = re.compile(f"[{_INVISIBLE}]{_NOT_NEEDED}")
+_NO_DRAWING: Final = rf"[\ufe0e\ufe0f](?<=[^\x00-\x7f\ufe00-\ufe0f].){_NOT_NEEDED}"
+_HIDDEN: Final = f"[{_INVISIBLE}]{_NOT_NEEDED}"
 _SUSPECT: Final = re.compile(f"[{_INVISIBLE}]")
 _BLANK: Final = re.compile(rf"[\s{_CONTROLS}]+")
 _CONTROL_IN_LINES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_HARMFUL: Final = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_INVISIBLE}]{_NOT_NEEDED}")
-_HARMFUL_IN_STRING: Final = re.compile(f"[{_CONTROLS}{_INVISIBLE}]{_NOT_NEEDED}")
+_HARMFUL: Final = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_INVISIBLE}]{_NOT_NEEDED}"
+_HARMFUL_IN_STRING: Final = f"[{_CONTROLS}{_INVISIBLE}]{_NOT_NEEDED}"
 
 _PLAIN_NAME: Final = re.compile(r"[\w$@][\w.:/@+-]*")
 _PLAIN_SERVER: Final = re.compile(r"[\w$@](?:[\w.:/@+ -]*[\w.:/@+-])?")
@@ -63,9 +64,15 @@ _LEAST_LOOKED_AT: Final = 1024
 _ASCII: Final = 0x7F
 
 
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: one with wide classes takes milliseconds."""
+    return re.compile(pattern)
+
+
 def is_clean(text: str) -> bool:
     """Return True if nothing in `text` harms a reader; line breaks and tabs do not."""
-    return not (_CONTROL_IN_LINES if text.isascii() else _HARMFUL).search(text)
+    return not (_CONTROL_IN_LINES if text.isascii() else compiled(_HARMFUL)).search(text)
 
 
 def holds_controls(text: str) -> bool:
@@ -98,14 +105,14 @@ def paragraphs(text: str) -> str:
 
 def escaped(text: str) -> str:
     r"""`text` for a terminal: what harms (but `\n` and `\t`) as its escape, `\x1b` or `\u202e`."""
-    if not text.isascii():
-        text = _NO_DRAWING.sub("", text)
-    return _HARMFUL.sub(_escape, text)
+    if text.isascii():
+        return _CONTROL_IN_LINES.sub(_escape, text)
+    return compiled(_HARMFUL).sub(_escape, compiled(_NO_DRAWING).sub("", text))
 
 
 def json_escaped(text: str) -> str:
     r"""`text` for the inside of a JSON or TypeScript string: what harms, and line ends, as `\u202e`, `\n`."""
-    return _HARMFUL_IN_STRING.sub(_json_escape, text)
+    return (_CONTROL if text.isascii() else compiled(_HARMFUL_IN_STRING)).sub(_json_escape, text)
 
 
 def quoted(text: str) -> str:
@@ -158,7 +165,7 @@ def kind_of(value: Any) -> str:
 
 def _seen(text: str) -> str:
     """`text` without its invisible characters."""
-    return text if text.isascii() else _HIDDEN.sub("", text)
+    return text if text.isascii() else compiled(_HIDDEN).sub("", text)
 
 
 def _escape(found: re.Match[str]) -> str:
