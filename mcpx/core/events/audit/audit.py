@@ -1,8 +1,9 @@
 """The audit log of one hub: a line for each record of a call, sent or refused (`mcpx.core.events.records`).
 
 Calls that begin or end in one turn of the event loop are noted together (`mcpx.core.events.audit.calls`)
-before anything of that turn is written, to a server or to a client. Lines are written after that, under load
-those of some milliseconds together. Nothing here costs a call anything but time, with one exception: with
+before anything of that turn is written, to a server or to a client. Their lines are written right after
+that, while the peers are at work and the records warm; those of calls that end one by one, and all on a slow
+disk, wait a moment for others. Nothing here costs a call anything but time, with one exception: with
 `audit_required`, `begun` refuses what could not be written.
 
 Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
@@ -28,8 +29,9 @@ from mcpx.errors import CallError, Code
 
 log = structlog.get_logger()
 RETRY_S: Final = 1.0
-LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
-MAX_ENDED: Final = 16  # calls whose lines wait for others: more would hold up a turn, and are cold by then
+SLOW_S: Final = 0.0005  # of a write
+SLOW_LINE_S: Final = 0.00002  # the same, for each line in it
+LINES_EVERY_S: Final = 0.02
 MAX_WAITING_BYTES: Final = 4 << 20
 UNSAID: Final = b"?"  # until the end of the turn
 
@@ -78,6 +80,7 @@ class Audit:
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._flushed_at = 0.0
+        self._is_slow = False
 
     def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
         """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
@@ -191,9 +194,14 @@ class Audit:
     def _end(self, records: list[Record]) -> None:
         self._ended += records
         is_noted = self._chain is not None and self._chain.slots.end(records)
-        at_once = not is_noted or len(self._ended) >= MAX_ENDED
-        if not self._is_due and (at_once or self._timer is None):
-            self._schedule(at_once=at_once)
+        if self._is_due:
+            return
+        waits = is_noted and (self._is_slow or not TURN.is_open)
+        if not waits or time.monotonic() - self._flushed_at > LINES_EVERY_S:
+            self._is_due = True
+            after_turn(self.flush)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINES_EVERY_S, self._time_is_up)
 
     def _has_room(self, record: Record) -> bool:
         """Return True if the line of a call that begins can be written, as far as can be known."""
@@ -208,15 +216,6 @@ class Audit:
 
     # --- lines
 
-    def _schedule(self, *, at_once: bool) -> None:
-        """Have lines written when this turn is over; or under load a moment later, unless `at_once`."""
-        loop = asyncio.get_running_loop()
-        if at_once or loop.time() - self._flushed_at > LINES_EVERY_S:
-            self._is_due = True
-            after_turn(self.flush)
-        else:
-            self._timer = loop.call_later(LINES_EVERY_S, self._time_is_up)
-
     def _time_is_up(self) -> None:
         self._timer = None
         self.flush()
@@ -229,17 +228,19 @@ class Audit:
         self._is_due = False
         if not records:
             return
-        self._flushed_at = asyncio.get_running_loop().time()
         texts = lines_of(records, self._redact)
         slots = [record.slot for record in records if record.slot is not None]
         if self._chain is None or self.problem is not None:
             self.backlog.keep(texts, slots)
             return
+        started = time.monotonic()
         try:
             self._chain.append(texts, slots)
         except OSError as error:
             self.backlog.keep(texts, slots)
             self._fail(error)
+        self._flushed_at = time.monotonic()
+        self._is_slow = self._flushed_at - started > SLOW_S + SLOW_LINE_S * len(records)
 
     def _fail(self, error: OSError, *, again: bool = True) -> None:
         """Note that the log cannot be written; `again` says that it is tried again."""

@@ -212,8 +212,8 @@ class Slots:
         self._mapped = mapped
         self._map: mmap.mmap | None = None
         self._count = 0
-        self._free: list[int] = []
-        self._said: list[bytes] = []  # of each slot, the text that stands there
+        self._free: list[int] = []  # where they begin in the file: so a slot is known
+        self._said: dict[int, bytes] = {}  # of a slot, the text that stands there
 
     def begin(self, records: Iterable[Record]) -> None:
         """Note that calls begin: each gets the slot that it takes, or none where it cannot be noted.
@@ -232,18 +232,18 @@ class Slots:
                 continue
             slot = free.pop()
             self.begun = begun = self.begun + 1
-            at, table = self._start + slot * SLOT_BYTES, self._map
+            table = self._map
             if table is None:
-                if not self._written(_SLOT.pack(begun, record.at_us, length, 0) + said, at):
+                if not self._written(_SLOT.pack(begun, record.at_us, length, 0) + said, slot):
                     free.append(slot)
                     continue
             else:
-                table[at + _MARK_AT] = 0
-                if there[slot] is not said:  # most calls are like the last one in their slot
+                table[slot + _MARK_AT] = 0
+                if there.get(slot) is not said:  # most calls are like the last one in their slot
                     there[slot] = said
-                    table[at + _SLOT.size : at + _SLOT.size + length] = said
-                    _LENGTH.pack_into(table, at + _LENGTH_AT, length)
-                _SLOT.pack_into(table, at, begun, record.at_us, length, 0)
+                    table[slot + _SLOT.size : slot + _SLOT.size + length] = said
+                    _LENGTH.pack_into(table, slot + _LENGTH_AT, length)
+                _SLOT.pack_into(table, slot, begun, record.at_us, length, 0)
             record.slot = slot
 
     def end(self, records: Iterable[Record]) -> bool:
@@ -254,10 +254,9 @@ class Slots:
             if slot is None:
                 are_noted = False
             elif table is not None:
-                table[self._start + slot * SLOT_BYTES + _MARK_AT] = record.mark
+                table[slot + _MARK_AT] = record.mark
             else:
-                at = self._start + slot * SLOT_BYTES + _MARK_AT
-                are_noted = self._written(bytes((record.mark,)), at) and are_noted
+                are_noted = self._written(bytes((record.mark,)), slot + _MARK_AT) and are_noted
         return are_noted
 
     def free(self, slots: Iterable[int]) -> None:
@@ -268,7 +267,8 @@ class Slots:
     def open(self) -> int:
         """A bit for each slot whose call has no line yet."""
         bits = bytearray(b"\xff" * ((self._count + 7) // 8))
-        for slot in self._free:
+        for place in self._free:
+            slot = (place - self._start) // SLOT_BYTES
             bits[slot >> 3] &= ~(1 << (slot & 7))
         return int.from_bytes(bits, "little") & ((1 << self._count) - 1)
 
@@ -299,8 +299,8 @@ class Slots:
         if self._mapped:
             self.close()
             self._map = mmap.mmap(self._state, size)
-        self._free[:0] = range(count - 1, self._count - 1, -1)
-        self._said += [b""] * (count - self._count)
+        room = range(self._start + self._count * SLOT_BYTES, self._start + count * SLOT_BYTES, SLOT_BYTES)
+        self._free[:0] = reversed(room)
         self._count = max(count, self._count)
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from mcpx.core.events.audit import audit as audit_module
@@ -14,6 +16,7 @@ from mcpx.core.events.audit.calls import recovered
 from mcpx.core.events.records import Record
 from mcpx.core.protocol.context import library_origin
 from mcpx.core.store import private_files
+from mcpx.core.wire.channel import TURN, flush_all
 from mcpx.errors import CallError, Code, Outcome
 from supervisors import Reply
 from tests.mcpx.core.events.audit.conftest import RESULT, begin, call
@@ -172,3 +175,24 @@ async def test_a_secret_in_a_uri_is_not_written(log):
         audit.refused("resource", "s", "note://s3cret", "unknown_resource")
     assert log.names() == ["note://a?token=***", "note://***"]
     assert b"s3cret" not in slot
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+async def test_lines_follow_their_answers_at_once_and_on_a_slow_disk_together(log, monkeypatch, is_slow):
+    if is_slow:  # any disk is, then
+        monkeypatch.setattr(audit_module, "SLOW_S", -1.0)
+        monkeypatch.setattr(audit_module, "SLOW_LINE_S", 0.0)
+
+    def turn(name):
+        TURN.is_open = True
+        call(audit, name)
+        flush_all()
+        return len(log.names())
+
+    with log.audit() as audit:
+        assert [turn(f"call {number}") for number in range(4)] == ([1, 1, 1, 1] if is_slow else [1, 2, 3, 4])
+        with anyio.fail_after(5):
+            while len(log.names()) < 4:
+                await anyio.lowlevel.checkpoint()
+    assert log.names() == [f"call {number}" for number in range(4)]
+    assert log.problems() == []
