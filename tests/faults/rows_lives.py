@@ -199,7 +199,17 @@ async def stubborn(seen: Seen) -> None:
 
 @faults.row("leaves a grandchild")
 async def grandchild(seen: Seen) -> None:
-    async with stage(seen, "grandchild") as on:
+    await _leaves(seen, "grandchild")
+
+
+@faults.row("leaves a grandchild in a session of its own, as a browser is")
+async def browser(seen: Seen) -> None:
+    await _leaves(seen, "browser")
+
+
+async def _leaves(seen: Seen, mode: str) -> None:
+    """One that is killed while a child of it stays, which ignores SIGTERM."""
+    async with stage(seen, mode) as on:
         await on.answered("echo")
         seen.caller_saw, seen.error_s = "", None
         await on.during(

@@ -186,6 +186,13 @@ class WickedServer:
             while True:
                 signal.pause()
 
+    def start_browser(self) -> None:
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.setsid()
+            while True:
+                signal.pause()
+
     def start_forks_at_once(self) -> None:
         if os.fork() != 0:
             os._exit(0)

@@ -6,6 +6,10 @@ died. One look at the process table finds them; that is cheaper than to be the r
 (prctl(2), PR_SET_CHILD_SUBREAPER) and walk the tree, and it finds them after a crash of MCPX as well. One
 that has thrown its environment away is known by its descent, if it is seen while its parents live (`note`).
 
+One session is left alone: that of a browser which a server has opened for the person, to sign in for instance
+(`xdg-open URL`). It is the person's, with all that is open in it. A browser that a program drives shows that
+in its command line.
+
 A process is signalled only if it is proven to be the server's, by the mark or by its start time, while it is
 held by a pidfd, because its id may be reused. A mark is random: no other process has it by chance.
 
@@ -18,7 +22,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -29,6 +33,21 @@ from mcpx.core.system.processes import PROC, descendants, has_proc, processes, s
 _ENVIRON: Final = f"{PROC}/%s/environ"
 _ENVIRON_BYTES: Final = 1 << 14  # at a time
 _NAMED: Final = CHILD_MARK.encode() + b"="
+_OPENERS: Final = frozenset({"xdg-open", "gio", "kde-open", "kde-open5", "kioclient", "exo-open", "wslview"})
+_BROWSERS: Final = frozenset(
+    {
+        *("sensible-browser", "x-www-browser", "chrome", "google-chrome", "google-chrome-stable", "chromium"),
+        *("chromium-browser", "firefox", "firefox-esr", "firefox-bin", "brave", "brave-browser", "opera"),
+        *("vivaldi", "vivaldi-bin", "microsoft-edge", "microsoft-edge-stable", "msedge", "epiphany"),
+        *("konqueror", "falkon", "librewolf", "zen-browser", "thorium-browser"),
+    }
+)
+_DRIVEN: Final = (
+    *("--remote-debugging", "--headless", "-headless", "--user-data-dir", "--marionette", "-marionette"),
+    "--enable-automation",
+)
+"""Beginnings of options by which a program drives a browser."""
+_URLS: Final = ("http://", "https://")
 POLL_S: Final = 0.02
 MAX_KILL_ROUNDS: Final = 10  # for those that were forked while the others were killed
 
@@ -65,12 +84,18 @@ def mark_of(pid: int) -> str | None:
 
 
 class Family:
-    """The processes with these marks, and `group`, the process group of a leader that is still ours."""
+    """The processes with these marks, and `group`, the process group of a leader that is still ours.
 
-    def __init__(self, marks: Iterable[str], *, group: int | None = None) -> None:
+    `leaders` are the processes that were started with the marks.
+    """
+
+    def __init__(
+        self, marks: Iterable[str], *, group: int | None = None, leaders: Collection[int] = ()
+    ) -> None:
         own = os.environ.get(CHILD_MARK)  # of an MCPX that is the server of another one
         self._marks = frozenset(mark for mark in marks if mark and mark != own)
         self._group = group
+        self._leaders = leaders if group is None else (group, *leaders)
         self._noted: dict[int, str] = {}  # descendants with their start times
         self._seen: set[int] = set()  # those with the mark so far
         self._started: dict[int, str] = {}  # of those with the mark, where it cannot be looked up again
@@ -89,6 +114,7 @@ class Family:
             self.note(pid)
         self._seen |= found
         found |= {pid for pid, started in self._noted.items() if start_time(pid) == started}
+        found -= _of_persons_browser(found, self._leaders)
         if self._group is not None and _is_there(-self._group):
             found = {pid for pid in found if not _is_in(pid, self._group)} | {-self._group}
         return found
@@ -145,6 +171,40 @@ class Family:
                 seen |= (living := self.living(look()))
                 pause = steps.send(living)
         return seen
+
+
+def _of_persons_browser(pids: set[int], leaders: Collection[int]) -> set[int]:
+    """Return those in the session of a browser that was opened for the person, or of what has opened it.
+
+    That is none that a server itself leads.
+    """
+    sessions = {pid: session for pid in pids if (session := _session_of(pid)) is not None}
+    looked_at = {*sessions, *sessions.values()}
+    opened = {_session_of(pid) for pid in looked_at if _opens_for_person(_command_of(pid))} - {*leaders}
+    return {pid for pid, session in sessions.items() if session in opened}
+
+
+def _opens_for_person(words: list[str]) -> bool:
+    """Return True for the command line of a browser, or of its opener, with an address and not driven."""
+    if not any(word.startswith(_URLS) for word in words) or any(word.startswith(_DRIVEN) for word in words):
+        return False
+    names = [os.path.basename(word) for word in words[:3]]  # an opener may be a script
+    return any(name in _OPENERS or name in _BROWSERS for name in names)
+
+
+def _command_of(pid: int) -> list[str]:
+    try:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as file:
+            return os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return []
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:  # it is gone
+        return None
 
 
 def _is_in(pid: int, group: int) -> bool:

@@ -61,6 +61,7 @@ def _none_runs(installation: Installation, paths: DaemonPaths) -> Iterator[Findi
         yield problem
     else:
         yield ok(SUBJECT, "none runs; the first client starts it")
+        yield _environment(installation.environment.inherited().shown())
     if installation.config is not None and installation.config.http_served:
         yield from _port_taken(installation.config)
         yield from check_tokens()
@@ -158,13 +159,17 @@ def _given(installation: Installation) -> Iterator[Finding]:
         said = request(installation.paths, {"mcpx": "environment"}, within=STATUS_TIMEOUT_S) or {}
     except MCPXError:  # that it does not answer is found elsewhere
         return
-    found = [each for each in said.get("variables", ()) if each["name"] not in BASIC]
+    yield _environment(said.get("variables", ()))
+
+
+def _environment(variables: Iterable[dict[str, str]]) -> Finding:
+    found = [each for each in variables if each["name"] not in BASIC]
     by_source: dict[str, list[str]] = {}
     for each in found:
         by_source.setdefault(each["source"], []).append(f"{each['name']}={cut(each['value'], MAX_SHOWN)}")
     text = "; ".join(f"{', '.join(given)} (from {source})" for source, given in by_source.items())
     more = f"servers are given, beside {', '.join(BASIC)}: {text or 'nothing'}"
-    yield ok("environment", more, variables=found)
+    return ok("environment", more, variables=found)
 
 
 def _its_peers(installation: Installation, peers: Iterable[dict[str, Any]]) -> Iterator[Finding]:

@@ -79,7 +79,7 @@ def end_orphans(servers: Iterable[Entry]) -> Ended:
 
 
 def _by_mark(noted: dict[int, Entry]) -> Ended:
-    family, marks = Family(server.mark for server in noted.values()), look()
+    family, marks = Family((server.mark for server in noted.values()), leaders=noted.keys()), look()
     found = {marks[pid] for pid in family.living(marks) & marks.keys()}
     signalled = family.end(TERM_TIMEOUT_S)
     groups = [server.pid for server in noted.values() if server.mark in found]
