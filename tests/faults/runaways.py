@@ -25,7 +25,7 @@ import msgspec
 from mcpx.core.system.environment import CHILD_MARK
 from mcpx.core.system.marked import look
 from tests.mcpx.core.daemon.daemons import House
-from tests.mcpx.scripted import QUICK, Ears, entry
+from tests.mcpx.scripted import QUICK, entry
 from tests.mcpx.serving import Served
 
 GONE_WITHIN_S: Final = 2.0
@@ -125,17 +125,14 @@ async def run_away(plan: Plan) -> Runaways:
         os.environ["MCPX_STATE_DIR"] = f"{folder}/state"
         house = House(Path(folder))
         try:
-            with Ears(house.folder / "ears") as ears:
-                return await _run_away(house, ears, plan)
+            return await _run_away(house, plan)
         finally:
             house.close()
 
 
-async def _run_away(house: House, ears: Ears, plan: Plan) -> Runaways:
+async def _run_away(house: House, plan: Plan) -> Runaways:
     names = [f"s{number}" for number in range(plan.servers)]
-    house.write(
-        {name: {**entry(grandchild="session", ears=str(ears.path)), "restart": QUICK} for name in names}
-    )
+    house.write({name: {**entry(grandchild="session"), "restart": QUICK} for name in names})
     times: dict[str, list[float | None]] = {"servers": [], "restarts": [], "daemons": []}
     async with attached(house, names) as client:
         with doubles(marks_of(house)["s0"]) as lookers_on:
