@@ -247,7 +247,7 @@ class WickedHttp(HttpServer):
     async def do_wait(self, request: Request, writer: asyncio.StreamWriter, rule: dict[str, Any]) -> None:
         """The right answer, when the order `release` comes."""
         await self.released.wait()
-        await self.reply(writer, request)
+        await self.behave(request, writer)
 
     async def do_drop(self, request: Request, writer: asyncio.StreamWriter, rule: dict[str, Any]) -> None:
         writer.transport.abort()
