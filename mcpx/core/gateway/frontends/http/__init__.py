@@ -15,9 +15,9 @@ A request passes through these, from the outside in:
 5. `endpoints`: decodes the URL to an `Endpoint`, and finds its sessions. It is given an `exchange`: the
    request, whole, and plain calls for the response, whatever it came over; on a connection that is an
    `http_exchange`, which a plain answer leaves in one write.
-6. `sessions`: the sessions of the handshake era, and the requests of 2026-07-28, which have none; `posted` is
-   one request until it is answered, `events` are kept for a while, so that a client whose stream broke gets
-   its answer.
+6. `sessions`: the sessions of the handshake era, and the requests of 2026-07-28, which have none; `bodies`
+   decodes them, `posted` is one until it is answered, and `in_session` one of a session, whose `events` are
+   kept for a while, so that a client whose stream broke gets its answer.
 
 What is behind is the same server that serves clients on streams, by the same fast path. `supervision` runs
 all of it as a child of the daemon: a port that is taken, or lost later, is tried again, and costs the others
