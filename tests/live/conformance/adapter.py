@@ -184,7 +184,9 @@ def main() -> None:
     """Serve on a free port until ended."""
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"listening at http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
-    uvicorn.Server(uvicorn.Config(app(*sys.argv[1:]), log_level="warning")).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app(*sys.argv[1:]), log_level="warning", http="h11")).run(
+        sockets=[listener]
+    )
 
 
 if __name__ == "__main__":

@@ -309,7 +309,7 @@ def over_http(port: int) -> None:
     app = server().streamable_http_app(event_store=Events(), retry_interval=RETRY_MS)
     listener = socket.create_server(("127.0.0.1", port))
     print(f"listening at http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11")).run(sockets=[listener])
 
 
 if __name__ == "__main__":
