@@ -55,6 +55,30 @@ class Channel:
     Callbacks must not raise.
     """
 
+    __slots__ = (
+        "_broken",
+        "_ended",
+        "_flush_due",
+        "_held",
+        "_loop",
+        "_on_sent",
+        "_out",
+        "_pollable",
+        "_read_fd",
+        "_reading",
+        "_waiting",
+        "_write_fd",
+        "_writer_armed",
+        "_written",
+        "congested",
+        "max_unsent",
+        "on_broken",
+        "on_congested",
+        "on_data",
+        "on_drained",
+        "on_end",
+    )
+
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self.on_data: Callable[[bytes], None] = lambda _data: None
         self.on_end: Callable[[], None] = _nothing
@@ -65,7 +89,6 @@ class Channel:
         self.max_unsent = MAX_UNSENT_BYTES
         """Bytes that the peer may leave unread of messages that are not large."""
         self._loop = asyncio.get_running_loop()
-        self.call_soon = self._loop.call_soon
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._pollable = _is_pollable(read_fd)
@@ -79,6 +102,10 @@ class Channel:
         self._writer_armed = False
         self._broken = False
         self._on_sent: Callable[[], None] | None = None
+
+    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call this in the next turn of the loop."""
+        self._loop.call_soon(function, *arguments)
 
     # --- in
 

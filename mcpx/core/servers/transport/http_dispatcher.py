@@ -338,7 +338,6 @@ class HttpChannel(Channel):
         self.congested = False
         self._post = write
         self._loop = asyncio.get_running_loop()
-        self.call_soon = self._loop.call_soon
         self._due: list[Callable[[], None]] = []
 
     def write(self, *pieces: bytes | memoryview) -> None:

@@ -108,8 +108,8 @@ class HttpConnection:
         self._site = site
         self._shared = shared
         self._loop = asyncio.get_running_loop()
-        self.idle_since: float | None = self._loop.time()
-        self.due = self._loop.time() + HEAD_TIMEOUT_S
+        self.idle_since: float | None = (now := self._loop.time())
+        self.due = now + HEAD_TIMEOUT_S
         """The time at which it ends, if nothing comes."""
         self._noted: dict[str, Any] | None = None
         self._is_serving = False
@@ -123,7 +123,6 @@ class HttpConnection:
         channel.on_data = self._data
         channel.on_end = self._ended
         channel.on_broken = self._broken
-        channel.on_drained = self._drained
         channel.start_reading()
 
     # --- what comes
@@ -246,6 +245,7 @@ class HttpConnection:
         """Wait while the client leaves too much unread."""
         while self.channel.congested and not self._is_closed:
             self._taken = self._taken or asyncio.Event()
+            self.channel.on_drained = self._drained
             await self._taken.wait()
 
     def _drained(self) -> None:
