@@ -61,6 +61,8 @@ def perform(config_path: str | None, request: JSON, report: Report) -> JSON:
         return _sign_in(config_path, request, report)
     if operation in {"login", "logout"}:
         return _signed_in_or_out(config_path, operation, server)
+    if "project" in request:
+        return anyio.run(_approve_project, request)
     if operation == "approve" and (reviewed_files := _review_files(config_path, request)) is not None:
         return reviewed_files
     with light_sdk():
@@ -70,6 +72,15 @@ def perform(config_path: str | None, request: JSON, report: Report) -> JSON:
 
 
 # --- approvals
+
+
+async def _approve_project(request: JSON) -> JSON:
+    """The response to a control request about the files of a project; the next daemon finds what it keeps."""
+    from mcpx.core.daemon.project_files import ProjectFiles
+
+    return await ProjectFiles(None, anyio.lowlevel.checkpoint).answer(
+        request["project"], request.get("digest", "")
+    )
 
 
 def _review_files(config_path: str | None, request: JSON) -> JSON | None:

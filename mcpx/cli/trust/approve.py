@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ SAYS = {
 @click.argument("server", required=False, shell_complete=complete_server)
 @click.argument("tool", required=False, shell_complete=complete_tool)
 @click.option("--all", "of_all", is_flag=True, help="Approve what waits of all servers.")
+@click.option("--project", metavar="FOLDER", help="Servers that the files of this project name; . is here.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
 @with_config
 @json_option
@@ -38,6 +40,7 @@ def approve(
     server: str | None,
     tool: str | None,
     of_all: bool,
+    project: str | None,
     yes: bool,
     config_path: str | None,
     as_json: bool,
@@ -45,7 +48,16 @@ def approve(
     """Show what has changed since it was approved; with a SERVER or a TOOL of it, approve that.
 
     A TOOL that is asked about before it runs is not asked about again, until it changes.
+
+    With --project, show which servers .mcp.json, .vscode/mcp.json and .cursor/mcp.json of a folder would
+    start, and agree to that. They are then offered to clients in that folder, until a file says something
+    else.
     """
+    if project is not None:
+        if of_all or server is not None:
+            raise click.UsageError("--project is for the servers of one folder: name no server")
+        _approve_project(os.path.realpath(project), Control(config_path), yes=yes, as_json=as_json)
+        return
     if of_all and server is not None:
         raise click.UsageError("--all is for all servers: name none")
     control = Control(config_path)
@@ -73,6 +85,42 @@ def approve(
     else:
         for each in waiting:
             echo(f"approved {shown_server(each['server'])}: {_named(each['changes'])}")
+
+
+def _approve_project(folder: str, control: Control, *, yes: bool, as_json: bool) -> None:
+    """Show what the files of a folder would start, and agree to it."""
+    if not os.path.isdir(folder):
+        raise click.UsageError(f"no such folder: {folder}")
+    found = control.ask({"mcpx": "approve", "project": folder})
+    if not as_json:
+        _show_project(found)
+    is_new = bool(found["servers"]) and not found["approved"]
+    if is_new and not yes:
+        if as_json or not sys.stdin.isatty():
+            echo("nothing was approved: say --yes", err=True)
+            sys.exit(1)
+        if not asked("Let clients in this folder start this?"):
+            echo("nothing was approved", err=True)
+            sys.exit(1)
+    if is_new:
+        found = control.ask({"mcpx": "approve", "project": folder, "digest": found["digest"]})
+    if as_json:
+        print_json(found)
+    elif found["servers"]:
+        echo("approved" if is_new else "approved already")
+
+
+def _show_project(found: JSON) -> None:
+    echo(one_line(found["project"]), bold=True)
+    for each in found["servers"]:
+        echo(f"  {each['name']} ({each['file']})")
+        echo(f"    {each['starts']}", fg="yellow")
+        for line in each["with"]:
+            echo(f"    {line}")
+    for problem in found["problems"]:
+        echo(f"  left out: {problem}", fg="yellow")
+    if not found["servers"]:
+        echo("  no file of it names a server")
 
 
 def _named(changes: list[JSON]) -> str:

@@ -8,7 +8,7 @@ JSON with the original JSON Schemas. Momentary state is said here, and never in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -47,11 +47,16 @@ CONFIG_NOTE: Final = (
     " force: {}. Tell the user."
 )
 
+CONFIG_ERROR: Final = "config_error"
+"""Among the notes: why the configuration file cannot be used."""
+NOTE: Final = "note: {}. Tell the user."
+
 
 class Inspector:
     """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
 
-    `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    `notes` are what each answer ends with: why the configuration file cannot be used, if it cannot
+    (`config_error`), and others as they are.
     `forms` are those of another inspector of the same settings.
     """
 
@@ -61,13 +66,13 @@ class Inspector:
         checker: ArgumentChecker,
         results: ResultRenderer,
         *,
-        config_problem: Callable[[], str | None] = lambda: None,
+        notes: Callable[[], Mapping[str, str]] = dict,
         forms: Callable[[], ToolForms] | None = None,
     ) -> None:
         self._servers = servers
         self._checker = checker
         self._results = results
-        self._config_problem = config_problem
+        self._notes = notes
         self._forms = ToolForms(results.settings)
         self.forms = forms or self._forms_in_force
         self.indexing = SearchIndexing(partial(list_servers, servers))
@@ -116,12 +121,15 @@ class Inspector:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
                 tool is named without its server, and not one server alone has it.
         """
-        answer = self._answer(request)
-        if (problem := self._config_problem()) is None:
+        answer, notes = self._answer(request), self._notes()
+        if not notes:
             return answer
-        note = {"type": "text", "text": CONFIG_NOTE.format(one_line(problem, MAX_PROBLEM_LEN))}
-        plain = {**(answer.structured_content or {}), "config_error": problem}
-        return replace(answer, content=[*answer.content, note], structured_content=plain)
+        said = [(CONFIG_NOTE if key == CONFIG_ERROR else NOTE, text) for key, text in notes.items()]
+        shown = [
+            {"type": "text", "text": form.format(one_line(text, MAX_PROBLEM_LEN))} for form, text in said
+        ]
+        plain = {**(answer.structured_content or {}), **notes}
+        return replace(answer, content=[*answer.content, *shown], structured_content=plain)
 
     def _answer(self, request: Inspect) -> ToolResult:
         found, problems = find_tools(self._servers, request)

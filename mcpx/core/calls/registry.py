@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.core.calls.calls import ToolCalls
-from mcpx.core.calls.inspection import Inspector
+from mcpx.core.calls.inspection import CONFIG_ERROR, Inspector
 from mcpx.core.calls.names import find_server, list_servers, own_name
 from mcpx.core.calls.pipeline import Pipeline
 from mcpx.core.calls.results.shaping import ResultRenderer
@@ -124,7 +124,7 @@ class Registry:
 class Faces:
     """Makes the registry of some servers and the calls to them; its own are those of `upstreams`, of all.
 
-    `config_problem` says why the configuration file cannot be used, if so; `await_peers` waits until the
+    `notes` are what inspect adds to each answer (`Inspector`); `await_peers` waits until the
     servers of other MCPX are known.
     """
 
@@ -137,7 +137,7 @@ class Faces:
         records: Records,
         links: SignInLinks,
         tracing: Tracing,
-        config_problem: Callable[[], str | None],
+        notes: Callable[[], Mapping[str, str]],
         await_peers: Callable[[], Awaitable[None]],
     ) -> None:
         self._results = results
@@ -145,14 +145,18 @@ class Faces:
         self._records = records
         self._links = links
         self._tracing = tracing
-        self._config_problem = config_problem
+        self._notes = notes
         self._await_peers = await_peers
         self.workers = WorkerPool()
         """The processes for what would hold up the event loop."""
         self.checker = ArgumentChecker(self.workers)
-        self.inspector = Inspector(upstreams, self.checker, results, config_problem=config_problem)
+        self.inspector = Inspector(upstreams, self.checker, results, notes=notes)
         self.calls = self._calls(upstreams, self.inspector)
         self.registry = Registry(upstreams, self.calls)
+
+    def _hidden_notes(self) -> dict[str, str]:
+        """The notes for clients who are not shown all: the problem of a file may name what is hidden."""
+        return {key: SEE_STATUS if key == CONFIG_ERROR else text for key, text in self._notes().items()}
 
     def among(self, upstreams: Mapping[str, VisibleServer]) -> tuple[Registry, ToolCalls]:
         """Make the registry of these servers, and the calls to them and no others."""
@@ -160,7 +164,7 @@ class Faces:
             upstreams,
             self.checker,
             self._results,
-            config_problem=lambda: self._config_problem() and SEE_STATUS,
+            notes=self._hidden_notes,
             forms=self.inspector.forms,
         )
         calls = self._calls(upstreams, inspector)

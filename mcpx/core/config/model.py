@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.core.config.per_server import Audit, Count, NonEmpty, Seconds, SecondsOrNever, doc
+from mcpx.core.config.per_server import Audit, Count, NonEmpty, PerServer, Seconds, SecondsOrNever, doc
 from mcpx.core.config.profiles import Profile
 from mcpx.core.config.server_config import PeerConfig, ServerConfig, TokenStoreKind
 from mcpx.core.running import Environment
@@ -248,6 +248,7 @@ class Config(Settings, frozen=True, kw_only=True):
 
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
+    `common` are the settings for all servers, for those that the files of projects name.
     `digest` is that of its text in this process; None for one that was made by a program.
     `environment` is what the entries were read against, and what servers are started in; None stands for
     that of this process.
@@ -259,6 +260,7 @@ class Config(Settings, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     http_served: bool = False
     digest: int | None = None
+    common: PerServer = PerServer()
     environment: Environment | None = None
 
     def server_named(self, name: str) -> str:

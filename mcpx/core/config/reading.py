@@ -157,6 +157,7 @@ def read(
         notices=notices.lines(),
         http_served="http" in document,
         digest=hash(text),
+        common=base,
         environment=environment,
         **msgspec.structs.asdict(settings),
     )

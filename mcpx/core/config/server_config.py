@@ -219,6 +219,8 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     """The entry of the other MCPX whose server it is; None for one that is configured here."""
     name_there: str = ""
     """Its name at that peer."""
+    project: str | None = None
+    """The folder whose file names it, for clients that work there; None for one that is configured here."""
 
     @property
     def is_switched_off(self) -> bool:

@@ -29,6 +29,7 @@ from mcpx.core.catalog.snapshot import ServerInfo
 from mcpx.core.config import Config, ServerConfig
 from mcpx.core.daemon.leaving import Leaving
 from mcpx.core.daemon.ports import NO_PEERS, Cluster, NoSignIns, Peers, SignIns
+from mcpx.core.daemon.project_files import ProjectFiles
 from mcpx.core.daemon.reload import Reloads, log_environment, warn_of_disabled
 from mcpx.core.daemon.status import HttpStatus
 from mcpx.core.events.audit.audit import Audit
@@ -37,7 +38,7 @@ from mcpx.core.events.history import History
 from mcpx.core.events.meter import Meter
 from mcpx.core.events.records import Records
 from mcpx.core.policy.approvals import Approvals
-from mcpx.core.protocol.context import ClientId
+from mcpx.core.protocol.context import ClientId, asking
 from mcpx.core.servers.accounts import OpenAccounts, no_accounts
 from mcpx.core.servers.fleet.fleet import Fleet
 from mcpx.core.servers.fleet.observers import Observer, await_descriptions
@@ -91,8 +92,14 @@ class Hub:
         prepare: Callable[[Config], Config] = lambda config: config,
         http: Callable[[], HttpStatus] | None = None,
     ) -> None:
+        async def renew() -> None:
+            await self.readapt()
+
+        self.projects = ProjectFiles(state, renew)
+        """The servers that the files of projects name."""
+
         def expand(given: Config) -> Config:
-            found = prepare(ports.peers.expand(given))
+            found = self.projects.expand(prepare(ports.peers.expand(given)))
             return found if ports.cluster is None else ports.cluster.expand(found)
 
         config = expand(config)
@@ -114,6 +121,7 @@ class Hub:
             elsewhere=ports.peers,
             has_open_tasks=tasks.has_open,
             renew=self._renew,
+            refusal_of=self.projects.refusal_of,
         )
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
@@ -145,13 +153,13 @@ class Hub:
         self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
         self.tracing = ambient() if tracing is None else tracing
         self.faces = Faces(
-            self.upstreams,
+            self.fleet.common,
             self.results,
             approvals=self.approvals,
             records=self.records,
             links=self.links,
             tracing=self.tracing,
-            config_problem=lambda: self.file.problem,
+            notes=self._notes,
             await_peers=self._await_peers,
         )
         self.calls, self.registry, self.workers = self.faces.calls, self.faces.registry, self.faces.workers
@@ -176,6 +184,7 @@ class Hub:
         root.add(ChildSpec(name="sign-in links", run=self.links.run))
         root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         root.add(ChildSpec(name="suspend", run=suspend.run))
+        root.add(ChildSpec(name="projects", run=self.projects.run))
 
     @property
     def config(self) -> Config:
@@ -188,7 +197,14 @@ class Hub:
         Raises:
             CallError: `unknown_server`, with the nearest names.
         """
-        return self.upstreams[self.registry.upstream(name).name]
+        return self.upstreams.get(name) or self.upstreams[self.registry.upstream(name).name]
+
+    def _notes(self) -> dict[str, str]:
+        """What each answer of inspect ends with, by what a program finds it under."""
+        client, problem = asking.get(), self.file.problem
+        waiting = self.projects.note(None if client is None else client.project)
+        broken = {} if problem is None else {"config_error": problem}
+        return broken if waiting is None else {**broken, "waiting": waiting}
 
     async def _await_peers(self) -> None:
         """Wait until each peer has said which servers it has, or has failed once, at most `startup_wait`."""

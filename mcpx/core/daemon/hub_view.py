@@ -46,7 +46,7 @@ class HubView:
         self._hub = hub
         self._reloads = hub.reloads
         self._selected: tuple[Config, Selection] | None = None
-        self.upstreams: Mapping[str, VisibleServer] = hub.upstreams
+        self.upstreams: Mapping[str, VisibleServer] = hub.fleet.common
         """The servers that are shown, by name."""
         self.registry, self.calls = hub.registry, hub.calls
         if not endpoint.shows_all:
@@ -74,7 +74,7 @@ class HubView:
 
     def hides(self, server: str) -> bool:
         """Return True if a server is not shown at this endpoint, whether it exists or not."""
-        return not self.endpoint.shows_all and server not in self.upstreams
+        return server not in self.upstreams and (not self.endpoint.shows_all or server in self._hub.upstreams)
 
     @property
     def started(self) -> float:

@@ -19,7 +19,7 @@ def waiting(hub: Hub, server: str | None, tool: str | None) -> JSON:
         CallError: `unknown_server`, with the nearest names.
         NothingToApproveError: There is no such tool.
     """
-    names = list(hub.upstreams) if server is None else [hub.registry.upstream(server).name]
+    names = list(hub.upstreams) if server is None else [hub.upstream(server).name]
     found = []
     for name in names:
         policy = hub.upstreams[name].policy
@@ -37,7 +37,7 @@ async def approve(hub: Hub, agreed: Sequence[Agreed], *, of_all: bool) -> JSON:
     """
     by_server: dict[str, list[Agreed]] = {}
     for each in agreed:
-        by_server.setdefault(hub.registry.upstream(each.server).name, []).append(each)
+        by_server.setdefault(hub.upstream(each.server).name, []).append(each)
     store = hub.fleet.pins
     try:
         for name, its in by_server.items():

@@ -94,6 +94,7 @@ class Endpoints:
     ) -> StreamClient:
         """Return what serves a client on a stream of that kind; `client` is what is known of it."""
         client = client or ClientId()
+        endpoint = self.hub.projects.endpoint_for(endpoint, client)
         endpoint = by_own_names(endpoint, self.hub.config)
         if endpoint.server is not None:
             connect = _imported("transparent.clients").TransparentConnection

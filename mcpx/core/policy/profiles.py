@@ -55,13 +55,16 @@ class Selection(msgspec.Struct, frozen=True):
 
 def select(endpoint: Endpoint, config: Config) -> Selection:
     """Select what the clients of an endpoint are shown of a configuration."""
-    if endpoint.shows_all:
+    if endpoint.shows_all and not any(each.project for each in config.servers.values()):
         return Selection(config)
     endpoint = by_own_names(endpoint, config)
     profile = ALL if endpoint.profile is None else config.profiles.get(endpoint.profile, NOTHING)
-    names: Iterable[str] = config.servers
+    names: Iterable[str] = [
+        name for name, each in config.servers.items() if each.project in (None, endpoint.project)
+    ]
     if endpoint.peer is not None:  # a node has a thousand such endpoints
-        names = (endpoint.peer,) if endpoint.peer in config.servers else ()
+        known = config.servers.get(endpoint.peer)
+        names = () if known is None or known.project is not None else (endpoint.peer,)
     names = chosen(names, profile.servers)
     if endpoint.only is not None:
         names = chosen(names, endpoint.only)

@@ -77,7 +77,8 @@ class Session(Supervised):
     ) -> None:
         self.project = None if client is None else client.project or ""
         """The folder for which it is, "" for none; None for one that is not for any in particular."""
-        super().__init__(server, host, mode, _config_for(mode, server.config, client))
+        self._variables = {} if client is None else client.variables
+        super().__init__(server, host, mode, self._as_opened(mode, server.config))
         self.client = client if mode is Mode.PER_CLIENT else None
         self.asked_era = era
         self.idleness: Idleness | None = None
@@ -99,6 +100,15 @@ class Session(Supervised):
         host.clients.add_left_callback(self._suspended.cancel_for)
         self._attempts = Attempts(self.name, self._eras)
         self._changes = Signal()  # set while the server is to be listed again; one for each incarnation
+
+    def _as_opened(self, mode: Mode, config: ServerConfig) -> ServerConfig:
+        """The entry as this session is opened: with its project filled in, and the variables of its client."""
+        config = _config_for(mode, config)
+        if self.project is None:
+            return config
+        runs_there = mode is Mode.PER_PROJECT
+        transport = in_project(config.transport, self.project, self._variables, runs_there=runs_there)
+        return replace(config, transport=transport)
 
     # --- for the server, and the fleet
 
@@ -234,7 +244,7 @@ class Session(Supervised):
         changes = self._changes = Signal()
         config = self.config
         if config.ages:
-            config = _config_for(self.mode, await self.credentials.current(), self.client)
+            config = self._as_opened(self.mode, await self.credentials.current())
         calls = Calls(config, server.counters, self.queue, incarnation.proven)
         relay = SessionRelay(
             self.name,
@@ -315,10 +325,8 @@ class Session(Supervised):
         return self.server.has_open_tasks()
 
 
-def _config_for(mode: Mode, config: ServerConfig, client: ClientId | None) -> ServerConfig:
+def _config_for(mode: Mode, config: ServerConfig) -> ServerConfig:
     """The entry as a session of that mode has it: only the shared one describes resources.
-
-    One of a client or a project has the project filled in, and the variables of the client.
 
     One in the other era must be open before the calls that wait for it give up.
     """
@@ -327,8 +335,4 @@ def _config_for(mode: Mode, config: ServerConfig, client: ClientId | None) -> Se
     limits = config.call_limits
     if mode is Mode.OTHER_ERA:
         limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
-    transport = config.transport
-    if client is not None:
-        project = client.project or ""
-        transport = in_project(transport, project, client.variables, runs_there=mode is Mode.PER_PROJECT)
-    return replace(config, transport=transport, auto_describe=False, call_limits=limits)
+    return replace(config, auto_describe=False, call_limits=limits)

@@ -77,6 +77,8 @@ class Host:
     """Says on which node a session is, where its server is placed on one."""
     renew: Renew
     """Reads the entry of a server again, with the values of now."""
+    refusal_of: Callable[[ServerConfig], CallError | None] = lambda _server: None
+    """Says why a server that the file of a project names must not run, or not any more."""
     _made: Counter[str] = field(default_factory=Counter)  # children of each name so far
 
     def child_name(self, server: str) -> str:
@@ -174,6 +176,15 @@ class Supervised:
     def refusal_of(self, request: Request) -> CallError | None:
         """Say why a request may not be sent, or not any more; None where it may be."""
         raise NotImplementedError
+
+    def check_project(self) -> None:
+        """Check that the server may run, where the file of a project names it.
+
+        Raises:
+            CallError: It may not.
+        """
+        if self.config.project is not None and (refused := self._host.refusal_of(self.config)) is not None:
+            raise refused
 
     def info(self) -> ServerInfo:
         """A frozen view of the server by this session alone."""

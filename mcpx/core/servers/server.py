@@ -109,6 +109,8 @@ class Server:
         """
         if self.per_client or self.per_project or self._per_era:
             self.submit = lambda request, reply: self._session_for(request.context).submit(request, reply)
+        if config.project is not None:
+            self.submit = self._submit_checked
 
     # --- what it is
 
@@ -278,6 +280,11 @@ class Server:
             return self.main
         # input that was asked for in a result goes back to the session that has asked so: a modern one
         return self.in_era(caller.modern or context.answers is not None)
+
+    def _submit_checked(self, request: Request, reply: RawReply) -> None:
+        """Send or queue a request, unless the file that names the server says something else by now."""
+        self.main.check_project()
+        self._session_for(request.context).submit(request, reply)
 
     def _own_session(self, client: ClientId, era: Era | None) -> Session:
         own = self.private.get(client)

@@ -27,6 +27,8 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     all servers, or those of a `profile` of the configuration, or those named in `only` (sorted, each once),
     or with both those that are in both (`mcpx.core.policy.profiles`).
 
+    With `project` it shows beside them the servers that the files of that folder name.
+
     With `peer` the client is another MCPX, which is given that server to offer as one of its own
     (`mcpx.core.gateway.peer`).
     """
@@ -36,6 +38,7 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     only: tuple[str, ...] | None = None
     profile: str | None = None
     peer: str | None = None
+    project: str | None = None
 
     @property
     def alone(self) -> str | None:
@@ -47,7 +50,7 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def shows_all(self) -> bool:
         """True if its clients see every server."""
-        return self.server is None and self.only is None and self.profile is None and self.peer is None
+        return not any((self.server, self.only is not None, self.profile, self.peer, self.project))
 
 
 DEFAULT_ENDPOINT: Final = Endpoint()

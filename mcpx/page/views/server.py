@@ -89,9 +89,9 @@ async def switch(hub: Hub, name: str, *, on: bool) -> JSON:
     """
     async with alone(hub):
         done = await run(hub, "enable" if on else "disable", options=["--yes"], names=[name])
-        if (hub.registry.upstream(name).config.is_switched_off) is on:  # nobody had this MCPX take it in
+        if (hub.upstream(name).config.is_switched_off) is on:  # nobody had this MCPX take it in
             await hub.file.reload()
-    return done | _seen(hub.registry.upstream(name).info())
+    return done | _seen(hub.upstream(name).info())
 
 
 def _seen(info: ServerInfo) -> JSON:

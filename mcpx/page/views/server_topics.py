@@ -55,7 +55,7 @@ async def server(page: OpenPage, name: str) -> AsyncGenerator[Any, None]:
         CallError: `unknown_server`.
     """
     hub = page.hub
-    hub.registry.upstream(name)
+    hub.upstream(name)
     offers = _Offers(hub, name)
     with ExitStack() as stack:
         stack.callback(hub.observe(offers.note))
@@ -128,7 +128,7 @@ async def log(page: OpenPage, name: str) -> AsyncGenerator[Any, None]:
     Raises:
         CallError: `unknown_server`.
     """
-    page.hub.registry.upstream(name)
+    page.hub.upstream(name)
     with _Follower(page.hub, name) as follower:
         file = _opened(follower.server_log.path) if follower.server_log else None
         try:

@@ -8,6 +8,7 @@ a header or of a URL. Changes nothing.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -278,4 +279,5 @@ def _elsewhere(client: Client, document: Any) -> Iterator[str]:
         servers = project.get("mcpServers") if isinstance(project, Mapping) else None
         if isinstance(servers, Mapping) and servers:
             names = ", ".join([*servers][:_NAMES_SHOWN]) + (", ..." if len(servers) > _NAMES_SHOWN else "")
-            yield f"not taken, as they are for one folder alone ({folder}): {names}"
+            offer = f"mcpx approve --project {shlex.quote(str(folder))} offers them there"
+            yield f"not taken, as they are for one folder alone ({folder}): {names}; {offer}"

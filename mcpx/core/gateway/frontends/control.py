@@ -16,6 +16,9 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "approve", "server"?, "tool"?}                {"waiting": [{server, started_by, changes}]}
     {"mcpx": "approve", "agreed": [{server, kind, tool, digest}], "of_all"?}
                                                            approve what was shown so; {"approved": [...]}
+    {"mcpx": "approve", "project", "digest"?}              {"project", "servers", "problems", "digest",
+                                                           "approved"}: what the files of that folder would
+                                                           start, agreed to with the digest of just that
     {"mcpx": "login", "server", "scopes"?, "timeout"?}     first {"progress": null, "server", "url",
                                                            "redirect_uri"}
     {"mcpx": "login"}                                      {"needed": [NAME]}
@@ -181,7 +184,7 @@ class Control:
         said: JSON = {"path": environment.path, "source": environment.source}
         if name is None:
             return said | {"variables": environment.inherited().shown()}
-        known = self._hub.registry.upstream(self._hub.calls.own_name(name))  # or an error
+        known = self._hub.upstream(self._hub.calls.own_name(name))  # or an error
         name = known.name
         server = self._hub.upstreams[name]
         variables = [] if (given := server.main.inherited) is None else given.shown()

@@ -64,6 +64,8 @@ class ControlRequest(msgspec.Struct, frozen=True):
     program: str = ""
     variables: dict[str, str] = {}
     told_all: bool | None = None
+    project: str | None = None
+    digest: str = ""
     agreed: list[Agreed] | None = None
     of_all: bool = False
     scopes: tuple[str, ...] = ()
@@ -96,7 +98,9 @@ async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda
     check_endpoint(request.endpoint, hub.config)
     about = request.surroundings
     client = client_in(about, hub.config.forward_env, home=str(Path.home()))
-    view = HubView(hub, request.endpoint)
+    view = HubView(hub, hub.projects.endpoint_for(request.endpoint, client))
+    if request.project is not None:
+        return await hub.projects.answer(request.project, request.digest)
     if request.server is not None:
         request = msgspec.structs.replace(request, server=view.calls.own_name(request.server))
     try:

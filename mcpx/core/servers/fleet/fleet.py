@@ -48,6 +48,7 @@ from mcpx.core.servers.transport.ledger import Ledger
 from mcpx.core.servers.transport.placement import Placement
 from mcpx.core.telemetry.log_files import ServerLog
 from mcpx.core.telemetry.metrics import Activity
+from mcpx.errors import CallError
 from mcpx.paths import configuration_folder
 from supervisors import (
     ChildFailed,
@@ -72,7 +73,8 @@ class Fleet:
     `tokens` the one for the tokens of sign-ins, if not that.
 
     `open_accounts` and `elsewhere` are the ports to sign-ins and to other MCPX; `has_open_tasks` says if a
-    server works on a task, and is not to be stopped; `renew` reads an entry again, with the values of now.
+    server works on a task, and is not to be stopped; `renew` reads an entry again, with the values of now;
+    `refusal_of` says why a server of a project must not run.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent
     endpoint.
@@ -91,6 +93,7 @@ class Fleet:
         elsewhere: Elsewhere,
         has_open_tasks: Callable[[str], bool],
         renew: Renew,
+        refusal_of: Callable[[ServerConfig], CallError | None] = lambda _server: None,
     ) -> None:
         self.environment = InForce(config.environment)
         """The environment that the servers are started in."""
@@ -130,6 +133,7 @@ class Fleet:
             elsewhere=elsewhere,
             placement=placement,
             renew=renew,
+            refusal_of=refusal_of,
         )
         self.observers = Observers()
         self.news = Signal()
@@ -144,6 +148,8 @@ class Fleet:
         self._has_open_tasks = has_open_tasks
         with self.environment.entered():
             self.upstreams = {name: self.make(server) for name, server in config.servers.items()}
+        self.common = _common(self.upstreams)
+        """Those that all clients may see: without those of single projects. Changed in place as well."""
         self.timelines.keep(self.upstreams.values())
         self.direct = DirectSessions(self.upstreams, self._host)
         self.observers.add(self.direct.announce_rules)
@@ -251,6 +257,8 @@ class Fleet:
         """Show these servers and no others, from one turn of the event loop to the next."""
         self.upstreams.clear()
         self.upstreams.update(upstreams)
+        self.common.clear()
+        self.common.update(_common(upstreams))
         self.timelines.keep(upstreams.values())
         self.touch()
 
@@ -373,3 +381,7 @@ class Fleet:
                 self.try_again(upstream.name)
         self._elsewhere.account_changed(name)
         self.touch()
+
+
+def _common(upstreams: dict[str, Server]) -> dict[str, Server]:
+    return {name: each for name, each in upstreams.items() if each.config.project is None}

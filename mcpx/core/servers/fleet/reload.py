@@ -56,7 +56,7 @@ LOOKED_UP: Final = (
 What the quota says of its processes is in their transport, too, and the place in that of a server on a node.
 """
 _KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ServerConfig)}
-_NO_SETTINGS: Final = frozenset({"source", "servers", "peers", "notices", "digest", "environment"})
+_NO_SETTINGS: Final = frozenset({"source", "servers", "peers", "notices", "digest", "environment", "common"})
 
 
 class ReloadError(MCPXError):

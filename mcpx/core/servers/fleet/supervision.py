@@ -99,6 +99,7 @@ def child_spec(
 
     async def run(incarnation: Incarnation) -> None:
         with environment.entered():
+            session.check_project()
             await session.run(incarnation)
 
     def classify(error: Exception) -> Cause:

@@ -10,7 +10,15 @@ from rich.console import Console
 
 from mcpx.cli.operations.status_table import LEGEND, render, render_json, show
 from mcpx.core.daemon.lifecycle import waiting_upgrade
-from mcpx.core.daemon.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, SignInStatus, Status
+from mcpx.core.daemon.status import (
+    ChangeStatus,
+    DaemonStatus,
+    InstanceStatus,
+    Latency,
+    ServerStatus,
+    SignInStatus,
+    Status,
+)
 from mcpx.errors import MCPXError
 from mcpx.version import __version__
 
@@ -66,6 +74,15 @@ def test_what_waits_for_approval_is_named_with_the_command():
     assert "mcpx approve files: commit has changed (description), push is new" in text
     text = printed(server(changes=[change(f"t{number}") for number in range(9)]), width=400)
     assert "and 4 more" in text
+
+
+def test_the_processes_of_each_project_stand_below_their_server():
+    shop = InstanceStatus(project="/home/me/shop", state="ready", pid=4711, uptime_s=300.0, restarts=2)
+    broken = InstanceStatus(project="/home/me/other", state="parked", last_error="command not found")
+    text = printed(server(sessions=2, instances=[shop, broken]), width=120)
+    assert "ready x2" in text
+    assert "/home/me/shop: ready, pid 4711, up 5m00, restarts 2" in text
+    assert "/home/me/other: parked: command not found" in text
 
 
 def test_that_nothing_can_be_pinned_is_said():

@@ -236,3 +236,15 @@ async def test_projects_that_offer_different_things_are_each_shown_their_own(hou
         assert (await other.request("tools/call", exec_b))["content"][0]["text"] == "b"
         refused = await one.request("tools/call", exec_b)
         assert refused["structuredContent"]["code"] == "unknown_tool"
+
+
+async def test_a_value_that_ages_is_fetched_for_each_project(house, folders):
+    given = server({"env": {"ROOT": "${project}", "TOKEN": "${cmd:cat token}"}})
+    house.write({"s": {**given, "idle_stop": 0.2}})
+    (house.folder / "token").write_text("a-token-of-one-day")
+    given["env"]["TOKEN"] = f"${{cmd:cat {house.folder / 'token'}}}"
+    house.write({"s": {**given, "idle_stop": 0.2}})
+    async with client(house, folders[0]) as one, client(house, folders[1]) as other:
+        for of, folder in ((one, folders[0]), (other, folders[1])):
+            found = await where(of)
+            assert (found["env"]["ROOT"], found["env"]["TOKEN"]) == (str(folder), "a-token-of-one-day")

@@ -112,7 +112,9 @@ def test_servers_of_single_projects_are_named_and_not_taken() -> None:
     }
     found = given("claude-code", json.dumps(document))
     assert list(entries(found)) == ["git"]
-    assert found.notes == ("not taken, as they are for one folder alone (/w/one): db",)
+    (note,) = found.notes
+    assert note.startswith("not taken, as they are for one folder alone (/w/one): db; ")
+    assert "mcpx approve --project /w/one " in note
 
 
 @pytest.mark.parametrize("version", ["first", "second"])

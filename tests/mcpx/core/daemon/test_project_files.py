@@ -1,0 +1,204 @@
+"""Servers that the files of a project name: for its clients alone, and run after a person has agreed."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from mcpx.core.daemon.project_files import read_project
+from tests.mcpx.core.daemon.daemons import until
+from tests.mcpx.core.daemon.test_projects import call, client, inspected, server, where
+from tests.mcpx.serving import alive_in_group
+
+pytestmark = pytest.mark.anyio
+FILES = {
+    ".mcp.json": "mcpServers",
+    ".vscode/mcp.json": "servers",
+    ".cursor/mcp.json": "mcpServers",
+}
+
+
+@pytest.fixture
+def folders(house):
+    made = [house.folder / name for name in ("a", "shop")]
+    for each in made:
+        each.mkdir()
+    house.write({"plain": server()})
+    return made
+
+
+def named(folder, file=".mcp.json", name="db", **more):
+    """Write a file of a project, which names one scripted server that leaves a mark where it starts."""
+    entry = {**server(stderr="started"), "env": {"MARK": "1"}, **more}
+    path = folder / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({FILES[file]: {name: entry}}))
+    return path
+
+
+def approve(house, folder, *options):
+    return house.run("approve", "--project", str(folder), *options)
+
+
+async def refused(of, name):
+    result = await call(of, name)
+    assert result["isError"], result
+    return result["structuredContent"]["code"]
+
+
+@pytest.mark.parametrize("file", FILES)
+async def test_nothing_runs_before_it_was_agreed_to_and_then_for_its_clients_alone(house, folders, file):
+    a, shop = folders
+    named(shop, file)
+    async with client(house, shop) as one, client(house, a) as other:
+        assert await refused(one, "shop/db") == "unknown_server"
+        await until(lambda: "project.file" not in str(house.log()))
+        assert "mcpx approve --project" in await waiting(one)
+        assert "mcpx approve" not in await inspected(other)
+        shown = approve(house, shop)
+        assert (shown.returncode, "nothing was approved: say --yes" in shown.stderr) == (1, True)
+        assert "scripted_server.py" in shown.stdout
+        assert "MARK" in shown.stdout
+        assert await refused(one, "shop/db") == "unknown_server"
+        done = approve(house, shop, "--yes")
+        assert (done.returncode, done.stderr) == (0, "")
+        found = await where(one, "shop/db")
+        assert (found["cwd"], found["env"]["MARK"]) == (str(shop), "1")
+        assert "shop/db" in await inspected(one)
+        assert "shop/db" not in await inspected(other)
+        assert await refused(other, "shop/db") == "unknown_server"
+        assert (await where(other, "plain"))["pid"] == (await where(one, "plain"))["pid"]
+        assert approve(house, shop).stdout.rstrip().endswith("approved already")
+
+
+async def waiting(of):
+    """What `inspect` says, once it knows that something waits."""
+    for _ in range(200):
+        if "agreement" in (text := await noted(of)):
+            return text
+    raise AssertionError(text)
+
+
+async def noted(of):
+    result = await of.request("tools/call", {"name": "inspect", "arguments": {}})
+    return " ".join(each["text"] for each in result["content"])
+
+
+async def test_a_change_ends_it_at_once_and_asks_again(house, folders):
+    _, shop = folders
+    path = named(shop)
+    approve(house, shop, "--yes")
+    async with client(house, shop) as one:
+        await until_there(one, house, shop)
+        pid = (await where(one, "shop/db"))["pid"]
+        # the same words in another order are no change
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps(document, indent=1))
+        await until_there(one, house, shop)
+        assert (await where(one, "shop/db"))["pid"] == pid
+        document["mcpServers"]["db"]["args"].append("more")
+        path.write_text(json.dumps(document))
+        assert await refused(one, "shop/db") in {"server_unavailable", "unknown_server"}  # at once
+        await until(lambda: not alive_in_group(pid))
+        assert "agreement" in await waiting(one)
+        assert await refused(one, "shop/db") == "unknown_server"
+        path.write_text(json.dumps({"mcpServers": {}}))
+        await until(lambda: not house.status()["servers"][1:])
+    assert approve(house, shop).stdout.endswith("no file of it names a server\n")
+
+
+async def until_there(one, house, folder):
+    for _ in range(400):
+        if not (await call(one, f"{folder.name}/db")).get("isError"):
+            return
+    raise AssertionError(house.status())
+
+
+async def test_what_was_agreed_to_is_remembered(house, folders):
+    _, shop = folders
+    named(shop)
+    approve(house, shop, "--yes")
+    house.run("daemon", "restart")
+    async with client(house, shop) as one:
+        await until_there(one, house, shop)
+
+
+async def test_what_was_shown_is_what_is_agreed_to(house, folders):
+    _, shop = folders
+    path = named(shop)
+    house.run("daemon", "start")
+    seen = json.loads(approve(house, shop, "--json", "--yes").stdout)
+    assert seen["approved"]
+    path.write_text(json.dumps({"mcpServers": {"db": {"command": "evil"}}}))
+    seen = json.loads(approve(house, shop, "--json").stdout or "{}")
+    assert seen == {}  # it wants --yes
+
+
+def test_files_that_are_odd_harm_nobody_and_are_named(tmp_path):
+    def problems():
+        found = read_project(str(tmp_path))
+        assert found.entries == {}
+        return "\n".join(found.problems)
+
+    file = tmp_path / ".mcp.json"
+    assert problems() == ""
+    for text, said in (("{", ".mcp.json:1:"), ("[]", "expected an object"), ("[" * 9000, ".mcp.json")):
+        file.write_text(text)
+        assert said in problems()
+    file.write_bytes(b'{"mcpServers": "\xff"}')
+    assert ".mcp.json" in problems()
+    file.write_text(" " * (1 << 20) + "{}")
+    assert "larger than 1 MiB" in problems()
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    assert "it is a link" in problems()
+    file.unlink()
+    os.mkfifo(file)
+    assert "it is no file" in problems()
+    file.unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mcp.json").write_text('{"servers": {"x": {"command": "x"}}}')
+    (tmp_path / ".vscode").symlink_to(elsewhere)
+    assert "its folder is a link" in problems()
+
+
+def test_only_how_a_server_is_started_counts(tmp_path):
+    entries = {
+        "one": {
+            "command": "a",
+            "args": ["b c"],
+            "env": {"K": "${K}"},
+            "annotations": {"*": {}},
+            "approve": "off",
+        },
+        "secret": {"command": "a", "args": ["${cmd:touch x}"]},
+        "key": {"url": "https://x/${keychain:TOKEN}"},
+        "off": {"command": "a", "disabled": True},
+        "odd": 1,
+    }
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    found = read_project(str(tmp_path))
+    assert list(found.entries) == ["one"]
+    assert found.entries["one"][1] == {"command": "a", "args": ["b c"], "env": {"K": "${K}"}}
+    assert [each.split(": ")[1] for each in found.problems] == ["secret", "key", "odd"]
+    (shown,) = found.shown()
+    assert (shown["starts"], shown["with"]) == ('a "b c"', ['env: {"K":"${K}"}'])
+    digest = found.digest
+    entries["one"]["args"] = ["b", "c"]
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    assert read_project(str(tmp_path)).digest != digest
+    entries["one"]["command"] = "\x1b[2J\r\nrm"
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    assert "\x1b" not in json.dumps(read_project(str(tmp_path)).shown(), ensure_ascii=False)
+
+
+def test_what_claude_code_has_for_a_project_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    projects = {str(shop): {"mcpServers": {"git": {"command": "uvx"}}}, "/other": {"mcpServers": {"x": {}}}}
+    (tmp_path / ".claude.json").write_text(json.dumps({"projects": projects, "mcpServers": {"user": {}}}))
+    assert list(read_project(str(shop)).entries) == ["git"]
