@@ -81,7 +81,7 @@ def test_the_processes_of_each_project_stand_below_their_server():
     broken = InstanceStatus(project="/home/me/other", state="parked", last_error="command not found")
     text = printed(server(sessions=2, instances=[shop, broken]), width=120)
     assert "ready x2" in text
-    assert "/home/me/shop: ready, pid 4711, up 5m00, restarts 2" in text
+    assert "/home/me/shop: ready, pid 4711, up 5m, restarts 2" in text
     assert "/home/me/other: parked: command not found" in text
 
 
