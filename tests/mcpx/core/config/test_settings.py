@@ -28,7 +28,17 @@ def read(**settings: Any) -> Config:
 def test_defaults_are_those_of_the_contract() -> None:
     config = read()
     plain = msgspec.structs.asdict(config)
-    for key in ("source", "servers", "peers", "notices", "http", "http_served", "digest", "environment"):
+    for key in (
+        "source",
+        "servers",
+        "peers",
+        "notices",
+        "http",
+        "http_served",
+        "digest",
+        "environment",
+        "common",
+    ):
         del plain[key]
     assert plain == {
         "schema_compression_enabled": True,
@@ -166,7 +176,7 @@ def effective(config: Config) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(msgspec.json.encode(replace(config, environment=None)))
     server = plain["servers"]["s"]
     nested = {f"{outer}.{key}": value for outer in NESTED for key, value in (plain | server)[outer].items()}
-    ours = {"source", "servers", "peers", "notices", "http", "http_served", "digest", "environment"}
+    ours = {"source", "servers", "peers", "notices", "http", "http_served", "digest", "environment", "common"}
     rest = {key: plain[key] for key in plain if key not in ours}
     names = ("auto_describe", "sessions", "era", "start", "remembered_for", "inherit", "idle_stop", "native")
     names += (
