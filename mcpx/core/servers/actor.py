@@ -102,7 +102,7 @@ class Session(Supervised):
         self._changes = Signal()  # set while the server is to be listed again; one for each incarnation
 
     def _as_opened(self, mode: Mode, config: ServerConfig) -> ServerConfig:
-        """The entry as this session is opened: with its project filled in, and the variables of its client."""
+        """The entry as this session is opened: with its project filled in, and its client's variables."""
         config = _config_for(mode, config)
         if self.project is None:
             return config

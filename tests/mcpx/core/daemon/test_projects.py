@@ -239,11 +239,8 @@ async def test_projects_that_offer_different_things_are_each_shown_their_own(hou
 
 
 async def test_a_value_that_ages_is_fetched_for_each_project(house, folders):
-    given = server({"env": {"ROOT": "${project}", "TOKEN": "${cmd:cat token}"}})
-    house.write({"s": {**given, "idle_stop": 0.2}})
     (house.folder / "token").write_text("a-token-of-one-day")
-    given["env"]["TOKEN"] = f"${{cmd:cat {house.folder / 'token'}}}"
-    house.write({"s": {**given, "idle_stop": 0.2}})
+    house.write({"s": server({"env": {"ROOT": "${project}", "TOKEN": f"${{cmd:cat {house.folder}/token}}"}})})
     async with client(house, folders[0]) as one, client(house, folders[1]) as other:
         for of, folder in ((one, folders[0]), (other, folders[1])):
             found = await where(of)
