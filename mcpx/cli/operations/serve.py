@@ -207,7 +207,7 @@ def serve(
     def needed(config: Config) -> Config:
         return started_here(select(shown, config).config) if early else replace(config, servers={})
 
-    with early_children(text.parse, needed) as resolved:
+    with early_children(text.parse, needed, sweeps=early) as resolved:
         with light_sdk(serves_http=transport == "http"):
             from mcpx import app  # the SDK, while servers start
 

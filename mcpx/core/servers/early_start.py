@@ -25,24 +25,29 @@ MAX_EARLY: Final = 64  # processes: each has three pipes, and the limit of open 
 
 @contextmanager
 def early_children(
-    resolve: Callable[[], Config], needed: Callable[[Config], Config] = lambda config: config
+    resolve: Callable[[], Config],
+    needed: Callable[[Config], Config] = lambda config: config,
+    *,
+    sweeps: bool = True,
 ) -> Iterator[Callable[[], Config]]:
     """In a thread, `resolve` the configuration, which may wait for the login shell, and start processes.
 
-    They are those that a fleet of the servers that are `needed` starts first; what it has not taken is ended.
-    What it yields waits for the configuration and returns it, or raises what `resolve` has raised.
+    What an earlier MCPX has left behind is ended before that, where it `sweeps`. They are those that a fleet
+    of the servers that are `needed` starts first; what it has not taken is ended. What it yields waits for
+    the configuration and returns it, or raises what `resolve` has raised.
     """
     resolved = Future[Config]()
     lock, is_over = Lock(), False
 
     def work() -> None:
         try:
+            if sweeps:
+                EARLY.sweep()
             config = resolve()
             with lock:
                 if not is_over:
                     put_in_force(config.environment)
-                    if (wanted := needed(config)).servers:  # else nothing is to be swept up yet, either
-                        EARLY.start(needed_first(wanted), at_once=max(1, round(processors())))
+                    EARLY.start(needed_first(needed(config)), at_once=max(1, round(processors())))
             resolved.set_result(config)
         except BaseException as error:  # noqa: BLE001 - the boundary of the thread: it is raised where it is waited for
             resolved.set_exception(error)

@@ -86,16 +86,20 @@ class EarlyChildren:
         self._thread: threading.Thread | None = None
         self._enough = threading.Event()
 
+    @staticmethod
+    def sweep() -> None:
+        """End what an earlier MCPX left behind."""
+        if orphans := Ledger().sweep():
+            log.warning("orphans.ended", process_groups=orphans)
+
     def start(self, commands: Iterable[Stdio], *, at_once: int) -> None:
-        """End what an earlier MCPX left behind, and start these; one that cannot be started is left out.
+        """Start these; one that cannot be started is left out.
 
         Those beyond the first `at_once` follow in a thread, each when one before it waits to be asked, until
         somebody takes a process.
         """
         left = deque(commands)
         self._ledger = ledger = Ledger()
-        if orphans := ledger.sweep():
-            log.warning("orphans.ended", process_groups=orphans)
         self._start_next(ledger, left, at_once)
         if left and has_proc():
             self._enough.clear()
