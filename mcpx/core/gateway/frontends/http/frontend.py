@@ -77,7 +77,7 @@ def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
     keep_alive(listener, UNREAD_S)  # what is accepted has it from here
     try:
         listener.bind((host, port))
-        listener.listen(BACKLOG)  # before the address is logged; uvicorn would do it later
+        listener.listen(BACKLOG)  # before the address is logged
     except OSError as error:
         listener.close()
         name = "port" if port else "host"
