@@ -15,8 +15,8 @@ is a matter between client and server (`mcpx.core.gateway.transparent.sessions`)
 
 The SDK serves both for its own message streams; here it is for a dispatcher that carries bytes
 (`mcpx.core.gateway.endpoint_server.StreamServing`). It is loaded when it is needed: `EraServer.take` answers
-what most clients begin with, the greeting of the handshake era, its lists of tools and pings, by the `Offer`
-of the endpoint, and with the same bytes.
+what most clients begin with, the greeting of the handshake era, its lists and pings, by the `Offer` of the
+endpoint, and with the same bytes.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from pydantic import ValidationError
 
 from mcpx.core.gateway.clients.handles import stream_caller
 from mcpx.core.gateway.clients.identity import bind_client
+from mcpx.core.gateway.native.lists import LISTS
 from mcpx.core.gateway.offer import Offer, SdkServer, Serving
 from mcpx.core.protocol.context import ClientId, Transport
 from mcpx.core.telemetry.contained import contain
@@ -213,9 +214,11 @@ class EraServer:
         if method == PING and not raw:
             self._dispatcher.channel.write(*envelope.answer(request_id, [b"{}"]))
             return True
-        if method != LIST_TOOLS or offer.wants_projects:  # of which its client is asked first
+        if method != LIST_TOOLS and not (method in LISTS and offer.has_native):
             return False
-        return self._list(offer, self._session, request_id, raw)
+        if offer.wants_projects:  # of which the client is asked first
+            return False
+        return self._list(offer, self._session, request_id, method, raw)
 
     def _open_session(self, offer: Offer, request_id: RequestId, raw: msgspec.Raw) -> bool:
         """Answer `initialize`, and commit what it agrees to, as the SDK's runner does."""
@@ -236,7 +239,9 @@ class EraServer:
         self._dispatcher.channel.write(*envelope.answer(request_id, [greeting]))
         return True
 
-    def _list(self, offer: Offer, session: ServerSession, request_id: RequestId, raw: msgspec.Raw) -> bool:
+    def _list(
+        self, offer: Offer, session: ServerSession, request_id: RequestId, method: str, raw: msgspec.Raw
+    ) -> bool:
         try:
             asked = _decode_listing(raw) if raw else _Listing()
             meta = msgspec.json.decode(raw).get("_meta") if raw else None
@@ -248,10 +253,13 @@ class EraServer:
         async def answer() -> None:
             with scope:
                 try:
-                    listed = await offer.list_tools(session, meta, asked.cursor, None)
+                    if method == LIST_TOOLS:
+                        listed = await offer.list_tools(session, meta, asked.cursor, None)
+                    else:
+                        listed = await offer.list_entries(method, meta, asked.cursor)
                     response = envelope.answer(request_id, [listed])
                 except Exception as error:  # noqa: BLE001 - as in `Incoming`: whatever it raises is the answer
-                    response = envelope.failure(request_id, encoded_error(error, LIST_TOOLS))
+                    response = envelope.failure(request_id, encoded_error(error, method))
             if not scope.cancelled_caught:
                 del self._dispatcher.fast_cancels[request_id]
                 self._dispatcher.channel.write(*response)

@@ -1,4 +1,4 @@
-"""What the clients of an endpoint are told before they call anything: the greeting, and the list of tools.
+"""What the clients of an endpoint are told before they call anything: the greeting, and the lists.
 
 An `Offer` is made when the first client of its endpoint comes, and shared by all of them, whichever way they
 came. It needs nothing of the SDK's server, whose import takes a fifth of a daemon's start and 10 MB: a client
@@ -29,7 +29,16 @@ from mcpx.core.events.costs import definitions_cost
 from mcpx.core.gateway.clients.identity import connection_of, is_probe, session_client
 from mcpx.core.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.core.gateway.clients.sessions import ClientSessions, client_name
-from mcpx.core.gateway.native.lists import UNCACHED, definition, tools_page
+from mcpx.core.gateway.native.lists import (
+    LISTS,
+    UNCACHED,
+    definition,
+    entries_page,
+    list_entry,
+    offered_as,
+    tools_page,
+)
+from mcpx.core.gateway.native.lookup import Lookup
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.protocol.context import ClientId
 from mcpx.core.rendering.result_members import enveloped
@@ -86,6 +95,7 @@ class Offer:
         self._all = hub
         self._load = load
         self._server: SdkServer | None = None
+        self._lookup = Lookup(self.hub, self.wait_for_servers)
         self._wait_until = self.hub.started + hub.config.startup_wait
 
     @property
@@ -173,6 +183,23 @@ class Offer:
         if cursor is None:
             note_listing(self.hub, session, meta, three, self.exposure)
         return enveloped(UNCACHED | page, stamp)
+
+    # --- the lists of resources and prompts
+
+    async def list_entries(self, method: str, meta: Mapping[str, Any] | None, cursor: str | None) -> bytes:
+        """The result of a method of `LISTS` before 2026-07-28.
+
+        Raises:
+            MCPError: The cursor comes from no page of this list.
+        """
+        paged = await self.wait_to_list(meta)
+        key, listed = LISTS[method]
+        entries = [
+            (offered_as(info)[1], info)
+            for _, catalogue in self._lookup.catalogues()
+            for info in listed(catalogue)
+        ]
+        return enveloped(entries_page(key, entries, cursor, entry=list_entry, paged=paged), None)
 
 
 def note_listing(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcpx.core.calls.exposure import has_output_schema
-from mcpx.core.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.core.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.core.catalog.naming import native_name, offered_prompt, offered_uri, whole_name
 from mcpx.core.rendering.result_members import read_array, read_block, read_object
 from mcpx.core.text import is_clean, one_line, paragraphs
@@ -218,6 +218,33 @@ def definition(tool: ToolInfo, *, with_output_schema: bool) -> JSON:
     else:
         entry.pop("outputSchema", None)
     return entry
+
+
+Listed = Callable[[Catalogue], Iterable[ListEntry]]
+LISTS: Final[dict[str, tuple[str, Listed]]] = {
+    "resources/list": ("resources", lambda known: known.resources.values()),
+    "resources/templates/list": ("resourceTemplates", lambda known: known.templates),
+    "prompts/list": ("prompts", lambda known: known.prompts),
+}
+"""By method: the member of its result, and its entries of a catalogue."""
+
+
+def entries_page(
+    key: str,
+    entries: Sequence[tuple[str, ListEntry]],
+    cursor: str | None,
+    *,
+    entry: Callable[[ListEntry], JSON],
+    paged: bool,
+) -> JSON:
+    """The result of one of `LISTS`: the page behind `cursor` of named entries, or all; `entry` shows one.
+
+    Raises:
+        BadCursorError: `cursor` does not come from a page of this list.
+    """
+    page = page_of(key, entries, cursor, size=PAGE_ENTRIES if paged else len(entries) + 1)
+    more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
+    return {**UNCACHED, key: [entry(info) for _, info in page.entries], **more}
 
 
 def tools_page(

@@ -8,7 +8,7 @@ contents are passed on as the bytes that the server gave, a blob only where it i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -32,7 +32,7 @@ from mcpx.core.gateway.clients.identity import origin_of
 from mcpx.core.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.core.gateway.native import lists
 from mcpx.core.gateway.native.errors import about_resource, as_protocol_error
-from mcpx.core.gateway.native.lists import PAGE_ENTRIES, UNCACHED, page_of
+from mcpx.core.gateway.native.lists import UNCACHED
 from mcpx.core.gateway.native.lookup import ListenStreams, Lookup, kept_page
 from mcpx.core.gateway.sdk_path import is_modern
 from mcpx.core.policy.rules import admitted_completion
@@ -55,13 +55,6 @@ from mcpx.errors import CallError
 Context = ServerRequestContext[Any, Any]
 
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
-
-Listed = Callable[[Catalogue], Iterable[lists.ListEntry]]
-_LISTS: Final[dict[str, tuple[str, Listed]]] = {
-    "resources/list": ("resources", lambda known: known.resources.values()),
-    "resources/templates/list": ("resourceTemplates", lambda known: known.templates),
-    "prompts/list": ("prompts", lambda known: known.prompts),
-}
 
 
 class ResourcesAndPrompts:
@@ -100,7 +93,7 @@ class ResourcesAndPrompts:
         add("subscriptions/listen", mcp_types.SubscriptionsListenRequestParams, self._streams.listen)
         if not declared:
             return
-        for method, (key, listed) in _LISTS.items():
+        for method, (key, listed) in lists.LISTS.items():
             add(method, mcp_types.PaginatedRequestParams, partial(self._list, key, listed))
         add("resources/read", mcp_types.ReadResourceRequestParams, self._read)
         add("resources/subscribe", mcp_types.SubscribeRequestParams, self._subscribe)
@@ -149,19 +142,18 @@ class ResourcesAndPrompts:
     # --- lists
 
     async def _list(
-        self, key: str, listed: Listed, ctx: Context, params: mcp_types.PaginatedRequestParams
+        self, key: str, listed: lists.Listed, ctx: Context, params: mcp_types.PaginatedRequestParams
     ) -> JSON:
         """Give the page behind the cursor of the entries that `listed` takes out of each catalogue."""
         paged = await self._wait_to_list(ctx)
-        entries = [
+        listing = [
             (self._key(info), info)
             for _, catalogue in self._lookup.catalogues()
             for info in listed(catalogue)
         ]
-        page = page_of(key, entries, params.cursor, size=PAGE_ENTRIES if paged else len(entries) + 1)
-        more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        listing = [self._entry(info) for _, info in page.entries]
-        return self._enclosed(ctx, {**UNCACHED, key: listing, **more})
+        return self._enclosed(
+            ctx, lists.entries_page(key, listing, params.cursor, entry=self._entry, paged=paged)
+        )
 
     def _enclosed(self, ctx: Context, members: JSON) -> JSON:
         """A result of these members, in the envelope of the client's era."""

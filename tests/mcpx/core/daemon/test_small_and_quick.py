@@ -64,7 +64,7 @@ def test_a_daemon_whose_servers_are_asleep_is_small(house):
     attach(house)
     (server,) = house.status()["servers"]
     assert (server["state"], server["pid"]) == ("asleep", None)
-    assert resident(house.pid) < 75_000_000
+    assert resident(house.pid) < 62_000_000
 
 
 def attach(house) -> tuple[float, int]:

@@ -71,6 +71,11 @@ LISTS = [
     ("tools/list", {"_meta": {"progressToken": []}}),
     ("tools/list", {"unheard": 1}),
     ("tools/list", []),
+    ("resources/list", {}),
+    ("resources/list", {"cursor": "x"}),
+    ("resources/templates/list", {"_meta": {SETTLED_KEY: True}}),
+    ("prompts/list", {}),
+    ("prompts/list", {"cursor": 1}),
     ("ping", {}),
     ("ping", {"_meta": {}}),
 ]
@@ -104,17 +109,25 @@ async def answers(server, *, slow, greeting, after=()):
     return found, line.opened
 
 
+TEXTS = [{"uri": f"note:///{name}", "name": name, "text": name} for name in "ab"]
+OFFERS = {
+    "prompts": ["greet", {"name": "ask", "arguments": [{"name": "what", "required": True}]}],
+    "resourceTemplates": [{"uriTemplate": "note:///{name}", "name": "a note"}],
+}
+
+
 @pytest.fixture(params=["three", "both", "tools alone"])
 def config(request):
     if request.param == "tools alone":
         return config_of({"s": entry(native=False)})
-    return config_of({"s": entry(), "t": entry()}, expose=request.param)
+    return config_of({"s": entry(resources=TEXTS, offers=OFFERS), "t": entry()}, expose=request.param)
 
 
 async def test_the_sdks_server_gives_the_same_bytes(config: Config):
     async with open_watched(config) as watch:
         clients = ClientSessions(watch.hub)
         server = GatewayServer(watch.hub, clients)
+        offer = server.offer
         for greeting in [*ORDINARY, *ODD]:
             fast, opened = await answers(server, slow=False, greeting=greeting)
             slow, none = await answers(server, slow=True, greeting=greeting)
@@ -123,7 +136,8 @@ async def test_the_sdks_server_gives_the_same_bytes(config: Config):
         fast, opened = await answers(server, slow=False, greeting=asked(), after=LISTS)
         slow, _ = await answers(server, slow=True, greeting=asked(), after=LISTS)
         assert fast == slow
-        assert opened == 1 + 5  # with what has to be read twice, or refused, left to the SDK
+        # what has to be read twice, or refused, is left to the SDK
+        assert opened == 1 + 5 + (4 if offer.has_native else 0)
         assert json.loads(server.stamp) == {"io.modelcontextprotocol/serverInfo": server.server_info_stamp}
 
 
@@ -147,8 +161,9 @@ async def test_such_a_session_is_a_client_as_any_other_and_passes_to_the_sdk_whe
             roots = watch.hub.clients.roots_version
             line.tell("notifications/roots/list_changed", None)
             await soon(lambda: watch.hub.clients.roots_version != roots)
-            assert offer.loaded_server() is None
             assert await line.ask("prompts/list", {}) == {"prompts": []}
+            assert offer.loaded_server() is None
+            await line.ask("completion/complete", {})
             assert offer.loaded_server() is endpoints.gateway(DEFAULT_ENDPOINT)
             assert (await line.ask("ping", None), len(clients)) == ({}, 1)
             assert await line.ask("initialize", asked()) is not None
@@ -187,7 +202,7 @@ async def test_what_follows_while_the_sdk_is_loaded_comes_after_it():
         offer = Offer(watch.hub, endpoints.clients, load=load)
         async with Line(watch.hub).connected(offer) as line, anyio.create_task_group() as tasks:
             await line.initialize()
-            tasks.start_soon(line.ask, "prompts/list", {})
+            tasks.start_soon(line.ask, "prompts/get", {})
             await begun.wait()
             roots = watch.hub.clients.roots_version
             line.tell("notifications/roots/list_changed", None)
@@ -244,6 +259,8 @@ def test_a_daemon_that_served_a_small_session_has_not_imported_the_sdks_server(t
             {"method": "notifications/initialized"},
             {"id": 2, "method": "tools/list"},
             {"id": 3, "method": "ping"},
+            {"id": 5, "method": "prompts/list"},
+            {"id": 6, "method": "resources/list"},
             {
                 "id": 4,
                 "method": "tools/call",
@@ -262,7 +279,7 @@ def test_a_daemon_that_served_a_small_session_has_not_imported_the_sdks_server(t
             shim, input=lines, env=environ, capture_output=True, text=True, check=True, timeout=50
         )
         answered = [json.loads(line) for line in done.stdout.splitlines()]
-        assert sorted(each["id"] for each in answered if "id" in each) == [1, 2, 3, 4]
+        assert sorted(each["id"] for each in answered if "id" in each) == [1, 2, 3, 4, 5, 6]
         assert not any("error" in each for each in answered)
         assert run_cli(tmp_path, "daemon", "stop", "--config", str(config)).returncode == 0
         assert daemon.wait(20) == 0
