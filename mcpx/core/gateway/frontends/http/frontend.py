@@ -244,11 +244,11 @@ class HttpFrontend:
 
     def _end(self, bearer: Bearer) -> None:
         """End what belongs to a token that lets nobody in any more."""
+        self._served.end_of(bearer)  # which answers the requests of sessions
         for connection in list(self._shared.connections):
             for exchange in [each for each in connection.exchanges if each.bearer is bearer]:
                 exchange.keep_alive = False
                 exchange.cut_off(WAS_REVOKED)
-        self._served.end_of(bearer)
         self._endpoints.hub.client_left(bearer.sessionless)
         self._endpoints.hub.fleet.direct.leave(bearer.direct)
 

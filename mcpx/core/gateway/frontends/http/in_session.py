@@ -14,20 +14,27 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import INTERNAL_ERROR
 
 from mcpx.core.gateway.frontends.http.events import SessionEvents, Stream, Ticker
-from mcpx.core.gateway.frontends.http.exchange import JSON, Exchange, HeaderPairs
+from mcpx.core.gateway.frontends.http.exchange import JSON, PEERS, Exchange, HeaderPairs
 from mcpx.core.gateway.frontends.http.posted import PATIENCE, Common, Posted, respond
+from mcpx.core.servers.call_errors import FAILURE_KEY
 from mcpx.core.wire import envelope
 from mcpx.core.wire.batch import Batch
 from mcpx.core.wire.dispatcher import LOSSY
 from mcpx.core.wire.enclosed import encode_restored
 from mcpx.core.wire.envelope import Bytes, RequestId
 from mcpx.core.wire.outgoing import Outgoing, decode_result
+from mcpx.errors import Code, Outcome
 
 _ACCEPTED: Final = 202
 _CANCELLED: Final = envelope.encode({"code": -32800, "message": "Request cancelled"})  # as the SDK has it
-_ENDED: Final = envelope.encode(
-    {"code": INTERNAL_ERROR, "message": "The session ended before the request was answered"}
-)
+_LOST: Final = {"code": str(Code.CANCELLED), "outcome": str(Outcome.UNKNOWN)}
+
+
+def _ended(path: str) -> bytes:
+    """The error of a request whose session has ended, at that path."""
+    data = {FAILURE_KEY: _LOST} if path.startswith(PEERS) else _LOST
+    text = "The session ended before the request was answered"
+    return envelope.encode({"code": INTERNAL_ERROR, "message": text, "data": data})
 
 
 class InSession(Posted):
@@ -106,7 +113,7 @@ class InSession(Posted):
         if self._stream is not None:
             self.is_over = True
         else:
-            self.write(*envelope.failure(self.id, _ENDED))
+            self.write(*envelope.failure(self.id, _ended(self.exchange.path)))
 
 
 class BatchMember(InSession):
