@@ -314,6 +314,27 @@ class Pool:
             server_hostname=proxy.host if secure else None,
             limit=MAX_PROXY_ANSWER_BYTES,
         )
+        try:
+            await self._connect_through(reader, writer, proxy)
+            context, made.tunnel = self._context or ssl.create_default_context(), writer
+            transport = await self._loop.start_tls(
+                writer.transport, made, context, server_hostname=self._url.host
+            )
+        except BaseException:
+            writer.transport.abort()
+            raise
+        if transport is None:
+            raise Unreachable("the connection was closed in the handshake")
+        made.connection_made(transport)
+
+    async def _connect_through(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Url
+    ) -> None:
+        """Have a proxy connect to the server.
+
+        Raises:
+            Unreachable: It does not.
+        """
         _, host, port = self._url.origin
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         given = f"Proxy-Authorization: {proxy.credentials}\r\n" if proxy.userinfo else ""
@@ -325,13 +346,6 @@ class Pool:
         said = answer.partition(b"\r\n")[0].decode("latin-1")
         if answer.split(b" ", 2)[1:2] != [_OK]:
             raise Unreachable(f"the proxy does not connect: {said[:100]}")
-        context, made.tunnel = self._context or ssl.create_default_context(), writer
-        transport = await self._loop.start_tls(
-            writer.transport, made, context, server_hostname=self._url.host
-        )
-        if transport is None:
-            raise Unreachable("the connection was closed in the handshake")
-        made.connection_made(transport)
 
 
 async def find_refusal(url: Url, context: ssl.SSLContext | None) -> ssl.SSLError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -38,6 +39,7 @@ class Server:
         self.asked: list[Asked] = []
         self.connections = 0
         self.port = 0
+        self.tasks: set[asyncio.Task[Any] | None] = set()
         self._answer = answer
 
     @property
@@ -47,6 +49,7 @@ class Server:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         number = self.connections
+        self.tasks.add(asyncio.current_task())
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -60,20 +63,27 @@ class Server:
                 writer.write(said)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
+        except asyncio.CancelledError:  # asyncio takes it ill when a task of its own ends so
+            writer.transport.abort()
         finally:
             writer.close()
 
 
 @asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[Server]:
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     """Such a server; `answer` gives the bytes of each response, or None to hang up."""
     server = Server(answer)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server
     finally:
         listening.close()
+        running = [task for task in server.tasks if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.sleep(0)  # in which what was aborted is closed
 
 
 class Fetched(Exchange):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-import ssl
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -321,11 +320,10 @@ async def test_a_proxy_gets_whole_urls_of_plain_http(monkeypatch):
 async def test_a_proxy_connects_to_a_server_with_tls(tmp_path, monkeypatch):
     authority = Authority(tmp_path)
     context = authority.server_context(wants_client=False)
-    listening = await asyncio.start_server(https, "127.0.0.1", 0, ssl=context)
-    url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
     tls = Tls(ca=str(authority.ca))
     monkeypatch.delenv("NO_PROXY", raising=False)
-    async with listening, tunnel(wants="Proxy-Authorization: Basic") as (port, asked):
+    async with serving(ok, context) as server, tunnel(wants="Proxy-Authorization: Basic") as (port, asked):
+        url = f"https://127.0.0.1:{server.port}/mcp"
         monkeypatch.setenv("https_proxy", f"http://me:word@127.0.0.1:{port}")
         async with open_network(url, None, tls=tls) as network:
             assert [(await fetch(network)).text for _ in range(2)] == [b"ok", b"ok"]
@@ -335,15 +333,6 @@ async def test_a_proxy_connects_to_a_server_with_tls(tmp_path, monkeypatch):
             error = (await fetch(network)).error
     assert isinstance(error, Unreachable)
     assert "407" in str(error)
-
-
-async def https(reader, writer):
-    try:
-        while True:
-            await reader.readuntil(b"\r\n\r\n{}")
-            writer.write(OK)
-    except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-        writer.close()
 
 
 async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch):
