@@ -14,6 +14,7 @@ from mcpx.core.gateway.clients.sessions import ClientSessions
 from mcpx.core.gateway.endpoints import Endpoints
 from mcpx.core.gateway.frontends.http.asgi import over_asgi
 from mcpx.core.gateway.frontends.http.endpoints import HttpEndpoints
+from tests.faults.stage_http import WickedProcess
 from tests.mcpx.core.gateway.transparent.talking import over_http
 from tests.mcpx.core.gateway.transparent.test_equality import ENVELOPE, HELLO, entry, handshake
 from tests.mcpx.scripted import config_of, open_watched, soon
@@ -92,3 +93,32 @@ async def test_initialize_is_no_method_of_2026_07_28_over_http():
             "/mcp/servers/odd", json=message, headers=HEADERS | {"mcp-method": "initialize"}
         )
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, -32601)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_call_to_a_server_that_can_be_reached_no_more_is_lost(era):
+    server = WickedProcess({"era": era})
+    await server.start()
+    try:
+        url = f"http://127.0.0.1:{server.options['port']}/mcp"
+        settings = {"url": url, "silence_probe": 0.5, "health_check_timeout": 0.5}
+        async with served(w=settings) as (_, client), talking(client, "/mcp/servers/w") as talk:
+            if era == "legacy":
+                await handshake(talk, "2025-11-25")
+            else:
+                talk.headers["mcp-protocol-version"] = "2026-07-28"
+            await server.order(rule={"at": "tools/call", "do": "hang"})
+            params = '{"name":"act"' + (f",{ENVELOPE}" if era == "modern" else "") + "}"
+            async with anyio.create_task_group() as tasks:
+
+                async def vanish() -> None:
+                    while not (await server.order())["seen"].get("tools/call"):
+                        pass
+                    await server.order(vanish=True)
+
+                tasks.start_soon(vanish)
+                lost = await talk.ask("tools/call", params, 2)
+            assert lost["error"]["data"]["outcome"] == "unknown"
+            assert "nothing has come" in json.dumps(lost)
+    finally:
+        await server.kill()
