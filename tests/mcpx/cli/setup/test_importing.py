@@ -225,7 +225,7 @@ def test_a_command_in_advice_runs_as_it_stands_whatever_the_names(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "Application Support"))
-    entry = {"command": "x", "args": ["${workspaceFolder}"], "env": {"TOKEN": SECRET}}
+    entry = {"command": "x", "args": ["${workspaceFolder:other}"], "env": {"TOKEN": SECRET}}
     path = home / "Application Support/Code/User/mcp.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"servers": {"my server": entry}}))

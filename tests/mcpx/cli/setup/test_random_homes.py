@@ -64,7 +64,7 @@ def made(rng: random.Random, client: str, name: str) -> Made:
     elif kind == "escaped":
         entry["env"] = {"K": "${keychain:x}"}
     elif kind == "folder":
-        entry["args"].append("${workspaceFolder}/src")
+        entry["args"].append("${file}/src")
         works = False
     elif kind == "asks":
         entry["args"].append("${input:key}")
