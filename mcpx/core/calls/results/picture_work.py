@@ -36,7 +36,7 @@ _OF_MODELS: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif
 _QUALITIES: Final = (85, 70, 50)
 _SMALLER: Final = 0.7  # of a side, where no quality is enough
 _LEAST_SIDE: Final = 32
-_LEAST_BYTES: Final = 64  # of a picture in one of these formats: what is shorter stands for one, in a test
+_BEGINNINGS: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 _NOTE_BYTES: Final = 512  # of one note, generously
 _MEGABYTE: Final = 1_000_000
 _KILOBYTE: Final = 1000
@@ -210,9 +210,9 @@ def _made(given: str, claimed: str | None, limits: PictureLimits, *, decodes: bo
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             return _fitting(image, data, claimed, len(given), limits)
     except UnidentifiedImageError:
-        if claimed in _OF_MODELS.values() and len(data) >= _LEAST_BYTES:
-            raise _NotShown(f"it is no {claimed} that can be read") from None
-        return None  # of a format that is not known here, as it may be to the client
+        if data.startswith(_BEGINNINGS):
+            raise _NotShown(f"it begins as a picture, but is no {claimed} that can be read") from None
+        return None  # of a format that is not known here, or no picture at all
     except MemoryError:
         raise _NotShown("it takes too much memory") from None
     except _UNDECODABLE as error:

@@ -113,7 +113,7 @@ FITS = {
     "grey": (drawn(9, 9, mode="L"), "image/png"),
     "svg": (b"<svg xmlns='http://www.w3.org/2000/svg' width='9000'>" + b" " * 99, "image/svg+xml"),
     "unknown": (b"\x00\x00\x00\x18ftypheic" + bytes(99), "image/heic"),
-    "stands-for-one": (b"hi", "image/png"),
+    "stands-for-one": (b"hi" * 500, "image/png"),
 }
 
 
@@ -195,7 +195,7 @@ def test_no_room_at_all():
 BROKEN = {
     "truncated": (noisy(400)[:100_000], "broken"),
     "cut-in-its-head": (drawn(400, 400)[:70], "broken"),
-    "rubbish": (NOISE[:500], "no image/png that can be read"),
+    "rubbish": (b"\x89PNG\r\n\x1a\n" + NOISE[:500], "is no image/png that can be read"),
     "bomb": (bomb(10_000, 10_000), "10,000 x 10,000 px are more than 89 million"),
     "short-of-data": (bomb(3000, 3000), "broken"),
 }
