@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 SLOW_START_S: Final = 2.0  # of which more is said than that it starts
+SILENT_START_S: Final = 10.0  # the same where the server says nothing
 MAX_SAID_CHARS: Final = 200
 
 
@@ -197,6 +198,8 @@ class Supervised:
         if self._starting is None or (took_s := time.monotonic() - self._starting[1]) < SLOW_START_S:
             return None
         said = one_line(self._starting[0].last_line(), MAX_SAID_CHARS)
+        if not said and took_s < SILENT_START_S:
+            return None
         return f"it has been starting for {took_s:.0f} s" + (f"; its last line: {said}" if said else "")
 
     def policy_changed(self) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from mcpx.core.protocol.result_address import ResultAddress
 from mcpx.core.rendering.pictures import (
@@ -207,7 +207,7 @@ def _made(given: str, claimed: str | None, limits: PictureLimits, *, decodes: bo
     except (binascii.Error, ValueError):
         return None  # it stands for a picture, perhaps, but is none that anybody could show
     try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        with _opened(data) as image:
             return _fitting(image, data, claimed, len(given), limits)
     except UnidentifiedImageError:
         if data.startswith(_BEGINNINGS):
@@ -217,6 +217,20 @@ def _made(given: str, claimed: str | None, limits: PictureLimits, *, decodes: bo
         raise _NotShown("it takes too much memory") from None
     except _UNDECODABLE as error:
         raise _NotShown(f"it is broken ({error})") from None
+
+
+def _opened(data: bytes) -> Image.Image:
+    """Open a picture; checksums that are wrong count for nothing, as for all who show pictures.
+
+    Raises:
+        UnidentifiedImageError: It is of no format that is read here, or cut off in its head.
+    """
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    try:
+        return Image.open(io.BytesIO(data), formats=_FORMATS)
+    except UnidentifiedImageError:
+        ImageFile.LOAD_TRUNCATED_IMAGES = True
+        return Image.open(io.BytesIO(data), formats=_FORMATS)
 
 
 def _fitting(

@@ -105,7 +105,15 @@ async def shown(views, result, name=None, **options):
     return json.loads(b"".join(pieces))
 
 
+def miscounted(data):
+    """A PNG with a chunk whose checksum is wrong, as the picture of the reference server has."""
+    profile = b"p\0\0" + zlib.compress(b"profile")
+    chunk = struct.pack(">I", len(profile)) + b"iCCP" + profile + b"\0\0\0\0"
+    return data[:33] + chunk + data[33:]
+
+
 FITS = {
+    "miscounted": (miscounted(drawn(20, 20)), "image/png"),
     "png": (drawn(2000, 10), "image/png"),
     "jpeg": (drawn(10, 2000, "JPEG"), "image/jpeg"),
     "gif": (animated(20, 20), "image/gif"),
@@ -126,6 +134,7 @@ async def test_what_fits_stays_byte_for_byte(views, data, mime):
 
 
 SCALED = {
+    "miscounted": (miscounted(drawn(4000, 20)), "image/png", (2000, 10)),
     "png": (drawn(9000, 4500), "image/png", (2000, 1000)),
     "high": (drawn(10, 2001), "image/png", (10, 2000)),
     "thin": (drawn(9000, 1), "image/png", (2000, 1)),
@@ -195,7 +204,7 @@ def test_no_room_at_all():
 BROKEN = {
     "truncated": (noisy(400)[:100_000], "broken"),
     "cut-in-its-head": (drawn(400, 400)[:70], "broken"),
-    "rubbish": (b"\x89PNG\r\n\x1a\n" + NOISE[:500], "is no image/png that can be read"),
+    "rubbish": (b"\x89PNG\r\n\x1a\n" + NOISE[:500], "broken"),
     "bomb": (bomb(10_000, 10_000), "10,000 x 10,000 px are more than 89 million"),
     "short-of-data": (bomb(3000, 3000), "broken"),
 }
