@@ -23,7 +23,7 @@ NEIGHBOURS_OF_CORE: Final = {"mcpx.errors", "mcpx.paths", "mcpx.version"}
 LIMITS: Final = {
     "lines": 104_200,  # on the way to 72,000; servers per project and their like take what they need
     "files": 552,  # to 420
-    "modules with one importer": 97,  # to 60
+    "modules with one importer": 96,  # to 60
     "circles of modules": 0,
     "circles of packages": 0,
     "imports inside functions": 150,
