@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -18,6 +19,7 @@ from tests.forking import client
 from tests.forking.processes import open_python
 from tests.live.mcpx_log import PATIENCE_S, lines_of_a_pipe
 
+FORKS_S = 2.0
 FORKED = str(client.HERE / "forked.py")
 END_S = 5.0  # for a process that was asked to end
 
@@ -80,7 +82,10 @@ def free_port() -> int:
 
 def child_of(ancestor: int, word: str) -> int:
     """The one process below `ancestor` whose command line holds `word`; not who only stands for another."""
-    found = [pid for pid, command in _descendants(ancestor) if word in command and FORKED not in command]
+    until = time.monotonic() + FORKS_S
+    found: list[int] = []
+    while len(found) != 1 and time.monotonic() < until:  # one that is being started looks like its parent
+        found = [pid for pid, command in _descendants(ancestor) if word in command and FORKED not in command]
     assert len(found) == 1, f"{len(found)} processes below {ancestor} hold {word!r}"
     return found[0]
 

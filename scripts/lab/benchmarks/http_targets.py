@@ -28,7 +28,7 @@ from http_client import (
     bounded,
 )
 from measure_hops import MCPX, entry_of, write_config
-from process import Process, Unmeasured, free_port
+from process import Process, Unmeasured, free_port, written
 from targets import FASTMCP, HERE, PEERS, SERVER
 
 TO_STDIO, TO_HTTP = "mcpx, HTTP to stdio", "mcpx, HTTP to HTTP"
@@ -73,7 +73,7 @@ def started(target: HttpTarget) -> Iterator[Process]:
         with bounded(f"the start of {target.name}", START_S):
             _wait_for(target, process)
         if target.state is not None:
-            token = (target.state / "token").read_text().strip()
+            token = written(target.state / "token")
             target.address.headers = (f"Authorization: Bearer {token}",)
         yield process
     finally:

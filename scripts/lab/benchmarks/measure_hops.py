@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from measure_calls import measure_calls
-from process import Unmeasured, free_port
+from process import Unmeasured, free_port, written
 from targets import SERVER, Target
 
 MOST_HOPS = 3
@@ -60,7 +60,7 @@ def _peer(way: str, config: Path, port: int, work: Path) -> dict:
         reached: dict = {"command": MCPX[0], "args": [*MCPX[1:], "attach", "--config", str(config)]}
         reached["env"] = {"MCPX_STATE_DIR": str(work / "state")}
     else:
-        token = (work / "state" / "token").read_text().strip()
+        token = written(work / "state" / "token")
         reached = {"url": f"http://127.0.0.1:{port}/mcp", "headers": {"Authorization": f"Bearer {token}"}}
     return {**reached, "mcpx": True, "as": PREFIX}
 

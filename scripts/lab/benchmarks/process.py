@@ -10,15 +10,27 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+WRITTEN_S = 10.0
 LEAVE_S = 10.0  # after the end of its input; FastMCP takes its time
 
 
 class Unmeasured(Exception):
     """Something could not be measured; the text says why."""
+
+
+def written(file: Path) -> str:
+    """The text of a file that a starting program writes: it listens before it has done all else."""
+    until = time.monotonic() + WRITTEN_S
+    while not (file.exists() and (text := file.read_text().strip())):
+        if time.monotonic() > until:
+            raise Unmeasured(f"{file.name}: not written within {WRITTEN_S:g} s")
+        time.sleep(0.01)
+    return text
 
 
 @contextmanager
