@@ -13,17 +13,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.forking import client
+from tests.forking.workers import Workers
 
 # kept whatever the machine says: each worker loads all tests, and most of that is to compile them
 sys.dont_write_bytecode = False
 STATE = tempfile.TemporaryDirectory(prefix="mcpx-tests-")
-os.environ["MCPX_STATE_DIR"] = STATE.name
+state = Path(STATE.name)
+os.environ["MCPX_STATE_DIR"] = str(state)
 os.environ["SHELL"] = "/bin/false"  # no login shell is asked: who runs the tests may have set anything
 
 
@@ -36,7 +37,7 @@ def anyio_backend() -> str:
 def _nothing_from_last_time() -> Iterator[None]:
     """What a test's servers have offered is not remembered for those of the next."""
     yield
-    shutil.rmtree(Path(STATE.name) / "catalogues", ignore_errors=True)
+    shutil.rmtree(state / "catalogues", ignore_errors=True)
 
 
 SHARING = tuple(
@@ -89,21 +90,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """As `--dist=loadfile` has it, with the files of SHARING as one."""
-    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - where there is xdist
-
-    class Files(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            if file.startswith("tests/cluster/"):  # they share a Ray cluster
-                return "tests/cluster"
-            return "tests/live" if file in SHARING else file
-
-    return Files(config, log) if config.getoption("dist") == "loadfile" else None
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Try properties on some examples; with `--hypothesis-profile=thorough` on as many as hypothesis does.
 
@@ -114,6 +100,24 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("suite", patient, max_examples=40)
     settings.load_profile(config.getoption("hypothesis_profile", None) or "suite")
     _hear_signals()
+    if (workers := config.getoption("numprocesses", None)) and config.option.dist != "no":
+        config.option.dist = "no"  # those of xdist each collect all tests anew
+        config.pluginmanager.register(Workers(workers, group=group, begin=begin))
+
+
+def group(file: str) -> str:
+    """What one worker runs, in place of each file: what shares a session's fixtures."""
+    if file.startswith("tests/cluster/"):  # they share a Ray cluster
+        return "tests/cluster"
+    return "tests/live" if file in SHARING else file
+
+
+def begin(worker: str) -> None:
+    """Give a worker a folder of state to itself."""
+    global state  # noqa: PLW0603 - of this process
+    state = Path(STATE.name, worker)
+    state.mkdir()
+    os.environ["MCPX_STATE_DIR"] = str(state)
 
 
 def _hear_signals() -> None:
@@ -131,9 +135,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Start the fork server while the tests are collected, where there will be many of them."""
-    if hasattr(session.config, "workerinput"):
-        client.SERVER.address()
+    """Have a fork server for all workers; started while the tests are collected, where there will be many."""
+    if session.config.getoption("numprocesses", None):
+        client.SERVER.listen()
+        if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+            client.SERVER.start()
 
 
 def pytest_unconfigure() -> None:

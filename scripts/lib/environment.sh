@@ -1,6 +1,7 @@
 # Sets up what the scripts run in. Sourced by them, never run.
 #
-# Owns .venv in the project root and, for the live tests, tests/live/node_modules and tests/live/.venv-servers.
+# Owns .venv in the project root and, for the live tests, tests/live/node_modules, tests/live/.venv-servers and
+# tests/live/.venv-converters.
 # Every step is skipped when its stamp says it was done for the same inputs, and done again from the start when
 # it was cut short. Progress goes to stderr, one line a step; the output of pip and npm only when they fail.
 # Works with bash 3.2 (macOS).
@@ -196,6 +197,14 @@ prepare_npm_servers() {
     fi
 }
 
+# The converters of real hosts that the definitions of MCPX's own tools must pass.
+prepare_converters() {
+    make_venv "$live/.venv-converters"
+    install_once "$live/.venv-converters" .installed "$(checksum "$live/converters/requirements.txt")" \
+        pip "$live/.venv-converters" install -r "$live/converters/requirements.txt" ||
+        without "the converters could not be installed, see above"
+}
+
 prepare_python_servers() {
     make_venv "$live/.venv-servers"
     install_once "$live/.venv-servers" .installed "$(checksum "$live/requirements.txt")" \
@@ -212,16 +221,28 @@ install_debian() {
         return
     fi
     say "installing $name$besides"
-    if ! quietly apt-get update --quiet --quiet || ! quietly without_services \
-        env DEBIAN_FRONTEND=noninteractive \
-        apt-get install --quiet --quiet --yes --no-install-recommends "$package"; then
-        without "$name could not be installed, see above"
-    fi
+    apt_install "$package" || without "$name could not be installed, see above"
 }
 
-# The browser of the tests that sign in: one that is installed, or else Debian's.
+apt_install() {
+    quietly apt-get update --quiet --quiet && quietly without_services \
+        env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --quiet --quiet --yes --no-install-recommends "$1"
+}
+
+# The browser of the tests that sign in: Debian's Chromium without windows, in which a page takes a fifth of the
+# time, or else one that is installed, or else Debian's with windows.
 prepare_browser() {
     local name
+    if command -v chromium-headless-shell >/dev/null; then
+        return
+    fi
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        say "installing Chromium without windows (a minute or two)"
+        if apt_install chromium-headless-shell >/dev/null 2>&1; then
+            return
+        fi
+    fi
     for name in chromium chromium-browser google-chrome \
         "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
         if command -v "$name" >/dev/null; then

@@ -44,32 +44,44 @@ class _Server:
     def __init__(self) -> None:
         self.path: str | None = None
         self.environ: Mapping[str, str] = os.environ
+        self.owner: int | None = None
+        """The process that has started it, or will."""
+        self.listener: socket.socket | None = None
+        """What it is asked on, until it is started."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self) -> str:
         if self.path is None:
-            self._start()
+            self.listen()
+            self.start()
         assert self.path is not None
         return self.path
 
-    def _start(self) -> None:
+    def listen(self) -> None:
+        """Have an address, at which whoever asks waits for the start."""
         folder = tempfile.TemporaryDirectory(prefix="mcpx-fork-")
         atexit.register(folder.cleanup)
-        path = f"{folder.name}/s"
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(path)
-        listener.listen(128)
+        self.path = f"{folder.name}/s"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(128)
         self.environ = {**os.environ}
-        with listener:
+        self.owner = os.getpid()
+
+    def start(self) -> None:
+        if self.listener is None:
+            return
+        with self.listener as listener:
+            fd = listener.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", HERE / "server.py", str(listener.fileno()), path, "x" * COMMAND_BYTES],
+                [sys.executable, "-P", HERE / "server.py", str(fd), self.path, "x" * COMMAND_BYTES],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 env={**self.environ, "_PADDING": "x" * ENVIRON_BYTES},
-                pass_fds=[listener.fileno()],
+                pass_fds=[fd],
             )
+        self.listener = None
         atexit.register(self.stop)
-        self.path = path
 
     def stop(self) -> None:
         """End it, and wait, so that its time is counted."""
@@ -80,6 +92,11 @@ class _Server:
 
 
 SERVER = _Server()
+
+
+def run_of_tests() -> int:
+    """The process below which is whatever the tests start: this one, or that whose worker it is."""
+    return SERVER.owner or os.getpid()
 
 
 def stop() -> None:

@@ -42,6 +42,10 @@ OTHERS = (  # what MCPX, its demo servers and the servers of the tests import on
     "asyncio",
     "concurrent.futures.thread",
     "encodings.idna",
+    "httpcore2",
+    "jmespath.functions",
+    "jmespath.parser",
+    "jmespath.visitor",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
     "mcp.server.runner",
@@ -61,6 +65,8 @@ OTHERS = (  # what MCPX, its demo servers and the servers of the tests import on
     "uvicorn.protocols.http.h11_impl",
     "anyio._backends._asyncio",
 )
+WITH_RAY = "mcpx.cluster.ray_process."  # at the end of a process Ray imports half of itself
+CONFIG = '{"mcpServers": {"a": {"command": "a"}, "b": {"url": "http://127.0.0.1/"}}}'
 KILLED_BY_ID = {
     "mcpx.demo.tools"
 }  # a forked one, behind the process that was started, still answers for a moment
@@ -88,10 +94,12 @@ def load() -> None:
     import mcpx  # noqa: PLC0415
 
     for module in pkgutil.walk_packages(mcpx.__path__, "mcpx."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith(WITH_RAY):
             import_module(module.name)
     for name in OTHERS:
         import_module(name)
+    # which fills caches that otherwise each process fills for itself
+    import_module("mcpx.core.config").parse(CONFIG, where="warm")
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a fork would lose threads"
     gc.collect()
     gc.freeze()  # or the first collection of each fork copies every page

@@ -8,13 +8,14 @@ The names stay, so that the tests need not know. `end_all` ends the daemons.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+
+from tests.ports import free_port
 
 HOPS: Final = int(os.environ.get("MCPX_LIVE_HOPS", "0"))
 START_S: Final = 60.0
@@ -24,7 +25,7 @@ _running: list[tuple[Path, Path]] = []  # configurations and state folders
 def behind_others(folder: Path, servers: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The entries of the MCPX under test, for those of servers that run behind others."""
     for hop in range(HOPS):
-        state, port = folder / f"hop-{hop}", _free_port()
+        state, port = folder / f"hop-{hop}", free_port()
         state.mkdir(exist_ok=True)
         config = state / "config.json"
         whole = {"http": {"port": port}, "startup_wait": settings.get("startup_wait", 3)}
@@ -51,9 +52,3 @@ def _daemon(do: str, config: Path, state: Path) -> None:
         timeout=START_S,
         check=do == "start",
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -23,7 +23,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, Implementation
 
-from tests.forking.client import command
+from tests.forking.client import command, run_of_tests
 from tests.forking.processes import open_python
 from tests.live import chained
 from tests.live.mcpx_log import Log, captured
@@ -118,7 +118,7 @@ async def _over_stdio(
         Client(stdio_client(parameters, errlog=stderr), **options) as client,  # type: ignore[arg-type]
     ):
         stderr.close()
-        yield Gateway(client, log, child_of(os.getpid(), str(config)))
+        yield Gateway(client, log, child_of(run_of_tests(), str(config)))
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from typing import IO, Any
 import anyio
 import msgspec
 
-PATIENCE_S = 20.0  # for a line that must come; a noisy machine starts a server in seconds
+PATIENCE_S = 50.0  # for a line that must come; a noisy machine starts a server in seconds
 
 Record = dict[str, Any]
 

@@ -7,7 +7,6 @@ a word of its command line, so that a test kills the process it means and no oth
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -71,13 +70,6 @@ async def end(process: anyio.abc.Process, *, patience: float = END_S) -> int:
         await process.aclose()
     assert process.returncode is not None
     return process.returncode
-
-
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def child_of(ancestor: int, word: str) -> int:

@@ -122,7 +122,7 @@ def make_repository(folder: Path) -> Path:
             "commit.gpgsign=false",
         )
         for step in (("init", "--quiet"), ("add", "."), (*identity, "commit", "--quiet", "-m", "Say hello")):
-            subprocess.run(["git", *step], cwd=folder, check=True, capture_output=True, timeout=30)
+            subprocess.run(["git", *step], cwd=folder, check=True, capture_output=True, timeout=50)
     return folder.resolve()
 
 

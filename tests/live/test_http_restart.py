@@ -6,8 +6,9 @@ import pytest
 
 from mcpx.core.catalog.snapshot import State
 from tests.live import servers
-from tests.live.processes import free_port, serving
+from tests.live.processes import serving
 from tests.mcpx.scripted import config_of, open_watched
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 

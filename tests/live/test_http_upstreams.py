@@ -12,7 +12,8 @@ from tests.live.carried import assert_carried
 from tests.live.directly import at_one_moment
 from tests.live.gateways import open_gateway, write_config
 from tests.live.held import Held
-from tests.live.processes import free_port, serving
+from tests.live.processes import serving
+from tests.ports import free_port
 
 pytestmark = pytest.mark.live
 

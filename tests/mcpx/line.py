@@ -95,9 +95,9 @@ class Line:
         """A message; for tests that look at its bytes."""
         return json.loads(line)
 
-    async def initialize(self, client=None):
+    async def initialize(self, client=None, capabilities=None):
         client = client or {"name": "test", "version": "1"}
-        given = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
+        given = {"protocolVersion": LEGACY, "capabilities": capabilities or {}, "clientInfo": client}
         greeted = await self.ask("initialize", given)
         os.write(self._out, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
         return greeted

@@ -23,8 +23,10 @@ from mcpx.errors import CallError, Code
 from mcpx.parts import open_hub
 
 SERVER = Path(__file__).with_name("scripted_server.py")
+STARTED_QUICKLY = ("-S", "-E", str(Path(__file__).with_name("quick.py")))
+"""What Python is given before a program of the standard library, see there."""
 QUICK = {"initial": 0.05, "cap": 0.1, "healthy_after": 0.001}
-PATIENCE_S = 15.0  # for what takes milliseconds on a machine that has time
+PATIENCE_S = 50.0  # for what takes milliseconds on a machine that has time
 
 
 class Ears:
@@ -48,7 +50,7 @@ class Ears:
         """The events of that name and with those fields so far."""
         self._drain()
         wanted = {"event": event, **fields}.items()
-        return [each for each in self.heard if wanted <= {k: each.get(k) for k, _ in wanted}.items()]
+        return [each for each in self.heard if all(each.get(key) == value for key, value in wanted)]
 
     async def hear(self, event: str, *, count: int = 1, **fields: Any) -> dict[str, Any]:
         """The `count`-th such event; waits for it."""
@@ -91,13 +93,13 @@ def entry(
     """A server's entry under `mcpServers`: a scripted server with that script, and settings of its own."""
     if ears is not None:
         script["ears"] = str(ears.path)
-    args = ["-S", "-E", str(SERVER), json.dumps(script)]
+    args = [*STARTED_QUICKLY, str(SERVER), json.dumps(script)]
     return {"command": sys.executable, "args": args, "restart": QUICK, **(settings or {})}
 
 
 def entry_of(script: Path, **settings: Any) -> dict[str, Any]:
     """The entry of a scripted server whose script is in that file."""
-    args = ["-S", "-E", str(SERVER), str(script)]
+    args = [*STARTED_QUICKLY, str(SERVER), str(script)]
     return {"command": sys.executable, "args": args, "restart": QUICK, **settings}
 
 

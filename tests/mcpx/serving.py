@@ -21,7 +21,7 @@ import anyio
 
 from tests.forking.client import Python, run
 
-PATIENCE_S = 20.0  # starting costs a second on an idle machine
+PATIENCE_S = 50.0  # starting costs a second on an idle machine
 LEGACY = "2025-06-18"
 MODERN = "2026-07-28"
 ENVELOPE = {

@@ -21,7 +21,7 @@ from typing import Any, Self
 from tests.forking.client import Python
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 SIZES = {"LINES", "COLUMNS"}
 """Variables that would stand for the size of the window: workers of xdist set them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machine import Kernel
+from machine import Kernel, play
 
 from supervisors import lifecycle
 from supervisors.events import Cause, ChildFailed, ChildHeld, ChildRested
@@ -20,6 +21,7 @@ from supervisors.facts import (
     Demand,
     Due,
     Exited,
+    Interrupted,
     Proven,
     Ready,
     Recycle,
@@ -32,23 +34,21 @@ from supervisors.facts import (
 from supervisors.lifecycle import ChildState, Phase
 from supervisors.policy import Parking, Policy, delay
 
-THOROUGH = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-)
-HUNTING = settings(
-    max_examples=2000,
-    stateful_step_count=40,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    report_multiple_bugs=False,
-    phases=("generate",),
-)
+THOROUGH = settings(stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck))
+GAMES = 1000  # of which the slowest to be found shows itself in one of the first fifty
+STEPS = 40
 
 
 def test_every_order_of_facts_keeps_the_invariants():
     run_state_machine_as_test(Kernel, settings=THOROUGH)
+    hunt()
+
+
+def hunt():
+    """Play games by plain chance, the same each time."""
+    chance = Random(0)
+    for _ in range(GAMES):
+        play(chance, STEPS)
 
 
 def changed_row(phase, fact, handler):
@@ -79,6 +79,11 @@ def believe_every_generation(state, fact, *, now, jitter):
 def forgive_on_connect(state, fact, moment):
     state, commands = lifecycle._up(state, fact, moment)
     return lifecycle.replace(state, failures=0), commands
+
+
+def count_an_interruption(state, fact, moment):
+    state, commands = lifecycle._interrupted(state, fact, moment)
+    return lifecycle.replace(state, failures=state.failures + 1), commands
 
 
 def forget_to_halt(state, fact, moment):
@@ -115,6 +120,9 @@ MUTANTS = {
     "work forgives nothing": changed_row(Phase.UP, Proven, None),
     "a child that is not ready can prove itself": changed_row(Phase.STARTING, Proven, lifecycle._proven),
     "work makes a stopping child ready again": changed_row(Phase.STOPPING, Proven, lifecycle._up),
+    "an interrupted child stays up": changed_row(Phase.UP, Interrupted, None),
+    "an interruption is a failure": changed_row(Phase.UP, Interrupted, count_an_interruption),
+    "an interruption ends the incarnation": changed_row(Phase.UP, Interrupted, lifecycle._ended),
     "a stop is lost while starting": changed_row(Phase.STARTING, Stop, None),
     "a stop does not halt": changed_row(Phase.UP, Stop, forget_to_halt),
     "a stop does not overtake a recycling": changed_row(Phase.STOPPING, Stop, None),
@@ -135,8 +143,8 @@ MUTANTS = {
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_machine_catches_the_mutant(mutant, monkeypatch):
     MUTANTS[mutant](monkeypatch)
-    with pytest.raises((AssertionError, TypeError, ValueError, ExceptionGroup)):
-        run_state_machine_as_test(Kernel, settings=HUNTING)
+    with pytest.raises((AssertionError, TypeError, ValueError)):
+        hunt()
 
 
 def drive(state, *facts):

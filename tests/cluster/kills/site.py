@@ -23,8 +23,9 @@ from tests.cluster import machine
 from tests.cluster.conftest import RayCluster
 from tests.cluster.kills.load import Load
 from tests.cluster.kills.tally import Loss, Tally
-from tests.mcpx.cluster.replicas.site import TOKEN, counting, free_port
+from tests.mcpx.cluster.replicas.site import TOKEN, counting
 from tests.mcpx.core.daemon.daemons import House
+from tests.ports import free_port
 
 SHARED = ("a", "b", "c")
 PRIVATE = "mine"

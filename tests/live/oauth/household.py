@@ -21,11 +21,11 @@ import httpx2
 
 from tests.forking.processes import PythonProcess, open_python
 from tests.live.oauth.people import Person, hand_over
-from tests.live.processes import free_port
 from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.serving import Served, environment
+from tests.ports import free_port
 
-PATIENCE_S: Final = 25.0
+PATIENCE_S: Final = 50.0
 
 
 class Login:

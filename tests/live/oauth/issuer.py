@@ -19,7 +19,7 @@ from tests.live.conformance.suite import node
 from tests.live.processes import serving
 
 PROVIDER: Final = servers.HERE / "oauth" / "provider.mjs"
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 50.0
 CLIENT_DOCUMENT_URL: Final = "https://client.example/mcpx.json"
 """What the provider takes for the address of a client's metadata document."""
 CLIENT_DOCUMENT: Final = {

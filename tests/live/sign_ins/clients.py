@@ -16,8 +16,8 @@ import anyio
 import anyio.abc
 
 from tests.forking.processes import open_python
-from tests.live.processes import free_port
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
+from tests.ports import free_port
 
 HERE: Final = Path(__file__).parent
 ANSWER_S: Final = 40.0  # a sign-in and a loaded machine included

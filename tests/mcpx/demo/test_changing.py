@@ -39,7 +39,7 @@ class Heard:
             await self._send.send(event)
 
     async def next(self):
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             return await self._receive.receive()
 
     def __enter__(self):

@@ -25,7 +25,7 @@ from mcpx.demo.knowledge import BUNDLED
 # The knowledge base tells its client of documents that come, go and change, in both protocol eras.
 
 POLL = ("--poll", "0.02")
-PATIENCE_S = 15.0
+PATIENCE_S = 50.0
 
 
 class Told:

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 _PIECE = b" " * 16384  # of a body without end
 
 

@@ -18,8 +18,8 @@ import pytest
 from tests.forking.client import Python
 from tests.mcpx.core.daemon.daemons import House
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer, scripted_issuer
-from tests.mcpx.oauth.signing_in import free_port
 from tests.mcpx.serving import PATIENCE_S, environment
+from tests.ports import free_port
 
 
 class SignInHouse(House):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,13 +15,7 @@ from mcpx.core.config import Config, parse
 from mcpx.errors import CallError, Outcome
 from tests.mcpx.oauth.scripted_issuer import ScriptedIssuer
 from tests.mcpx.scripted import PATIENCE_S, Watch, open_watched
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.ports import free_port
 
 
 def config_for(issuer: ScriptedIssuer, *names: str, entry: Any = None, **settings: Any) -> Config:

@@ -23,7 +23,7 @@ STATE = "s" * 43
 @asynccontextmanager
 async def listening(ports=(0,)):
     """A listener in tasks of its own, which may finish their pages."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         async with (
             anyio.create_task_group() as tasks,
             CallbackListeners(tasks).listening(ports) as listener,
@@ -274,7 +274,7 @@ async def test_silent_connections_make_room_and_end_with_the_listener():
                 streams.append(stream)
             follow(listener, expected)
             assert status(await get(listener, GOOD)) == 200
-            with anyio.fail_after(5):
+            with anyio.fail_after(50):
                 for stream in streams[:10]:
                     with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                         await stream.receive()

@@ -148,7 +148,7 @@ async def test_a_request_ends(fault, monkeypatch):
     with scripted_issuer() as issuer:
         issuer.faults["other"] = fault
         async with open_network(server_at(issuer.mcp_url)) as network:
-            with anyio.fail_after(30), pytest.raises(SignInError) as raised:
+            with anyio.fail_after(50), pytest.raises(SignInError) as raised:
                 await network.send(httpx2.Request("GET", issuer.url("issuer", "/x")))
         issuer.release()
         assert raised.value.problem is Problem.UNREACHABLE

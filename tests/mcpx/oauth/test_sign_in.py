@@ -52,7 +52,7 @@ def issuer():
 
 @asynccontextmanager
 async def desk_of(issuer, tmp_path):
-    with anyio.fail_after(30):
+    with anyio.fail_after(50):
         async with anyio.create_task_group() as tasks:
             yield Desk(issuer, tasks, tmp_path)
 

@@ -34,7 +34,7 @@ async def test_those_who_wait_hear_of_each_step():
     async def wait(for_it):
         heard.append(await for_it())
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(50):
         async with anyio.create_task_group() as tasks:
             for each in (progress.asked, progress.answer, progress.ended):
                 tasks.start_soon(wait, each)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from contextlib import asynccontextmanager
 
@@ -14,10 +13,11 @@ from mcpx.errors import CallError, Code, MCPXError
 from mcpx.oauth.errors import Problem, SignInError
 from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.scripted import config_of, entry, open_watched
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
-LOGIN_PORT = 40_000 + os.getpid() % 20_000  # another than the default, which the machine's own sign-ins use
+LOGIN_PORT = free_port()  # another than the default, which the machine's own sign-ins use
 
 
 @pytest.fixture

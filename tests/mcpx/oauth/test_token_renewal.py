@@ -40,7 +40,7 @@ async def test_calls_fail_unsent_while_a_token_cannot_be_renewed_and_then_run_wi
             await watch.text("whoami", {})
         assert failed.value.code is Code.SERVER_UNAVAILABLE
         issuer.come_up("issuer")
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             while True:
                 try:
                     assert await watch.text("whoami", {}) == "alice"

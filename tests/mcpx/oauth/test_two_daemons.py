@@ -61,7 +61,7 @@ async def test_who_signs_in_signs_in_for_both(tmp_path, monkeypatch):
         ):
             await sign_in(one, issuer)
             assert await one.text("whoami", server="r") == "alice"
-            with anyio.fail_after(15):
+            with anyio.fail_after(50):
                 while two.state("r") != "ready":  # noqa: ASYNC110 - another process would not tell either
                     await anyio.sleep(0.05)
             assert await two.text("whoami", server="r") == "alice"

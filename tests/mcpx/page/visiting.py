@@ -21,7 +21,7 @@ from mcpx.core.gateway.frontends.http.supervision import SupervisedHttp
 from mcpx.page.page import Page
 from mcpx.parts import open_hub
 
-PATIENCE_S = 10.0
+PATIENCE_S = 50.0
 OWN = None
 HTTP = {"host": "127.0.0.1", "port": 0}
 HTTP_6 = {"host": "::1", "port": 0}

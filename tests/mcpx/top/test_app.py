@@ -19,7 +19,7 @@ from mcpx.top.servers import ServersScreen
 from tests.mcpx.top.statuses import server, status, tokens
 
 WICKED = "[red]x[/] <script>\x1b[2J\n\u202e" + "y" * 5000
-PATIENCE_S = 10.0
+PATIENCE_S = 50.0
 NARROW, USUAL, WIDE = (24, 8), (80, 24), (200, 50)
 
 

@@ -28,11 +28,11 @@ from tests.mcpx.cluster.replicas.site import (
     KEY,
     MODERN_ENVELOPE,
     Replica,
-    free_port,
     last_message,
     replica,
 )
 from tests.mcpx.serving import MODERN, PATIENCE_S
+from tests.ports import free_port
 
 HOST = "mcpx.example.com"
 DRAIN_S = 2.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import httpx2
 
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, PATIENCE_S, Served, serving, write_config
+from tests.ports import free_port
 
 SECRET = "a secret that all replicas share"
 TOKEN = "a-token-that-all-replicas-share"
@@ -32,11 +32,6 @@ FORM = {"method": "elicitation/create", "params": QUESTION}
 CAPABILITIES = {"elicitation": {"form": {}}, "extensions": {EXTENSION: {}}}
 MODERN_ENVELOPE = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
 INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 class Replica:

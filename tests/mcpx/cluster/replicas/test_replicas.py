@@ -196,7 +196,7 @@ async def test_where_the_holder_is_gone_it_says_what_became_of_it(tmp_path):
 
 async def until_counted(site, name):
     """Wait until a server has begun that call, and no other."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         while counted_in(site.counted) != [name]:  # noqa: ASYNC110 - of another process
             await anyio.sleep(0.02)
 

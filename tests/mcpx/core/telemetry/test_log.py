@@ -33,7 +33,7 @@ def run(tmp_path, *, level: str | None = None, **environ: str) -> str:
         env=environment(tmp_path, **environ),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=True,
     )
     assert done.stdout == ""
@@ -100,7 +100,7 @@ def test_what_a_library_repeats_is_said_a_few_times_and_nothing_reaches_a_termin
         env=environment(tmp_path, MCPX_LOG_FORMAT=""),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=True,
     )
     assert 10 <= done.stderr.count("again") <= 20  # twice as many where a minute ends just then

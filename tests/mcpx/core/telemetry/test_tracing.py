@@ -147,7 +147,7 @@ def run(tmp_path, *, before="", after="", **environ):
         env=environment(tmp_path, **environ),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=True,
     )
     logged = [json.loads(line) for line in done.stderr.splitlines() if line.startswith('{"')]

@@ -49,7 +49,7 @@ class Pipes:
     async def take(self, size):
         """Read `size` bytes at the far end."""
         data = bytearray()
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while len(data) < size:
                 await anyio.wait_readable(self.far_read)
                 data += os.read(self.far_read, 65536)
@@ -62,7 +62,7 @@ async def test_bytes_come_in_and_the_end_is_told_once():
         pipes.channel.start_reading()
         os.write(pipes.far_write, b"hello")
         os.close(pipes.far_write)
-        with anyio.fail_after(5):
+        with anyio.fail_after(50):
             await pipes.ended.wait()
         assert bytes(pipes.got) == b"hello"
 
@@ -89,7 +89,7 @@ async def test_a_slow_reader_makes_congestion_that_ends_when_it_has_read():
         assert pipes.channel.congested
         assert pipes.channel.unsent > HIGH_WATER
         assert await pipes.take(len(sent)) == sent
-        with anyio.fail_after(5):
+        with anyio.fail_after(50):
             await drained.wait()
         assert not pipes.channel.congested
         assert pipes.channel.unsent == 0
@@ -128,7 +128,7 @@ async def test_pausing_holds_the_bytes_back():
         assert not pipes.got
         pipes.channel.start_reading()
         os.close(pipes.far_write)
-        with anyio.fail_after(5):
+        with anyio.fail_after(50):
             await pipes.ended.wait()
         assert bytes(pipes.got) == b"later"
 
@@ -142,7 +142,7 @@ async def test_a_regular_file_can_be_read_like_a_pipe(tmp_path):
     channel = Channel(fd, fd)
     channel.on_data, channel.on_end = got.extend, ended.set
     channel.start_reading()
-    with anyio.fail_after(5):
+    with anyio.fail_after(50):
         await ended.wait()
     channel.close()
     os.close(fd)

@@ -64,7 +64,7 @@ async def pair(**limits):
         async with anyio.create_task_group() as tasks:
             for peer in (near, far):
                 await tasks.start(peer.wire.run, peer.on_request, peer.on_notify)
-            with anyio.fail_after(20):
+            with anyio.fail_after(50):
                 yield near, far
             near.wire.end()
             far.wire.end()
@@ -259,7 +259,7 @@ async def unread():
     try:
         async with anyio.create_task_group() as tasks:
             await tasks.start(near.wire.run, near.on_request, near.on_notify)
-            with anyio.fail_after(20):
+            with anyio.fail_after(50):
                 yield near, fds[2]
             near.wire.end()
     finally:

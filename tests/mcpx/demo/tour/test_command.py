@@ -227,7 +227,7 @@ def test_a_signal_in_the_middle_ends_it_in_order_and_leaves_nothing(home, number
         if heading == SECTIONS[0]:
             assert len(processes_of(home)) >= 3  # itself and its servers, one of which may be restarting
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=50)
         assert process.returncode == 128 + number
         assert out.rstrip().endswith(f"Ended by {number.name}.")
         assert err == ""
@@ -244,7 +244,7 @@ def test_a_second_signal_ends_it_at_once_with_servers_that_cannot_leave(home):
             os.kill(pid, signal.SIGSTOP)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=50)
         assert process.returncode in {128 + signal.SIGINT, 128 + signal.SIGTERM}  # whichever came second
         assert "Ended by" not in out
         wait_until_gone(home)
@@ -263,7 +263,7 @@ def test_a_reader_that_leaves_ends_it_and_its_servers(home):
     with demo_at_work(home, **NOT_KILLED) as process:
         read_until(process, "1. ")
         process.stdout.close()
-        assert process.wait(timeout=20) == 1
+        assert process.wait(timeout=50) == 1
         assert process.stderr.read() == ""
         assert processes_of(home) == []
 

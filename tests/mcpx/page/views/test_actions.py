@@ -19,9 +19,10 @@ from tests.mcpx.oauth.scripted_issuer import scripted_issuer
 from tests.mcpx.oauth.test_names_of_accounts import id_token
 from tests.mcpx.page.signed_in import visiting
 from tests.mcpx.scripted import config_of, entry
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
-LOGIN_PORT = 40_000 + os.getpid() % 20_000  # another than the default, which the machine's own sign-ins use
+LOGIN_PORT = free_port()  # another than the default, which the machine's own sign-ins use
 
 
 async def test_a_server_is_restarted_whatever_its_state():

@@ -100,7 +100,7 @@ def assert_is(about, seen, line):
     properties = {
         (tool, name): schema["description"]
         for tool, sent in line.tools.items()
-        if tool in {"inspect", "exec", "resources"}
+        if tool in {"inspect", "query", "exec", "resources"}
         for name, schema in sent["inputSchema"]["properties"].items()
         if "description" in schema
     }
