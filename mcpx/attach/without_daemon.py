@@ -79,7 +79,7 @@ TOOLS: Final[tuple[dict[str, Any], ...]] = (
             "type": "object",
             "properties": {
                 "server_name": _NAME,
-                "tool_name": {"anyOf": [_NAME, {"type": "array", "items": _NAME}]},
+                "tool_name": {"type": "string", "description": "One, or several with commas"},
                 "query": {"type": "string", "description": "What to do, in a few words"},
             },
         },
@@ -95,11 +95,7 @@ TOOLS: Final[tuple[dict[str, Any], ...]] = (
             "properties": {
                 "server_name": _NAME,
                 "tool_name": _NAME,
-                "arguments": {
-                    "type": "object",
-                    "description": "The tool's own parameters",
-                    "additionalProperties": True,
-                },
+                "arguments": {"type": "object", "description": "The tool's own parameters"},
                 "select": {
                     "type": "string",
                     "description": _SELECT,

@@ -123,7 +123,10 @@ def _show_servers(found: Examination, config: Config) -> None:
         if state.startswith("ok") and (server.name, "warning") in levels:
             state = f"warning, see below{state[2:]}"
         is_good = state.startswith("ok")
-        echo(f"  {server.name} ({server.transport.kind}): {state}", fg=None if is_good else "yellow")
+        how: str = server.transport.kind
+        if how != "stdio" and server.transport.program is not None:
+            how += ", started by MCPX"
+        echo(f"  {server.name} ({how}): {state}", fg=None if is_good else "yellow")
     for peer in config.peers.values():
         state = _state(peer)
         named = "its servers are known once it is asked" if state.startswith("ok") else state

@@ -13,17 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.options import FilePlan, Manner, changing_options, diff_option
+from mcpx.cli.options import FilePlan, Manner, asked, changing_options, diff_option
 from mcpx.cli.printing import Line, echo, echo_plan
 from mcpx.cli.setup.changing import by_sentence, reload_daemon, short, take_back_interrupted
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint
 from mcpx.setup.changes import Edit, carry_out, history, real_path
 from mcpx.setup.clients import CLIENTS, clients_named, find, find_all, windows_clients
+from mcpx.setup.clients.approvals import TOOLS
 from mcpx.setup.clients.install_plan import plan_installs
-from mcpx.setup.clients.installing import plan_uninstall
+from mcpx.setup.clients.installing import plan_uninstall, plan_withdrawal
+from mcpx.setup.clients.launching import NAME
 from mcpx.setup.clients.masking import command_line, commands_shown
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from mcpx.setup.clients.installing import Installation, Removal
 
 
+_UNASKED: Final = f"{', '.join(TOOLS[:-1])} and {TOOLS[-1]} run without asking"
+_ALLOW: Final = "Write these rules too, so that what only reads runs without asking?"
 _SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
 _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
@@ -45,15 +50,27 @@ class _Installing(FilePlan):
     edits: Sequence[Edit]
     adopt: bool
     diff: bool
+    asks: bool
+    """Whether the clients' rules are a question of their own."""
+    offered: tuple[str, ...]
+    """The clients that could get rules, and do not, as nobody can be asked."""
 
     def show(self) -> None:
         plan = self.plan
         more = "  --diff shows every entry", None
         echo_plan([*_whole(plan)], lambda: [*_short(plan), more], diff=self.diff)
+        if self.offered:
+            echo(f"with --rules, {_UNASKED} in {', '.join(self.offered)}")
         if not self.edits and not plan.is_refused:
             echo("nothing to do")
 
     def carry_out(self) -> None:
+        if self.asks and self.plan.approvals and not asked(_ALLOW):
+            self.plan = msgspec.structs.replace(self.plan, approvals=())
+            self.edits = self.plan.edits()
+            if not self.edits:
+                echo("nothing was changed", err=True)
+                return
         changed = self.plan.changed
         command = " ".join(["install", *(["--adopt"] if self.adopt else []), *changed])
         self.change = carry_out(command, self.edits, about={"clients": [*changed]})
@@ -63,7 +80,7 @@ class _Installing(FilePlan):
         plan = self.plan
         for sentence in (*plan.fallbacks, *((self.daemon,) if self.daemon else ())):
             echo(sentence)
-        titles = [each.file.client.title for each in plan.installations if each.changes]
+        titles = [client.title for client in plan.changed_clients]
         echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
         echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
         if not plan.config.exists():
@@ -100,6 +117,9 @@ def _whole(plan: InstallPlan) -> Iterator[Line]:
             where = f", as {ours}" if ours != name else ""
             yield f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", "red"
             yield from ((f"      {note}", "yellow") for note in plan.losses(each.file, name))
+        if (approval := plan.approval_of(each)) is not None:
+            yield f"  rules in {short(approval.file.path)}: {_UNASKED}", None
+            yield from ((f"  + {rule}", "green") for rule in approval.added)
         yield from _remarks(plan, each)
     if plan.adoption is not None and plan.new_servers:
         yield f"MCPX  {short(plan.config)}", None
@@ -120,6 +140,8 @@ def _short(plan: InstallPlan) -> Iterator[Line]:
         what = words[each.outcome] if each.replaced or each.outcome != "updated" else words["present"]
         moved = f"; to MCPX: {', '.join(moves)}" if moves else ""
         yield f"{title}  {path}: {what}{moved}", "green" if each.outcome != "present" else None
+        if (approval := plan.approval_of(each)) is not None and approval.changes:
+            yield f"  + rules in {short(approval.file.path)}: {_UNASKED}", "green"
         yield from _remarks(plan, each)
     lost = (
         (note, f"{name} of {each.file.client.title}")
@@ -137,7 +159,10 @@ def _short(plan: InstallPlan) -> Iterator[Line]:
 def _remarks(plan: InstallPlan, each: Installation) -> Iterator[Line]:
     for name, why in plan.staying.get(str(each.file.path), {}).items():
         yield f"  {name} stays: {why}", "yellow"
-    for note in each.notes:
+    approval = plan.approval_of(each)
+    if approval is not None and approval.problem is not None:
+        yield f"  no rules in {short(approval.file.path)}: {approval.problem}", "red"
+    for note in (*each.notes, *(approval.notes if approval is not None else ())):
         yield f"  note: {note}", "yellow"
 
 
@@ -169,6 +194,9 @@ def _client(plan: InstallPlan, each: Installation, *, is_done: bool) -> dict[str
     }
     if line := plan.commands.get(path):
         report["runs"] = line
+    if (approval := plan.approval_of(each)) is not None:
+        rules = {"file": str(approval.file.path), "added": approval.added, "notes": approval.notes}
+        report["rules"] = rules | ({"problem": approval.problem} if approval.problem else {})
     return report | ({"problem": each.problem} if each.problem else {})
 
 
@@ -189,12 +217,19 @@ def _shown(plan: InstallPlan, entry: Mapping[str, Any]) -> dict[str, Any]:
 @click.command(short_help="Put MCPX into your AI clients.")
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
 @click.option("--adopt", is_flag=True, help="Move the clients' own servers into MCPX's configuration.")
+@click.option(
+    "--rules/--no-rules",
+    default=None,
+    help="Write the clients' own rules by which query, inspect and resources run without asking, where"
+    " they have such rules. Without either option you are asked at a terminal; elsewhere none are written.",
+)
 @diff_option
 @changing_options
 def install(
     *,
     clients: tuple[str, ...],
     adopt: bool,
+    rules: bool | None,
     diff: bool,
     config_path: str | None,
     manner: Manner,
@@ -205,10 +240,17 @@ def install(
     Copies of the files are kept: mcpx uninstall takes MCPX out again, mcpx undo takes back the last change.
     """
     take_back_interrupted(manner)
-    plan = plan_installs(_installed(clients), config_path, adopt=adopt)
+    files = _installed(clients)
+    plan = plan_installs(files, config_path, adopt=adopt, approve=rules is not False)
+    asks = rules is None and manner.on_terminal and not manner.yes
+    offered: tuple[str, ...] = ()
+    if rules is None and not asks:
+        offered = tuple(each.file.client.title for each in plan.approvals)
+        plan = msgspec.structs.replace(plan, approvals=())
     edits = plan.edits()
     question = f"Put MCPX into {', '.join(plan.changed)}?" if edits else None
-    _Installing(plan, edits, adopt, diff).end(manner, question, is_failed=plan.is_refused)
+    installing = _Installing(plan, edits, adopt, diff, asks, offered)
+    installing.end(manner, question, is_failed=plan.is_refused)
 
 
 def _installed(names: Sequence[str]) -> list[ClientFile]:
@@ -241,8 +283,8 @@ class _Removing(FilePlan):
                 "restored": "becomes what it was, byte for byte" if each.after is not None else "is removed",
             }
             echo(f"  {texts[each.outcome]}", fg="red" if each.outcome == "refused" else None)
-            for name in each.names:
-                echo(f"  - {'.'.join(each.file.client.key)}.{name}", fg="red")
+            for what in (*(f"{'.'.join(each.file.client.key)}.{name}" for name in each.names), *each.rules):
+                echo(f"  - {what}", fg="red")
             for note in each.notes:
                 echo(f"  note: {note}", fg="yellow")
         if not self.taken_out:
@@ -251,7 +293,7 @@ class _Removing(FilePlan):
     def carry_out(self) -> None:
         command = " ".join(["uninstall", *self.names])
         edits = [
-            Edit(file.path, each.before, each.after, file.client.syntax, remove_folders=each.folders)
+            Edit(file.path, each.before, each.after, each.syntax, remove_folders=each.folders)
             for each in self.taken_out
             for file in [each.file]
         ]
@@ -270,6 +312,7 @@ class _Removing(FilePlan):
                 "file": str(each.file.path),
                 "outcome": each.outcome,
                 "names": each.names,
+                "rules": each.rules,
                 "notes": each.notes,
                 **({"problem": each.problem} if each.problem else {}),
             }
@@ -300,7 +343,9 @@ def uninstall(
         for file in find_all(row) or ([find(row)] if clients else []):
             files.setdefault(real_path(file.path), file)
     planned = [plan_uninstall(file, changes) for file in files.values()]
+    rules = [plan_withdrawal(each.file, each.names or [NAME], changes) for each in planned]
     removals = [each for each in planned if clients or each.outcome != "absent"]
+    removals += [each for each in rules if each is not None]
     plan = _Removing(removals, bool(clients))
     question = f"Take MCPX out of {', '.join(plan.names)}?" if plan.names else None
     plan.end(manner, question, is_failed=any(each.outcome == "refused" for each in removals))

@@ -100,9 +100,9 @@ def _why(cause: str | None, remedy: str | None) -> JSON:
 
 
 def reached(entry: Mapping[str, Any]) -> str:
-    """The command line or URL of a server by its entry, without secrets."""
+    """The command line or URL of a server by its entry, or both, without secrets."""
     url = next((entry[key] for key in URL_KEYS if key in entry), None)
-    return command_line(entry if url is None else {"url": url})
+    return command_line(entry if url is None else {**entry, "url": url})
 
 
 def states(config: str) -> dict[str, JSON] | None:

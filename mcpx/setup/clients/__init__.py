@@ -4,7 +4,7 @@
 them into MCPX's configuration; `write_entry` makes MCPX's own entry for a client.
 """
 
-from mcpx.setup.clients.forms import starts_mcpx, write_entry
+from mcpx.setup.clients.forms import write_entry
 from mcpx.setup.clients.launching import windows_clients
 from mcpx.setup.clients.planning import ImportPlan, Planned, plan_import
 from mcpx.setup.clients.reading import (
@@ -41,7 +41,6 @@ __all__ = [
     "plan_import",
     "read_client_file",
     "read_servers",
-    "starts_mcpx",
     "this_system",
     "windows_clients",
     "write_entry",

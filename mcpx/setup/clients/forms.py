@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final, TypeVar
 
 from mcpx.core.config.per_server import YEAR_S
@@ -53,29 +52,6 @@ def write_entry(
             return {"name": name, "enabled": True, **start, "timeout": GOOSE_TIMEOUT_S}
         case _:
             return plain
-
-
-def starts_mcpx(entry: object) -> bool:
-    """Return True if an entry, of whatever form, is MCPX itself: it runs `mcpx attach` or `mcpx serve`."""
-    if not isinstance(entry, Mapping):
-        return False
-    texts = [part for word in command_words(entry) if isinstance(word, str) for part in word.split()]
-    return not {"attach", "serve"}.isdisjoint(texts) and any(_base(word) == "mcpx" for word in texts)
-
-
-def command_words(entry: Mapping[str, Any]) -> list[Any]:
-    """Return the command of an entry, of whatever form, with its arguments."""
-    command: Any = next((entry[key] for key in ("command", "cmd") if key in entry), None)
-    args = entry.get("args")
-    if isinstance(command, Mapping):  # Zed's older form
-        command, args = command.get("path"), command.get("args")
-    return [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
-
-
-def _base(word: str) -> str:
-    """Return the last part of a path of either kind, without `.exe`."""
-    name = PureWindowsPath(word).name if "\\" in word else PurePosixPath(word).name
-    return name.lower().removesuffix(".exe")
 
 
 # --- the clients' entries

@@ -7,7 +7,8 @@ the configuration first, so that a server is always in one place at least. For `
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +17,12 @@ import msgspec
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
 from mcpx.setup.changes import ChangeError, Edit, obstacle, read_file, real_path
+from mcpx.setup.clients.approvals import Approval, plan_approval
 from mcpx.setup.clients.installing import Installation, plan_install, refusal
 from mcpx.setup.clients.launching import Launch, add_command, own_launch, run
 from mcpx.setup.clients.planning import ImportPlan, plan_import
 from mcpx.setup.clients.reading import ClientFile, ClientServers, read_servers
+from mcpx.setup.clients.rows import Client
 from mcpx.setup.documents import DocumentError
 
 _OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
@@ -36,14 +39,21 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Servers that are not adopted, by the path of their file: their names, and why they stay there."""
     commands: dict[str, tuple[str, ...]] = {}
     """The command lines of clients that add MCPX by themselves, by the path of their file."""
+    approvals: tuple[Approval, ...] = ()
+    """The clients' own rules by which what reads runs unasked, as they get them."""
     fallbacks: list[str] = []
     """Sentences on command lines that did not work, so that the file was edited: known when it is done."""
 
     @property
     def changed(self) -> tuple[str, ...]:
         """The names of the clients whose files change."""
-        names = (each.file.client.name for each in self.installations if each.changes)
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(client.name for client in self.changed_clients))
+
+    @property
+    def changed_clients(self) -> Iterator[Client]:
+        """The clients whose files change, those with two of them twice."""
+        yield from (each.file.client for each in self.installations if each.changes)
+        yield from (each.file.client for each in self.approvals if each.changes)
 
     @property
     def is_refused(self) -> bool:
@@ -61,6 +71,11 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
         origins = (origin for server in servers for origin in server.origins)
         return next((each.notes for each in origins if (each.path, each.name) == (file.path, name)), ())
 
+    def approval_of(self, each: Installation) -> Approval | None:
+        """The rules for one of the installations."""
+        of = (found for found in self.approvals if found.file.client is each.file.client)
+        return next(of, None)
+
     def edits(self) -> list[Edit]:
         """Return what is to be carried out, in order."""
         edits = []
@@ -72,6 +87,10 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
                 target = real_path(each.file.path)
                 earlier = by_target.get(target)
                 by_target[target] = self._edit(each, earlier)
+        for approval in self.approvals:
+            if approval.changes:
+                target = real_path(approval.file.path)
+                by_target[target] = _approving(approval, by_target.get(target))
         return edits + list(by_target.values())
 
     def _edit(self, each: Installation, earlier: Edit | None) -> Edit:
@@ -87,9 +106,12 @@ def plan_installs(
     config: str | None,
     *,
     adopt: bool = False,
+    approve: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> InstallPlan:
     """Plan to have MCPX in each of these files, with the configuration that was named, if any.
+
+    With `approve`, the clients also get rules by which what reads runs unasked.
 
     Raises:
         ConfigError: The configuration is not understood, so that no server can be moved into it.
@@ -109,20 +131,46 @@ def plan_installs(
             launch=launch,
             config=path,
             commands=_commands(installations, launch, environ),
+            approvals=_approvals(installations, environ) if approve else (),
         )
     adoption = plan_import_into(path, found)
     adopted = {file.path: adoption.adopted(file.path) for file in files}
     remarks = {each.file.path: each.notes for each in found}
+    installations = _installations(files, path, launch, adopted)
     return InstallPlan(
         installations=tuple(
             msgspec.structs.replace(each, notes=(*each.notes, *remarks.get(each.file.path, ())))
-            for each in _installations(files, path, launch, adopted)
+            for each in installations
         ),
         launch=launch,
         config=path,
         adoption=adoption,
         staying=_staying(found, adoption),
+        approvals=_approvals(installations, environ) if approve else (),
     )
+
+
+def _approvals(installations: Iterable[Installation], environ: Mapping[str, str]) -> tuple[Approval, ...]:
+    planned = (
+        plan_approval(each.file, each.after, each.entries, environ)
+        for each in installations
+        if each.outcome != "refused"
+    )
+    return tuple(each for each in planned if each is not None)
+
+
+def _approving(approval: Approval, edit: Edit | None) -> Edit:
+    """The edit for the rules, or for the same file with them."""
+    if edit is None:
+        return Edit(approval.file.path, approval.before, approval.after, approval.approvals.syntax)
+    perform = None if edit.perform is None else partial(_perform_and_approve, edit.perform, approval)
+    return replace(edit, after=approval.after, perform=perform)
+
+
+def _perform_and_approve(perform: Callable[[], bytes | None], approval: Approval) -> bytes:
+    """Have the client add MCPX; what its file must hold then, with the rules."""
+    wanted = perform()
+    return approval.with_rules(read_file(approval.file.path) if wanted is None else wanted)
 
 
 def plan_import_into(config: Path, found: Iterable[ClientServers]) -> ImportPlan:

@@ -4,26 +4,30 @@ Where MCPX is in the file already, under whatever name, that entry is brought up
 its options and what the person has set beside them. It is taken out byte for byte as it was put in, where
 the file is as MCPX left it: the journal has each change that MCPX made in it, and they are taken back one by
 one, the last first, until the file is one without MCPX. Where the file was changed since, members of MCPX
-alone are taken out. A file that is not understood is refused.
+alone are taken out. A file that is not understood is refused. The same holds for the file in which a client
+keeps its rules for MCPX (`approvals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
 import msgspec
 
+from mcpx.core.config.entries import command_words
 from mcpx.setup.changes import Change, ChangeError, State, obstacle, read_file, real_path, undone
 from mcpx.setup.changes.undoing import take_back
-from mcpx.setup.clients.forms import command_words, write_entry
+from mcpx.setup.clients.approvals import approvals_file, rules_in, without_rules
+from mcpx.setup.clients.forms import write_entry
 from mcpx.setup.clients.launching import NAME, Launch, is_same_command
 from mcpx.setup.clients.reading import ClientFile, read_servers, servers_key
 from mcpx.setup.clients.rows import Client
 from mcpx.setup.documents import DocumentError, value_at
-from mcpx.setup.documents.editing import Document
+from mcpx.setup.documents.editing import Document, Syntax
 
 UNINSTALL: Final = "uninstall"
 """The command by which a change that takes MCPX out is known in the journal."""
@@ -229,10 +233,18 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     after: bytes | None
     names: tuple[str, ...] = ()
     """Under which MCPX is in the file."""
+    rules: tuple[str, ...] = ()
+    """The rules of the client for MCPX that are in the file, in words."""
     folders: tuple[str, ...] = ()
     """Which MCPX created for the file."""
     problem: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def syntax(self) -> Syntax:
+        """The syntax of the file, of servers or of rules."""
+        approvals = self.file.client.approvals
+        return approvals.syntax if self.rules and approvals else self.file.client.syntax
 
 
 def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
@@ -247,7 +259,12 @@ def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
     refused = partial(Removal, file=file, outcome="refused", before=data, after=data)
     if (problem := obstacle(file.path)) is not None:
         return refused(problem=problem)
-    walk = _Walk(file, data)
+
+    def has_mcpx(contents: bytes) -> bool:
+        now = read_servers(file, contents)
+        return now.problem is not None or bool(now.own)  # it may be, where the file is not understood
+
+    walk = _Walk(file.path, file.client.syntax, data, has_mcpx)
     walk.back(history)
     if walk.contents is not None and walk.has_mcpx():
         now = read_servers(file, walk.contents)
@@ -260,37 +277,67 @@ def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
         except DocumentError as error:
             return refused(problem=str(error))
         walk.is_exact = False
-    return Removal(
-        file=file,
-        outcome="restored" if walk.is_exact else "edited",
-        before=data,
-        after=walk.contents,
-        names=found.own,
-        folders=walk.folders if walk.contents is None else (),
-        notes=tuple(walk.notes),
-    )
+    return walk.removal(file, names=found.own)
+
+
+def plan_withdrawal(
+    file: ClientFile, names: Sequence[str], history: Sequence[Change], environ: Mapping[str, str] = os.environ
+) -> Removal | None:
+    """Plan to take the rules for MCPX out of a client whose file has, or had, MCPX under these names.
+
+    None where they are in no other file than that one, or nowhere.
+    """
+    approvals, place = file.client.approvals, approvals_file(file, environ)
+    if approvals is None or place is None or real_path(place.path) == real_path(file.path):
+        return None
+    try:
+        data = read_file(place.path)
+    except ChangeError as error:
+        return Removal(file=place, outcome="refused", before=None, after=None, problem=str(error))
+    if data is None or not (rules := rules_in(data, approvals, names)):
+        return None
+    if (problem := obstacle(place.path)) is not None:
+        return Removal(file=place, outcome="refused", before=data, after=data, problem=problem)
+    walk = _Walk(place.path, approvals.syntax, data, lambda found: bool(rules_in(found, approvals, names)))
+    walk.back(history)
+    if walk.contents is not None and walk.has_mcpx():
+        walk.contents, walk.is_exact = without_rules(walk.contents, approvals, names), False
+    return walk.removal(place, rules=rules)
 
 
 class _Walk:
-    """Back through the changes of one file."""
+    """Back through the changes of one file; `has` says whether contents have what is to be taken out."""
 
-    def __init__(self, file: ClientFile, contents: bytes) -> None:
-        self.file = file
+    def __init__(self, path: PurePath, syntax: Syntax, contents: bytes, has: Callable[[bytes], bool]) -> None:
+        self._path = path
+        self._syntax = syntax
+        self._has = has
+        self._found = contents
         self.contents: bytes | None = contents
         self.is_exact = True
         self.folders: tuple[str, ...] = ()
         self.notes: list[str] = []
 
+    def removal(self, file: ClientFile, *, names: Sequence[str] = (), rules: Sequence[str] = ()) -> Removal:
+        """The change from what was found to where the walk has come."""
+        return Removal(
+            file=file,
+            outcome="restored" if self.is_exact else "edited",
+            before=self._found,
+            after=self.contents,
+            names=tuple(names),
+            rules=tuple(rules),
+            folders=self.folders if self.contents is None else (),
+            notes=tuple(self.notes),
+        )
+
     def has_mcpx(self) -> bool:
-        """Return True if MCPX is in the file, or may be, since it is not understood."""
-        if self.contents is None:
-            return False
-        found = read_servers(self.file, self.contents)
-        return found.problem is not None or bool(found.own)
+        """Return True if there is anything to be taken out still."""
+        return self.contents is not None and self._has(self.contents)
 
     def back(self, history: Sequence[Change]) -> None:
         """Take back changes until MCPX is not in the file, or one cannot be taken back."""
-        target = str(real_path(self.file.path))
+        target = str(real_path(self._path))
         gone = undone(history)
         for change in reversed(history):
             index = next((i for i, each in enumerate(change.files) if each.target == target), None)
@@ -315,7 +362,7 @@ class _Walk:
             return True
         if self.contents is None:
             return False
-        merged = take_back(before, after, self.contents, self.file.client.syntax)
+        merged = take_back(before, after, self.contents, self._syntax)
         if merged is None:
             return False
         self.contents, self.is_exact = merged.contents, False

@@ -63,11 +63,13 @@ def masked_arguments(args: Sequence[str]) -> list[str]:
 
 
 def command_line(entry: Mapping[str, Any]) -> str:
-    """Return a server's command with its arguments, or its URL, in one line."""
-    if "url" in entry:
-        return masked_text(str(entry["url"]))
+    """Return a server's command with its arguments, or its URL, or both, in one line."""
+    url = masked_text(str(entry["url"])) if "url" in entry else ""
+    if "command" not in entry:
+        return url
     words = masked_arguments([*str(entry.get("command", "")).split(" "), *map(str, entry.get("args", ()))])
-    return " ".join(word if word and not re.search(r"\s", word) else json.dumps(word) for word in words)
+    line = " ".join(word if word and not re.search(r"\s", word) else json.dumps(word) for word in words)
+    return f"{line} at {url}" if url else line
 
 
 def masked_entry(entry: Mapping[str, Any]) -> dict[str, Any]:

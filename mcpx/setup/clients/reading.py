@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.core.config.entries import starts_mcpx
 from mcpx.core.text import kind_of
 from mcpx.core.text.nearest import suggestion
 from mcpx.errors import ConfigError
 from mcpx.paths import home
 from mcpx.setup.changes import ChangeError, read_file
-from mcpx.setup.clients.forms import starts_mcpx
 from mcpx.setup.clients.rows import CLIENTS, Client, System
 from mcpx.setup.clients.translating import Inputs, Server, translate
 from mcpx.setup.clients.variables import NotImportedError

@@ -41,6 +41,22 @@ class WindowsSide(msgspec.Struct, frozen=True):
     """USERPROFILE, APPDATA and LOCALAPPDATA, as paths of Linux."""
 
 
+class Approvals(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a client keeps which tools run unasked, as it documents it.
+
+    `files` are as those of the client; without any, it is the client's own. `value` is set at `key` for each
+    tool, or with `listed` added to the list there; `{server}` and `{tool}` stand for the names. `note` is
+    said where nothing is at `key` yet.
+    """
+
+    files: dict[System, tuple[str, ...]] = {}
+    syntax: Syntax = "json"
+    key: tuple[str, ...]
+    value: str | dict[str, str | int]
+    listed: bool = False
+    note: str = ""
+
+
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """One client.
 
@@ -67,15 +83,20 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     """Set for a client on the Windows side, which starts MCPX through `wsl.exe`."""
     folder: str | None = None
     """A folder that is there where the client is installed; without one, that of the file."""
+    approvals: Approvals | None = None
 
 
 def _client(row: dict[str, Any]) -> Client:
-    files: Any = row["files"]
+    made = row | {"files": _by_system(row["files"])}
+    approvals = row.get("approvals", {})
+    if "files" in approvals:
+        made |= {"approvals": approvals | {"files": _by_system(approvals["files"])}}
+    return msgspec.convert(made, Client)
+
+
+def _by_system(files: Any) -> dict[System, list[str]]:
     by_system = files if isinstance(files, dict) else dict.fromkeys(_APPS, files)
-    places = {
-        system: [each.replace("{apps}", _APPS[system]) for each in by_system[system]] for system in _APPS
-    }
-    return msgspec.convert(row | {"files": places}, Client)
+    return {system: [each.replace("{apps}", _APPS[system]) for each in by_system[system]] for system in _APPS}
 
 
 CLIENTS: Final = tuple(

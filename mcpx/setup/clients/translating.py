@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -17,6 +18,7 @@ from mcpx.core.config.entry_auth import AUTH_KEYS, in_own_words
 from mcpx.core.config.model import Settings
 from mcpx.core.config.settings import is_text
 from mcpx.core.config.strings import TYPES, URL_KEYS
+from mcpx.core.config.urls import is_loopback
 from mcpx.core.text import holds_controls
 from mcpx.setup.clients.forms import Given, duration, shared_form
 from mcpx.setup.clients.rows import Client
@@ -88,6 +90,14 @@ def translate(name: str, given: object, client: Client, inputs: Inputs | None = 
     return Server(name, entry, (*translation.notes, *texts), tuple(dict.fromkeys(variables.needs)))
 
 
+def _is_here(url: object) -> bool:
+    """True if a URL is of this machine: then the command beside it is the program behind it."""
+    try:
+        return isinstance(url, str) and is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+
+
 class _Translation:
     """The work on one entry; `given` is in the shared form, and loses each key that is used."""
 
@@ -99,10 +109,12 @@ class _Translation:
         given = self._given
         kind = self._kind()
         urls = [key for key in reversed(URL_KEYS) if given.get(key)]
-        if kind == "stdio" or (kind is None and given.get("command") and "httpUrl" not in urls):
+        has_command = bool(given.get("command"))
+        starts = has_command and kind != "stdio" and bool(urls) and _is_here(given[urls[0]])
+        if kind == "stdio" or (kind is None and has_command and not starts and "httpUrl" not in urls):
             entry = self._stdio()
         elif urls:
-            entry = self._remote(urls[0], kind)
+            entry = (self._stdio() if starts else {}) | self._remote(urls[0], kind)
         else:
             raise NotImportedError("it has neither a command nor a URL")
         self._switch(entry)

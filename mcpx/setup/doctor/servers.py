@@ -18,7 +18,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.config import Config, Http, ServerConfig, Sse, Stdio, Transport, redactor_of, starting_limit
+from mcpx.core.config import Config, Http, ServerConfig, Sse, Transport, redactor_of, starting_limit
 from mcpx.core.config.diagnosis import DISABLED, INVALID, diagnose
 from mcpx.core.config.urls import is_loopback, split_url
 from mcpx.core.system.processes import group_memory
@@ -115,15 +115,15 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
 
 def _advice(server: ServerConfig, installation: Installation) -> str:
     """Return what to do about a command that is not there."""
-    known = SOURCES.get(server.transport.command) if isinstance(server.transport, Stdio) else None
+    program = server.transport.program
+    known = None if program is None else SOURCES.get(program.command)
     return known or f"correct it in {installation.file}, where a whole path will do, or install it"
 
 
 def _command(server: ServerConfig, installation: Installation) -> str | None:
     """The file that the server's command is found to be; None for one that is reached by a URL."""
-    if not isinstance(server.transport, Stdio):
+    if (stdio := server.transport.program) is None:
         return None
-    stdio = server.transport
     return installation.environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
 
 
@@ -155,8 +155,8 @@ def _failed(server: ServerConfig, problem: str, installation: Installation) -> F
     if _is_ready_in_daemon(server.name, installation):
         said = f"works in the daemon, but a second one of it does not start: {text}"
         return note(server.name, said, "keep to one MCPX, if it cannot run twice")
-    if isinstance(server.transport, Stdio):
-        line = command_line({"command": server.transport.command, "args": server.transport.args})
+    if (program := server.transport.program) is not None:
+        line = command_line({"command": program.command, "args": program.args})
         advice = f"try it in a terminal: {redactor_of(server)(line)}"
     elif UNAUTHORIZED in text:
         advice = _credentials_advice(server, installation)

@@ -1,31 +1,35 @@
-"""Clients that are known to show a model less, or more, than they are sent.
+"""Clients that are known to need something else than most: a table, as data, with their sources.
 
-A table, as data: one row a client, each with its source. A client that is not in it is taken to show
-descriptions whole and to keep `structuredContent` from the model. Pure.
+A client that is not in it is taken to show descriptions whole, to keep `structuredContent` from the model, to
+pay no heed to annotations, and to take an object of any members. Pure.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from mcpx.core.config import StructuredContent
+from mcpx.core.config import ArgumentsForm, StructuredContent, Tiers
 from mcpx.core.rendering.pictures import PictureLimits
 
 
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client, by the beginning of the name that it gives itself, in lower case with dashes for spaces.
 
-    `title` is what people call it. `description_chars` is the most characters of a tool's description that
-    its model is shown, None for all; `instructions_chars` and `instructions_bytes` are the most of the
-    instructions. `note` says what else its model is not shown.
+    With `is_whole_name`, by that name alone. `title` is what people call it. `description_chars` is the most
+    characters of a tool's description that its model is shown, None for all; `instructions_chars` and
+    `instructions_bytes` are the most of the instructions. `note` says what else its model is not shown.
     `shows_structured_content` is whether its model is given `structuredContent`, in place of `content` or
     beside it, which undoes the saving. `pictures` is what it takes of those; None: it is not known.
+    `acts_on_annotations` is whether what it runs in parallel, unasked, or while planning depends on
+    `readOnlyHint`, so that it is given the query tool. `arguments` is the form of exec's `arguments` that it
+    passes on to its model unharmed.
     """
 
     prefix: str
+    is_whole_name: bool = False
     title: str
     source: str
     description_chars: int | None = None
@@ -34,6 +38,8 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     shows_structured_content: bool = False
     pictures: PictureLimits | None = None
+    acts_on_annotations: bool = False
+    arguments: ArgumentsForm = "object"
 
 
 _MAX_PREFIX_LEN: Final = 32  # characters of a name that are looked at
@@ -47,21 +53,24 @@ KNOWN_CLIENTS: Final = (
         " exec ask to be loaded at once.",
         shows_structured_content=True,
         pictures=PictureLimits(),
+        acts_on_annotations=True,
         source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944;"
-        " pictures: #21230, #50530; docs.claude.com, Vision",
+        " pictures: #21230, #50530; docs.claude.com, Vision; annotations: #14353, #12368, #90058",
     ),
     KnownClient(
         prefix="claude-ai",
         title="Claude Desktop",
         note="It refuses a result of more than 1 MB.",
         pictures=PictureLimits(of_result=1_000_000),
-        source="mobile-next/mobile-mcp #140; trycua/cua #884",
+        acts_on_annotations=True,
+        source="mobile-next/mobile-mcp #140; trycua/cua #884; annotations: Donatoni/accela-mcp v0.4.3",
     ),
     KnownClient(
         prefix="cursor",
         title="Cursor",
         shows_structured_content=True,
-        source="modelcontextprotocol/modelcontextprotocol #1411",
+        acts_on_annotations=True,
+        source="modelcontextprotocol/modelcontextprotocol #1411; annotations: colbymchenry/codegraph #1018",
     ),
     KnownClient(
         prefix="github-copilot",
@@ -82,7 +91,9 @@ KNOWN_CLIENTS: Final = (
         title="Codex",
         instructions_bytes=1000,
         shows_structured_content=True,
-        source="openai/codex core/src/tools/handlers/mcp.rs, protocol/src/models.rs; #38287",
+        acts_on_annotations=True,
+        source="openai/codex core/src/tools/handlers/mcp.rs, protocol/src/models.rs; #38287; annotations:"
+        " core/src/mcp_tool_call.rs, #23750",
     ),
     KnownClient(
         prefix="opencode",
@@ -94,7 +105,37 @@ KNOWN_CLIENTS: Final = (
         prefix="visual-studio-code",
         title="VS Code",
         note="It cuts the descriptions of parameters at 1,024 characters for GPT-4.",
-        source="microsoft/vscode-copilot-chat src/extension/tools/common/toolSchemaNormalizer.ts",
+        acts_on_annotations=True,
+        source="microsoft/vscode-copilot-chat src/extension/tools/common/toolSchemaNormalizer.ts;"
+        " microsoft/vscode workbench/contrib/mcp/common/mcpLanguageModelToolContribution.ts, #266399",
+    ),
+    KnownClient(
+        prefix="gemini-cli",
+        title="Gemini CLI",
+        acts_on_annotations=True,
+        source="google-gemini/gemini-cli packages/core/src/policy/policies/plan.toml, #18229",
+    ),
+    KnownClient(
+        prefix="qwen",
+        title="Qwen Code",
+        acts_on_annotations=True,
+        source="QwenLM/qwen-code #1837, #740",
+    ),
+    KnownClient(
+        prefix="goose",
+        title="Goose",
+        acts_on_annotations=True,
+        source="aaif-goose/goose #1957, #7690",
+    ),
+    KnownClient(
+        prefix="mcp",
+        is_whole_name=True,
+        title="Python SDK: google-genai, openai-agents, LangChain, mistralai",
+        note="The schemas of tools may be made strict, or Gemini's, where an object without named members is"
+        " refused or closed.",
+        arguments="string",
+        source="google-genai _mcp_utils.py; openai-agents strict_schema.py; langchain-core"
+        " utils/function_calling.py; mistralai extra/mcp/base.py; home-assistant/core #122403",
     ),
 )
 
@@ -107,7 +148,11 @@ def known_client(name: str | None) -> KnownClient | None:
 @lru_cache(maxsize=64)  # since 2026-07-28 the name comes with each request
 def _row(name: str) -> KnownClient | None:
     normal = name.lower().replace(" ", "-")
-    return next((client for client in KNOWN_CLIENTS if normal.startswith(client.prefix)), None)
+    return next((client for client in KNOWN_CLIENTS if _is_of(normal, client)), None)
+
+
+def _is_of(name: str, client: KnownClient) -> bool:
+    return name == client.prefix if client.is_whole_name else name.startswith(client.prefix)
 
 
 def shows_structured_content(name: str | None) -> bool:
@@ -126,3 +171,17 @@ def wants_structured_content(policy: StructuredContent, name: str | None) -> boo
     if policy != "auto":
         return policy == "always"
     return not shows_structured_content(name)
+
+
+def wants_query(tiers: Tiers, client: KnownClient | None) -> bool:
+    """Return True if a client (None: unknown) is given the query tool."""
+    if tiers == "auto":
+        return client is not None and client.acts_on_annotations
+    return tiers in {True, "on"}
+
+
+def form_of_arguments(wanted: Literal["auto", ArgumentsForm], client: KnownClient | None) -> ArgumentsForm:
+    """The form of exec's `arguments` that a client (None: unknown) is shown."""
+    if wanted != "auto":
+        return wanted
+    return "object" if client is None else client.arguments

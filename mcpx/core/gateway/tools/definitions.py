@@ -7,14 +7,14 @@ skipped. The fast path takes only calls that need no such reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import mcp_types
 import msgspec
 
-from mcpx.core.calls.exposure import Shown
 from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.config import ArgumentsForm
 from mcpx.core.policy.server_questions import URL_REQUIRED, with_safe_links
 from mcpx.core.rendering.descriptions import Descriptions
 from mcpx.core.rendering.results import ToolResult, members_of
@@ -27,50 +27,65 @@ INSPECT: Final = "inspect"
 EXEC: Final = "exec"
 RESOURCES: Final = "resources"
 QUERY: Final = "query"
-"""Runs read-only tools alone, as exec does any; there is one only with `tiers`."""
+"""Runs read-only tools alone, as exec does any; shown to the clients that `tiers` says."""
 NAMES: Final = (INSPECT, EXEC, RESOURCES)
 _WITH_QUERY: Final = (INSPECT, QUERY, EXEC, RESOURCES)
 ERROR_KEY: Final = "mcpx/error"
 """The member of `_meta` with the error of a call that may have no structured content."""
 
 _NAME: Final = {"type": "string"}
-_NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
+_TOOLS: Final = {"type": "string", "description": "One, or several with commas"}
 _QUERY: Final = {"type": "string", "description": "What to do, in a few words"}
 _URI: Final = {"type": "string", "description": "Without it, the resources are listed"}
-_ARGUMENTS: Final = {
-    "type": "object",
-    "description": "The tool's own parameters",
-    "additionalProperties": True,
+_ARGUMENTS: Final[Mapping[ArgumentsForm, JSON]] = {
+    "object": {"type": "object", "description": "The tool's own parameters"},
+    "string": {"type": "string", "description": 'The tool\'s own parameters, as JSON: {"path": "/tmp"}'},
 }
+"""Without `additionalProperties`, at which google-genai's own MCP support fails, and without `anyOf` or
+several types, which not every converter takes."""
 _SELECT: Final = {
     "type": "string",
     "description": "JMESPath: the part of a JSON result to return, as items[].{id: id, title: title}",
 }
-_MAX_TOKENS: Final = {"type": "integer", "description": "Of the result; the rest can be read afterwards"}
+_OF_RESULT: Final = "Of the result; the rest can be read afterwards"
+_MAX_TOKENS: Final[Mapping[ArgumentsForm, JSON]] = {
+    "object": {"type": "integer", "description": _OF_RESULT},
+    "string": {"type": "string", "description": f"A number. {_OF_RESULT}"},
+}
+"""A strict schema makes every parameter required; then "" says that it is not given, and no number does."""
 
 
 def _schema(required: list[str], **properties: JSON) -> JSON:
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-SCHEMAS: Final = {
-    INSPECT: _schema([], server_name=_NAME, tool_name=_NAMES, query=_QUERY),
-    EXEC: _schema(
+def _schemas(form: ArgumentsForm) -> dict[str, JSON]:
+    run = _schema(
         ["server_name", "tool_name"],
         server_name=_NAME,
         tool_name=_NAME,
-        arguments=_ARGUMENTS,
+        arguments=_ARGUMENTS[form],
         select=_SELECT,
-        max_tokens=_MAX_TOKENS,
-    ),
-    RESOURCES: _schema(["server_name"], server_name=_NAME, uri=_URI),
+        max_tokens=_MAX_TOKENS[form],
+    )
+    return {
+        INSPECT: _schema([], server_name=_NAME, tool_name=_TOOLS, query=_QUERY),
+        QUERY: run,
+        EXEC: run,
+        RESOURCES: _schema(["server_name"], server_name=_NAME, uri=_URI),
+    }
+
+
+SCHEMAS: Final = _schemas("object")
+_FORMS: Final[Mapping[ArgumentsForm, dict[str, JSON]]] = {
+    "object": SCHEMAS,
+    "string": _schemas("string"),
 }
-SCHEMAS[QUERY] = SCHEMAS[EXEC]
 
 
-def names(shown: Shown) -> tuple[str, ...]:
-    """The names of the tools that MCPX itself has."""
-    return _WITH_QUERY if shown.query else NAMES
+def names(*, query: bool) -> tuple[str, ...]:
+    """The names of the tools that MCPX itself has, for a client with or without query."""
+    return _WITH_QUERY if query else NAMES
 
 
 def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
@@ -96,12 +111,13 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
         (RESOURCES, "Read a resource", descriptions.resources, reading, None),
     )
     lists = {INSPECT: ("server_name", descriptions.server_name), RESOURCES: ("uri", descriptions.uri)}
+    schemas = _FORMS[descriptions.arguments]
     return [
         mcp_types.Tool(
             name=name,
             title=title,
             description=text,
-            input_schema=_with_list(SCHEMAS[name], *lists[name]) if name in lists else SCHEMAS[name],
+            input_schema=_with_list(schemas[name], *lists[name]) if name in lists else schemas[name],
             annotations=annotations,
             _meta=meta,
         )
@@ -128,6 +144,8 @@ def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
 
 _ADDED_BY_HOSTS: Final = frozenset({"action", "chatInput", "sessionId", "tool", "toolCallId"})
 """Members that n8n adds to the arguments of every call (its issues 21500 and 22787)."""
+_PASSED_ON: Final = frozenset({"wait_for_previous"})
+"""Members that Gemini CLI adds to every schema, for itself, and sends with the call."""
 _HOST_MARKS: Final = ("toolCallId", "chatInput")  # where one of these is, the others are not the model's
 _SHORT: Final = {"server_name": "server", "tool_name": "tool"}
 _MAX_DIGITS: Final = 18
@@ -235,7 +253,10 @@ def collect_arguments(given: ExecParameters, tool: ToolInfo) -> Any:
     if not given.others:
         return given.arguments
     known = parameter_names(tool.input_schema)
-    if strange := given.others.keys() - known:
+    others = {name: value for name, value in given.others.items() if name in known or name not in _PASSED_ON}
+    if not others:
+        return given.arguments
+    if strange := others.keys() - known:
         raise _refusal(
             tool, {name: f"is no parameter of exec or of this tool{_near(name, known)}" for name in strange}
         )
@@ -243,13 +264,13 @@ def collect_arguments(given: ExecParameters, tool: ToolInfo) -> Any:
     if isinstance(arguments, str):
         arguments = _decoded(arguments)
     if arguments is None:
-        return given.others
+        return others
     if not isinstance(arguments, dict):
         return given.arguments  # it is refused for that
-    twice = {name for name in given.others.keys() & arguments if arguments[name] != given.others[name]}
+    twice = {name for name in others.keys() & arguments if arguments[name] != others[name]}
     if twice:
         raise _refusal(tool, dict.fromkeys(twice, "is given twice, beside `arguments` and in it"))
-    return {**given.others, **arguments}
+    return {**others, **arguments}
 
 
 def parameter_names(schema: JSON) -> set[str]:

@@ -21,12 +21,14 @@ from mcpx.core.calls.recording import noting_refusals
 from mcpx.core.calls.results.large import Apart
 from mcpx.core.calls.results.parts import Selectable, check_expression
 from mcpx.core.catalog.model import JSON, ToolInfo
+from mcpx.core.catalog.naming import native_name
 from mcpx.core.daemon.hub_view import HubView
 from mcpx.core.events.meter import tool_label
 from mcpx.core.events.stats import INSPECT, RESOURCES
 from mcpx.core.gateway import sdk_path
-from mcpx.core.gateway.clients.handles import capabilities_in
+from mcpx.core.gateway.clients.handles import capabilities_in, shows_apps
 from mcpx.core.gateway.clients.identity import connection_of, origin_of, session_client
+from mcpx.core.gateway.clients.known_clients import known_client, wants_query
 from mcpx.core.gateway.clients.sessions import client_name
 from mcpx.core.gateway.tools import definitions as tools
 from mcpx.core.gateway.tools.definitions import ExecParameters, WrongParameter, collect_arguments
@@ -54,7 +56,8 @@ class ToolCall:
     def __init__(self, hub: HubView, ctx: Context, stamp: bytes | None) -> None:
         self._hub = hub
         self._ctx = ctx
-        name, capabilities = client_name(ctx.session), capabilities_in(ctx.params)
+        self._client_name = name = client_name(ctx.session)
+        capabilities = capabilities_in(ctx.params)
         self._encoder = ResultEncoder.for_client(hub.views, name, stamp, capabilities)
         self._client = session_client(connection_of(ctx.session))
         """Which results are kept for."""
@@ -75,7 +78,7 @@ class ToolCall:
         except WrongParameter as wrong:
             result = self._encoder.wrong_parameters(name, str(wrong))
         except CallError as error:
-            result = self._encoder.failure(error)
+            result = self._encoder.failure(self._hub.explained(error))
         return self._enclosed(result)
 
     async def of_native(self, name: str, arguments: Any, exposure: Exposure) -> JSON:
@@ -87,12 +90,18 @@ class ToolCall:
         tool: ToolInfo | None = None
         try:
             with self._noting_refusals("", name):
-                tool = await _native_tool(name, exposure)
+                with_apps = shows_apps(self._ctx.session)
+                tool = await _native_tool(name, exposure, self._own_names, with_apps=with_apps)
                 encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
             result = await self._exec(exposure.shown.call_of(tool, encoded, self._context))
         except CallError as error:
             result = self._encoder.failure(error, in_meta=tool is not None and has_output_schema(tool))
         return self._enclosed(result)
+
+    @property
+    def _own_names(self) -> tuple[str, ...]:
+        client = known_client(self._client_name)
+        return tools.names(query=wants_query(self._hub.config.tiers, client))
 
     def _enclosed(self, result: list[Bytes] | JSON) -> JSON:
         """A result, noted in the meter; or input requests."""
@@ -107,7 +116,8 @@ class ToolCall:
         if name == tools.INSPECT:
             tool_names, query = tools.tool_names(arguments), text(arguments, "query")
             calls, server = self._hub.calls, text(arguments, "server_name")
-            return self._encoder.shaped(await calls.inspect(server, tool_names, query=query))
+            origin = self._context.origin
+            return self._encoder.shaped(await calls.inspect(server, tool_names, query=query, origin=origin))
         if name == tools.RESOURCES:
             return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
         read_only = name == tools.QUERY
@@ -201,11 +211,13 @@ class MeteredCall:
             contain(error, "meter")
 
 
-async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
-    """The tool that is shown under that name.
+async def _native_tool(name: str, exposure: Exposure, own: Sequence[str], *, with_apps: bool) -> ToolInfo:
+    """The tool that is shown under that name; or, with apps, the one that the page of an app means.
+
+    `own` are the names of MCPX's own.
 
     Raises:
-        MCPError: There is none.
+        MCPError: There is none, or several servers have what the page may mean.
         CallError: `server_unavailable`: its server has never listed its tools.
     """
     if name not in exposure.shown.native:
@@ -213,22 +225,27 @@ async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
             await server.await_catalogue(lambda _known: False)
             if not server.has_listed:
                 raise not_listed(server.info(), "")
-    tool = exposure.shown.native.get(name)
-    if tool is None:
-        raise MCPError(INVALID_PARAMS, _unknown(name, exposure.shown))
-    return tool
+    tool = exposure.shown.natively(with_apps=with_apps).get(name)
+    meant = [tool] if tool is not None else exposure.app_tools(name) if with_apps else []
+    if len(meant) > 1:
+        names = " or ".join(native_name(each.server_name, each.name) for each in meant)
+        raise MCPError(
+            INVALID_PARAMS, f"Several servers have {shown_name(cut(name, NAME_LEN))}: call {names}"
+        )
+    if not meant:
+        raise MCPError(INVALID_PARAMS, _unknown(name, exposure.shown, own))
+    return meant[0]
 
 
-def _unknown(name: str, shown: Shown) -> str:
-    near = nearest(name, [*(tools.names(shown) if shown.three else ()), *shown.native])
+def _unknown(name: str, shown: Shown, own: Sequence[str]) -> str:
+    near = nearest(name, [*(own if shown.three else ()), *shown.native])
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     text = f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} "
     if not shown.three:
         return f"{text}tools/list has the names of all"
-    own = "other tools" if shown.native else "a server's own tools"
+    others = "other tools" if shown.native else "a server's own tools"
     run = "are run with exec(server_name, tool_name, arguments)"
-    three = "inspect, query, exec" if shown.query else "inspect, exec"
-    return f"{text}MCPX has {three} and resources; {own} {run}"
+    return f"{text}MCPX has {', '.join(own[:-1])} and {own[-1]}; {others} {run}"
 
 
 def _names_in(params: Mapping[str, Any]) -> tuple[str, str]:

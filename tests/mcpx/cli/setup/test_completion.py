@@ -64,7 +64,7 @@ def pressed(folder: Path, words: str) -> list[str]:
         env=environ(folder),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=True,
     )
     assert done.stderr == ""
@@ -122,7 +122,7 @@ def test_a_bash_that_reads_its_start_file_completes(home, tmp_path):
         env=environ(home, HOME=str(tmp_path)),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=False,
     )
     assert done.stdout == "complete -F _mcpx_completion mcpx\n"

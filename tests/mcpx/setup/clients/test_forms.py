@@ -6,7 +6,8 @@ from typing import get_args
 
 import pytest
 
-from mcpx.setup.clients import Form, starts_mcpx, write_entry
+from mcpx.core.config.entries import starts_mcpx
+from mcpx.setup.clients import Form, write_entry
 
 COMMAND = "/opt/mcpx/bin/mcpx"
 WRITTEN = {

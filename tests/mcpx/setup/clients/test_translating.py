@@ -212,6 +212,12 @@ def test_a_command_beside_the_url_that_the_client_prefers_is_named() -> None:
     assert found == Server("s", {"url": "https://h/mcp"}, ("left out: command",), ())
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "http://[::1]:8000/mcp"])
+def test_a_command_beside_a_url_of_this_machine_is_the_program_behind_it(url: str) -> None:
+    entry = server("cursor", {"command": "a", "args": ["b"], "url": url}).entry
+    assert (entry["command"], entry["args"], entry["url"]) == ("a", ["b"], url)
+
+
 def test_a_key_that_says_nothing_is_not_named() -> None:
     given = {"command": "a", "autoApprove": [], "trust": False, "disabledTools": [], "note": "", "icon": None}
     assert server("cline", given).notes == ()

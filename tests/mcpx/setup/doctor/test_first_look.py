@@ -25,7 +25,7 @@ def test_after_an_installation_all_is_well_and_nothing_stays_running(home):
     assert (done.returncode, page["wrong"], page["notes"]) == (0, 0, 0), done.stdout
     found = {each["subject"]: each for each in page["findings"]}
     assert found["s"]["details"]["tools"] == 13
-    assert found["cursor"]["details"]["tools"] == 3
+    assert found["cursor"]["details"]["tools"] == 4
     claude = found["claude-code"]["details"]
     assert 100 < claude["longest_description"] <= claude["description_limit"] == 2048
     assert "none runs" in found["daemon"]["text"]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ListRootsResult, Root
+from mcp_types import ElicitResult, ListRootsResult, Root, ToolListChangedNotification
 from pydantic import FileUrl
 
 from mcpx.core.gateway.clients.projects import client_in, first_folder, project_of
 from mcpx.core.system.endpoint import PROJECT_VARIABLES, Surroundings
 from tests.mcpx.core.gateway.frontends.http.test_endpoints import served
 from tests.mcpx.scripted import config_of, entry
+from tests.mcpx.serving import PATIENCE_S
 
 WHERE = {"tools/call where": "@{cwd}"}
 
@@ -114,3 +119,45 @@ async def test_over_http_the_project_comes_from_roots(home: Path) -> None:
             assert "this client is in none" in refused.content[0].text
         async with Client(streamable_http_client(url, http_client=http)) as client:
             assert "this client is in none" in (await client.call_tool("exec", call)).content[0].text
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore:The roots capability is deprecated")
+@pytest.mark.filterwarnings("ignore:Elicitation")
+async def test_over_http_the_servers_of_a_projects_files_are_asked_for_and_follow_the_roots(
+    home: Path,
+) -> None:
+    shop, work = home / "work" / "shop", home / "work"
+    named = entry(answers=WHERE, offers={"tools": ["where"]})
+    (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {"db": named}}))
+    call = {"server_name": "shop/db", "tool_name": "where", "arguments": {}}
+    roots, asked, changed = [shop], [], anyio.Event()
+
+    async def say(_context: object) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=FileUrl(each.as_uri())) for each in roots])
+
+    async def agree(_context: object, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"decision": "yes"})
+
+    async def hear(message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changed.set()
+
+    async with served(config_of({"plain": entry()})) as (hub, http, url):
+        transport = streamable_http_client(url, http_client=http)
+        at = partial(Client, mode="legacy", list_roots_callback=say)
+        async with at(transport, elicitation_callback=agree, message_handler=hear) as client:
+            looked = await client.call_tool("inspect", {})
+            assert [each.count("db (.mcp.json)") for each in asked] == [1]
+            assert "shop/db" in looked.content[0].text
+            assert (await client.call_tool("exec", call)).content[0].text == str(shop)
+            async with at(streamable_http_client(url, http_client=http)) as second:
+                assert (await second.call_tool("exec", call)).content[0].text == str(shop)
+            roots[:] = [work]
+            await client.send_roots_list_changed()
+            assert (await client.call_tool("exec", call)).structured_content["code"] == "unknown_server"
+            with anyio.fail_after(PATIENCE_S):
+                await changed.wait()
+            assert len(asked) == 1
+        assert hub.clients.handles == {}

@@ -1,0 +1,138 @@
+"""The definitions of MCPX's own tools, through the converters that real hosts put before a model.
+
+They come from PyPI and have a virtual environment of their own, in which `converters/convert.py` opens a real
+session with `mcpx serve`. What providers refuse is held against their published rules.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.servers import absent
+from tests.mcpx.scripted import entry
+from tests.mcpx.serving import environment
+
+pytestmark = pytest.mark.live
+HERE = Path(__file__).parent
+PYTHON = HERE / ".venv-converters" / "bin" / "python"
+TOOL = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
+READ = TOOL | {"name": "read", "annotations": {"readOnlyHint": True}}
+GIVEN = {"text": 'grüße "\\\n'}
+CALLS = [
+    {"arguments": GIVEN},
+    {"arguments": json.dumps(GIVEN)},
+    {
+        "arguments": json.dumps(GIVEN),
+        "select": "",
+        "max_tokens": "",
+    },  # what a strict schema has a model write
+]
+NAMES = ["", "claude-code", "gemini-cli-mcp-client", "somebody"]
+OPENAI = ["openai-agents, strict", "ensure_strict_json_schema", "langchain, strict"]
+STRICT = [*OPENAI, "anthropic, strict", "mistralai, strict"]
+AS_THEY_ARE = ["google-genai, JSON schema", "openai-agents", "langchain", "anthropic", "bedrock"]
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """What the converters make of what a client of a name is shown; "" is that of the Python SDK."""
+    absent(None if PYTHON.exists() else "the converters are missing; scripts/test --all installs them")
+    folder = tmp_path_factory.mktemp("converters")
+    config = folder / "config.json"
+    config.write_text(json.dumps({"mcpServers": {"s": entry(offers={"tools": [TOOL, READ]})}}))
+    calls = [{"server_name": "s", "tool_name": "echo"} | each for each in CALLS]
+
+    mcpx = [sys.executable, "-m", "mcpx", "serve", str(config)]
+    done = subprocess.run(
+        [PYTHON, HERE / "converters" / "convert.py", json.dumps(NAMES), *mcpx],
+        input=json.dumps(calls),
+        env=environment(folder) | {"OPENAI_AGENTS_DISABLE_TRACING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_converter_takes_every_form(converted, name):
+    found = converted[name]
+    assert not found["failed"]
+    assert list(found["tools"]) == [
+        "inspect",
+        *(["query"] if name in NAMES[1:3] else []),
+        "exec",
+        "resources",
+    ]
+    assert all(tools.keys() == found["tools"].keys() for tools in found["converted"].values())
+    for converter in AS_THEY_ARE:
+        for tool, schema in found["converted"][converter].items():
+            assert _same(schema, found["tools"][tool]), (converter, tool)
+    assert found["answers"] == [[False, GIVEN["text"]]] * len(CALLS)
+
+
+def _same(made, given):
+    """What a converter adds beside the members that were given does not count."""
+    return all(made.get(key) == value for key, value in given.items())
+
+
+def test_the_arguments_of_exec_can_still_be_said_in_every_strict_form(converted):
+    found = converted[""]
+    assert not found["failed"]
+    for converter in STRICT:
+        for tool, schema in found["converted"][converter].items():
+            if converter != "mistralai, strict":  # which passes it on as it is
+                assert not list(_not_strict(schema, all_required=converter in OPENAI)), (converter, tool)
+            if tool == "exec":
+                assert schema["properties"]["arguments"]["type"] == "string", converter
+
+
+def _not_strict(schema, *, all_required):
+    """What the strict mode of OpenAI refuses in a schema (Structured Outputs, Supported schemas).
+
+    That of Anthropic is the same, but for the required properties.
+    """
+    if not isinstance(schema.get("type"), str):
+        yield "a schema must have a type"
+    properties = schema.get("properties", {})
+    if schema.get("type") == "object":
+        if schema.get("additionalProperties") is not False:
+            yield "additionalProperties must be false"
+        if all_required and {*schema.get("required", ())} != {*properties}:
+            yield "every property must be required"
+    for each in properties.values():
+        yield from _not_strict(each, all_required=all_required)
+
+
+def test_gemini_takes_the_declarations_of_its_own_support_for_mcp(converted):
+    found = converted[""]
+    for schema in found["converted"]["google-genai"].values():
+        assert not list(_not_of_gemini(schema))
+    (refused,) = _not_of_gemini(converted["somebody"]["converted"]["google-genai"]["exec"])
+    assert refused == "should be non-empty for OBJECT type"  # so the form of others would not do
+
+
+def _not_of_gemini(schema):
+    """What the Gemini API refuses in the `parameters` of a function (home-assistant/core #122403)."""
+    if "type" not in schema:
+        yield "must be specified"
+    properties = schema.get("properties", {})
+    if schema.get("type") == "OBJECT" and not properties:
+        yield "should be non-empty for OBJECT type"
+    for each in properties.values():
+        yield from _not_of_gemini(each)
+
+
+def test_an_object_is_never_closed_where_it_is_left_to_the_converter(converted):
+    for name in NAMES[1:]:
+        for converter in ("openai-agents", "openai-agents, strict", "langchain", "anthropic", "bedrock"):
+            arguments = converted[name]["converted"][converter]["exec"]["properties"]["arguments"]
+            assert arguments["type"] == "object"
+            assert arguments.get("additionalProperties") is not False, (name, converter)
